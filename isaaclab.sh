@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+#
+# LedgerLab with the command line of Isaac Lab's own isaaclab.sh:
+#
+#   ./isaaclab.sh -p scripts/train.py ...    runs a script with the environment's Python
+#   ./isaaclab.sh -p -m pytest               runs a module
+#   ./isaaclab.sh <anything else>            goes to the `isaaclab` command line
+#
+# The environment is the first of
+#   1. the Isaac Lab checkout in $ISAACLAB_PATH, through its own isaaclab.sh;
+#   2. the active virtual or conda environment, if it holds Isaac Lab 3.0;
+#   3. .venv beside this script, built on first use from requirements.lock.
+#
+# Messages go to stderr; stdout belongs to the program that is run.
+
+set -euo pipefail
+
+root=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
+venv=$root/.venv
+stamp=$venv/.complete # written last: a .venv without it is unfinished and never trusted
+
+say() { printf 'isaaclab.sh: %s\n' "$*" >&2; }
+
+die() {
+    trap - EXIT # this line says it all
+    say "$*"
+    exit 2
+}
+
+usage() {
+    cat <<'END'
+usage: ./isaaclab.sh -p [script.py | -m module | -c code] [arguments]
+       ./isaaclab.sh [option of Isaac Lab's own command line]
+
+  -p, --python   run Python in the environment; exit status and signals are the program's own
+  -h, --help     show this help, and Isaac Lab's where an environment is ready
+
+Environment: $ISAACLAB_PATH (a checkout), else the active environment if it holds Isaac Lab 3.0,
+else .venv beside this script, built on first use from requirements.lock.
+
+END
+}
+
+# Does the environment $1 hold Isaac Lab 3.0 (0), also without LedgerLab (4), or not (anything else)?
+# Packages say 3.0.x; a source checkout of Isaac Lab 3.0 installs the same code as 28.0.x.
+probe() {
+    "$1/bin/python" -P -c '
+from importlib.metadata import distributions
+if not any(found.version.startswith(("3.0.", "28.0.")) for found in distributions(name="isaaclab")):
+    raise SystemExit(3)
+raise SystemExit(0 if any(distributions(name="ledger_lab")) else 4)
+' </dev/null >/dev/null 2>&1
+}
+
+# What .venv depends on. The location counts because console scripts and the editable install contain it.
+fingerprint() { printf '%s\n' "$root" && cd -- "$root" && sha256sum requirements.lock setup.py extension.toml; }
+
+ready() { [[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; }
+
+# Places where a Python 3.12 may be, the cheap ones first, one a line; none of them needs to exist.
+python_candidates() {
+    type -aP python3.12 python3 python || true
+    printf '%s\n' "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.12.*/bin/python
+    local base
+    for base in "${CONDA_PREFIX:-}" "${HOME:-}"/{miniconda3,miniforge3,anaconda3} "$(conda info --base 2>/dev/null)"; do
+        printf '%s\n' "$base"/bin/python3.12 "$base"/envs/*/bin/python3.12
+    done
+    uv python find --system 3.12 2>/dev/null || true
+}
+
+# Prints the first candidate that really runs (shims of version managers may not), is 3.12 and can create environments.
+find_python() {
+    local candidate
+    while read -r candidate; do
+        "$candidate" -I -c '
+import ensurepip, os, sys, venv
+if sys.version_info[:2] == (3, 12):
+    print(os.path.realpath(sys.executable))
+else:
+    raise SystemExit(1)
+' </dev/null 2>/dev/null && return
+    done < <(python_candidates)
+    return 1
+}
+
+# Builds .venv, or brings a complete one up to date. Runs in $root.
+build() {
+    local python=$venv/bin/python base cache quiet=() sync
+    [[ -t 2 ]] || quiet=(--quiet)
+    sync=("$python" -m uv "${quiet[@]}" pip sync --python "$python"
+        --require-hashes --build-constraints requirements.lock requirements.lock)
+
+    if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
+        base=$(find_python) || die "no Python 3.12 with venv found on PATH or in pyenv, conda or uv; install one" \
+            "(for example 'pyenv install 3.12', or Debian's python3.12-venv) or set ISAACLAB_PATH"
+        say "[1/4] creating $venv with $base (about 10 s)"
+        "$base" -m venv --clear "$venv"
+        say "[2/4] installing uv, the installer (about 10 s)"
+        awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' requirements.lock >"$venv/uv.lock"
+        "$python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$venv/uv.lock"
+    elif ! grep -qxF -- "$(sha256sum requirements.lock)" "$stamp"; then
+        say "requirements.lock has changed"
+        "${sync[@]}" --dry-run --quiet # what fails here, say offline, leaves the environment as it was
+        rm -f -- "$stamp"
+    fi
+
+    if [[ ! -f $stamp ]]; then
+        say "[3/4] installing the packages of requirements.lock (8 GB; about 1 minute, plus the download when not cached)"
+        if [[ -z ${UV_LINK_MODE:-} ]]; then
+            cache=$("$python" -m uv cache dir)
+            mkdir -p -- "$cache"
+            # Hard links end at a file system's border; saying so up front spares a warning.
+            [[ $(stat -c %d -- "$cache") == $(stat -c %d -- "$venv") ]] || export UV_LINK_MODE=copy
+        fi
+        "${sync[@]}"
+    fi
+    say "[4/4] installing ledger_lab from $root (about 5 s)"
+    "$python" -m uv "${quiet[@]}" pip install --python "$python" --no-deps --no-build-isolation --editable .
+    fingerprint >"$stamp.new"
+    mv -- "$stamp.new" "$stamp"
+    say "ready"
+}
+
+# Runs build for one caller at a time; the others wait, and then have nothing left to do.
+build_locked() (
+    trap '(($? == 0)) || say "the environment is not ready; the next call starts it again"' EXIT
+    command -v flock >/dev/null || die "building .venv needs flock: install util-linux"
+    exec 9>"$venv.lock"
+    flock --nonblock 9 || {
+        say "waiting for another call that is building $venv"
+        flock 9
+    }
+    cd -- "$root"
+    ready || build
+)
+
+help_wanted=
+if (($# == 0)) || [[ $1 == -h || $1 == --help ]]; then
+    help_wanted=1
+    usage
+fi
+
+if [[ -n ${ISAACLAB_PATH:-} ]]; then
+    [[ -f $ISAACLAB_PATH/isaaclab.sh && ! $ISAACLAB_PATH -ef $root ]] ||
+        die "ISAACLAB_PATH=$ISAACLAB_PATH is no Isaac Lab checkout (it has no isaaclab.sh of its own); correct or unset it"
+    exec bash "$ISAACLAB_PATH/isaaclab.sh" "$@"
+fi
+
+prefix=
+for active in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}"; do
+    [[ -n $active && ! $active -ef $venv ]] || continue
+    status=0
+    probe "$active" || status=$?
+    if ((status == 4)); then
+        die "the environment $active has no ledger_lab; run: $active/bin/python -m pip install --no-deps -e ${root@Q}"
+    elif ((status == 0)); then
+        prefix=$active
+        break
+    fi
+done
+
+if [[ -z $prefix ]]; then
+    prefix=$venv
+    if ! ready; then
+        [[ -z $help_wanted ]] || exit 0
+        build_locked </dev/null >&2
+    fi
+    export VIRTUAL_ENV=$venv
+fi
+[[ $PATH == "$prefix/bin:"* ]] || export PATH=$prefix/bin:$PATH
+unset PYTHONHOME
+
+# The shell is replaced, not kept as a parent: a SIGTERM or Ctrl-C reaches the program, and its status is ours.
+case ${1:-} in
+    -p | --python) exec "$prefix/bin/python" "${@:2}" ;;
+    *) exec "$prefix/bin/python" -m isaaclab "$@" ;;
+esac
