@@ -1,0 +1,6 @@
+"""How a task is learned: library-neutral recipes and their pure translations to each library's configuration."""
+
+from ledger_lab.recipes.ppo import PpoRecipe
+from ledger_lab.recipes.to_rsl_rl import to_rsl_rl
+
+__all__ = ["PpoRecipe", "to_rsl_rl"]

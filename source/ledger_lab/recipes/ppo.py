@@ -1,0 +1,70 @@
+"""A library-neutral recipe for proximal policy optimization."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoRecipe:
+    """Hyperparameters of PPO (Schulman et al. 2017, arXiv:1707.06347) on one task family.
+
+    The defaults are those that Isaac Lab's own tasks share; a recipe states what differs.
+    """
+
+    experiment_name: str
+    """Folder of the runs below ``<log_root>/<library>/``."""
+    max_iterations: int
+    """Policy iterations of a whole training run."""
+    save_interval: int
+    """Iterations between two checkpoints."""
+    horizon: int
+    """Environment steps per iteration and environment."""
+    epochs: int
+    """Passes over each batch."""
+    minibatches: int
+    """Parts a batch is split into for one gradient step each."""
+    hidden_dims: tuple[int, ...]
+    """Widths of the hidden layers of the policy's and of the value function's network."""
+    learning_rate: float
+    """Adam's step size, at the start where the schedule is adaptive."""
+    entropy_coef: float
+    """Weight of the entropy bonus."""
+    activation: Literal["elu", "relu", "tanh", "selu"] = "elu"
+    """Activation between the layers."""
+    observation_normalization: bool = False
+    """Whether observations are normalized by their running mean and variance."""
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    """Whether the learning rate follows the KL divergence."""
+    kl_target: float = 0.01
+    """KL divergence per update that the adaptive schedule aims at."""
+    clip: float = 0.2
+    """Clipping range of the probability ratio, and of the value where that is clipped."""
+    value_clip: bool = True
+    """Whether the value loss is clipped."""
+    value_coef: float = 1.0
+    """Weight of the value loss."""
+    max_grad_norm: float = 1.0
+    """Largest gradient norm."""
+    discount: float = 0.99
+    """Discount factor per environment step."""
+    gae_lambda: float = 0.95
+    """Lambda of generalized advantage estimation."""
+    initial_noise_std: float = 1.0
+    """Standard deviation of the actions at the start."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no library could train with.
+
+        Raises:
+            ValueError: If a count or a rate is not positive, or a factor lies outside 0..1.
+        """
+        for name in ("max_iterations", "save_interval", "horizon", "epochs", "minibatches", "learning_rate"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"recipe {self.experiment_name!r}: {name} must be positive, is {getattr(self, name)}")
+        for name in ("discount", "gae_lambda"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ValueError(f"recipe {self.experiment_name!r}: {name} must lie in (0, 1]")
+        if not self.hidden_dims:
+            raise ValueError(f"recipe {self.experiment_name!r}: hidden_dims must name at least one layer")

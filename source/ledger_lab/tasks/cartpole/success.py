@@ -1,0 +1,25 @@
+"""When a cart-pole counts as balanced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+def pole_upright(env: ManagerBasedRLEnv, tolerance_rad: float) -> torch.Tensor:
+    """Tell where the pole stands upright at this moment.
+
+    Args:
+        env: The environment.
+        tolerance_rad: Largest angle from the vertical that still counts [rad].
+
+    Returns:
+        Boolean tensor of shape (num_envs,).
+    """
+    robot = env.scene["robot"]
+    pole = robot.joint_names.index("cart_to_pole")
+    return robot.data.joint_pos.torch[:, pole].abs() <= tolerance_rad
