@@ -1,0 +1,220 @@
+"""Prices of compute instances: dated, sourced, and copied into the run that they price."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.paths import config_root
+
+LOCAL: Final = "local"
+"""Instance that a run is priced by when none is named."""
+
+_PRICED: Final = ("usd_per_hour", "source", "date")
+_LISTED: Final = (*_PRICED, "accelerator", "region")
+_FIELDS_OF_MARKET: Final[Mapping[str, tuple[str, ...]]] = {
+    "on-demand": _LISTED,
+    "spot": _LISTED,
+    "reserved": _LISTED,
+    "custom": _PRICED,
+    "unpriced": (),
+}
+"""Fields that an entry of each market must give besides the ones that every entry gives."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Price:
+    """What one instance costs per hour, who says so, and since when.
+
+    Raises:
+        ValueError: If a field has the wrong type or range, or does not fit the market. The message starts with the
+            name of the field.
+    """
+
+    instance: str
+    """Name of the instance, as given to ``--instance``."""
+
+    market: str
+    """``on-demand``, ``spot``, ``reserved``, ``custom`` (a rate of the user's own), or ``unpriced``."""
+
+    accelerators: int
+    """Accelerators that one instance has, and that :attr:`usd_per_hour` pays for."""
+
+    billing_granularity_s: float
+    """Billed time is rounded up to a multiple of this [s]."""
+
+    billing_minimum_s: float
+    """Least billed time of one attempt [s]."""
+
+    usd_per_hour: float | None = None
+    """Price of the whole instance [USD/h]; None exactly when the market is ``unpriced``."""
+
+    accelerator: str | None = None
+    """Name of the accelerator; None when unknown."""
+
+    region: str | None = None
+    """Region that the price holds for; None when unknown."""
+
+    source: str | None = None
+    """Where the price was read; None when unpriced."""
+
+    date: str | None = None
+    """Day of the price, as ``YYYY-MM-DD``; None when unpriced."""
+
+    note: str | None = None
+    """Remark for the reader."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        for name in ("instance", "market", "accelerator", "region", "source", "date", "note"):
+            _check_text(name, getattr(self, name), optional=name not in ("instance", "market"))
+        if self.market not in _FIELDS_OF_MARKET:
+            raise ValueError(f"market must be one of {', '.join(_FIELDS_OF_MARKET)}, not {self.market!r}")
+        if isinstance(self.accelerators, bool) or not isinstance(self.accelerators, int) or self.accelerators < 1:
+            raise ValueError(f"accelerators must be a whole number of at least 1, not {self.accelerators!r}")
+        check_number("billing_granularity_s", self.billing_granularity_s)
+        if self.billing_granularity_s == 0:
+            raise ValueError("billing_granularity_s must be more than 0")
+        check_number("billing_minimum_s", self.billing_minimum_s)
+        if self.market == "unpriced" and self.usd_per_hour is not None:
+            raise ValueError("usd_per_hour contradicts market = 'unpriced'")
+        if self.usd_per_hour is not None:
+            check_number("usd_per_hour", self.usd_per_hour)
+        if self.date is not None and not _is_iso_date(self.date):
+            raise ValueError(f"date must be YYYY-MM-DD, not {self.date!r}")
+        for name in _FIELDS_OF_MARKET[self.market]:
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} is missing; a price of market {self.market!r} needs it")
+
+    def to_dict(self) -> dict[str, str | int | float | None]:
+        """Return all fields as plain values, for the run's declaration row."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Price:
+        """Rebuild a price from :meth:`to_dict`.
+
+        Args:
+            data: Field names and values; fields that may be None may be left out.
+
+        Raises:
+            ValueError: If a field is unknown, missing or wrong. The message starts with the name of the field.
+        """
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        for name, value in data.items():
+            if name not in fields:
+                # `[instances.aws-p5.48xlarge]` without quotes is a table `48xlarge` inside an entry `aws-p5`.
+                hint = "quote instance names that contain a dot" if isinstance(value, dict) else nearest(name, fields)
+                raise ValueError(f"{name} is an unknown field; {hint}")
+        for name, field in fields.items():
+            if field.default is dataclasses.MISSING and name not in data:
+                raise ValueError(f"{name} is missing")
+        values: dict[str, Any] = dict(data)
+        return cls(**values)
+
+
+def load_prices(path: Path | None = None) -> dict[str, Price]:
+    """Read the price file.
+
+    Args:
+        path: TOML file with one table ``[instances.<name>]`` per instance; default ``config/prices.toml``.
+
+    Returns:
+        Prices by instance name, in the order of the file.
+
+    Raises:
+        UserError: If the file cannot be read, is not TOML, or an entry is wrong; one line that names file, entry and
+            field.
+    """
+    path = config_root() / "prices.toml" if path is None else path
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot read the price file: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise UserError(f"{path}: not a TOML file: {error}") from error
+    for key in document:
+        if key != "instances":
+            raise UserError(f"{path}: unknown key {key!r}; entries are tables named [instances.<name>]")
+    tables = document.get("instances")
+    if not isinstance(tables, dict) or not tables:
+        raise UserError(f"{path}: no entries; add tables named [instances.<name>]")
+    return {name: _price_from_table(path, name, table) for name, table in tables.items()}
+
+
+def resolve_price(
+    instance: str | None, usd_per_hour: float | None, prices: Mapping[str, Price], *, today: datetime.date
+) -> Price:
+    """Find the price that the flags ``--instance`` and ``--usd_per_hour`` ask for.
+
+    Args:
+        instance: Name of an entry; None means ``local``.
+        usd_per_hour: Price that replaces the entry's [USD/h]; like the entry's own it pays for all its accelerators,
+            so with ``local`` it is the price of one accelerator. None keeps the entry's price.
+        prices: Known prices by instance name.
+        today: Day on which the flag was given, the date of an overriding price.
+
+    Raises:
+        UserError: If the instance is unknown, or the price is negative or not finite.
+    """
+    name = LOCAL if instance is None else instance
+    if name not in prices:
+        raise UserError(f"--instance: unknown instance {name!r}; {nearest(name, prices)}")
+    if usd_per_hour is None:
+        return prices[name]
+    try:
+        check_number("--usd_per_hour", usd_per_hour)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return dataclasses.replace(
+        prices[name],
+        usd_per_hour=usd_per_hour,
+        market="custom",
+        source="--usd_per_hour",
+        date=today.isoformat(),
+        note=None,
+    )
+
+
+def check_number(name: str, value: object) -> None:
+    """Refuse what is not a finite number of at least 0.
+
+    Raises:
+        ValueError: With a message that starts with ``name``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}")
+
+
+def _check_text(name: str, value: object, *, optional: bool) -> None:
+    """Refuse what is not a non-empty text; None passes where the field is optional."""
+    if value is None and optional:
+        return
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} must be a non-empty text, not {value!r}")
+
+
+def _is_iso_date(text: str) -> bool:
+    """Whether the text is a calendar day written as ``YYYY-MM-DD``."""
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _price_from_table(path: Path, name: str, table: object) -> Price:
+    """Turn one TOML table into a price, with errors that name file, entry and field."""
+    try:
+        if not isinstance(table, dict):
+            raise ValueError(f"an entry is a table of fields, not {table!r}")
+        if "instance" in table:
+            raise ValueError("instance is an unknown field; the name of the table names the instance")
+        return Price.from_dict({"instance": name, **table})
+    except ValueError as error:
+        raise UserError(f'{path}: [instances."{name}"]: {error}') from error

@@ -1,0 +1,86 @@
+"""Facts about the host, the code and the packages that a run depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "ledger_lab",
+    "isaaclab",
+    "newton",
+    "warp-lang",
+    "mujoco",
+    "mujoco-warp",
+    "ovphysx",
+    "torch",
+    "rsl-rl-lib",
+    "numpy",
+)
+"""Packages whose versions a run records."""
+
+
+def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
+    """Return the versions of those of the packages that are installed."""
+    versions: dict[str, str] = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_facts(folder: Path) -> dict[str, Any]:
+    """Return the commit of a source tree, and a hash of what differs from it.
+
+    Args:
+        folder: Any folder inside the tree.
+
+    Returns:
+        ``commit`` and ``diff_sha256``; the latter is ``None`` for a clean tree, both are where there is no repository.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    diff = _git(folder, "diff", "HEAD")
+    return {
+        "commit": commit.decode().strip() if commit else None,
+        "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
+    }
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    """Return what a git command prints; ``None`` where git or the repository is missing."""
+    try:
+        finished = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return finished.stdout if finished.returncode == 0 else None
+
+
+def hardware_facts() -> dict[str, Any]:
+    """Return processor, cores and memory of this host."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), None
+    )
+    return {
+        "cpu": model or platform.machine(),
+        "cpu_cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    """Return the lines of a file of the kernel's, none where it's missing."""
+    file = Path(path)
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
+
+
+def peak_host_memory_bytes() -> int:
+    """Return the largest resident set of this process so far (getrusage(2), ``ru_maxrss``)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

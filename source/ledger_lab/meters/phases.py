@@ -1,0 +1,184 @@
+"""Phases: the closed list of places where wall-clock time goes, and the clock that measures them."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+
+class Phase(StrEnum):
+    """Where wall-clock time goes."""
+
+    STARTUP = "startup"
+    """Imports, app launch, scene creation, first reset."""
+    COMPILE = "compile"
+    """Warp module build and load, CUDA-graph capture, torch.compile warm-up."""
+    SIMULATE = "simulate"
+    """The physics engine inside ``env.step``."""
+    MANAGE = "manage"
+    """The rest of ``env.step``: actions, observations, rewards, terminations, resets, commands."""
+    INFER = "infer"
+    """Forward passes of policy and value function in the rollout, and storing the transition."""
+    RETURNS = "returns"
+    """Returns and advantages."""
+    LEARN = "learn"
+    """Minibatches: forward, backward, optimizer."""
+    SYNCHRONIZE = "synchronize"
+    """Collectives between processes."""
+    TRANSFER = "transfer"
+    """Copies between host and device, where they can be measured."""
+    EVALUATE = "evaluate"
+    """Scoring policies on held-out episodes."""
+    LOG = "log"
+    """Statistics, TensorBoard, progress and the ledger itself."""
+    CHECKPOINT = "checkpoint"
+    """Saving and hashing policies."""
+    UNATTRIBUTED = "unattributed"
+    """Covered by no window."""
+
+
+TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE}
+"""The phases whose sum is the denominator of training throughput."""
+
+
+class PhaseClock:
+    """Splits the wall-clock time of a process into phases that are exclusive and sum to it exactly.
+
+    Windows nest: time inside an inner window counts for the inner phase alone. What no window covers counts for the
+    :attr:`base` phase. All figures are integers in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        started_ns: int,
+        *,
+        base: Phase = Phase.STARTUP,
+        synchronize: Callable[[], None] | None = None,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """Start the clock.
+
+        Args:
+            started_ns: When the measured process began, on ``clock_ns``'s scale.
+            base: Phase of the time that no window covers, until :meth:`set_base` says otherwise.
+            synchronize: Called at every boundary, so that work queued on a device counts for the window that queued it.
+                ``None`` measures the host, which perturbs nothing.
+            clock_ns: Monotonic clock [ns].
+        """
+        self._started_ns = self._mark_ns = started_ns
+        self._stack: list[Phase] = [base]
+        self._spent_ns: dict[Phase, int] = dict.fromkeys(Phase, 0)
+        self._synchronize = synchronize
+        self._clock_ns = clock_ns
+
+    @property
+    def base(self) -> Phase:
+        """Phase of the time that no window covers."""
+        return self._stack[0]
+
+    def set_base(self, phase: Phase) -> None:
+        """Change the phase of the time that no window covers, from now on.
+
+        Args:
+            phase: The phase.
+
+        Raises:
+            RuntimeError: If a window is open.
+        """
+        if len(self._stack) != 1:
+            raise RuntimeError(f"cannot change the base phase inside the window {self._stack[-1]!r}")
+        self._charge()
+        self._stack[0] = phase
+
+    def open(self, phase: Phase) -> None:
+        """Open a window. :meth:`window` and :meth:`wrap` close theirs by themselves."""
+        self._charge()
+        self._stack.append(phase)
+
+    def close(self) -> None:
+        """Close the innermost window.
+
+        Raises:
+            RuntimeError: If none is open.
+        """
+        if len(self._stack) == 1:
+            raise RuntimeError("no phase window is open")
+        self._charge()
+        self._stack.pop()
+
+    @contextmanager
+    def window(self, phase: Phase) -> Iterator[None]:
+        """Count the time inside for a phase."""
+        self.open(phase)
+        try:
+            yield
+        finally:
+            self.close()
+
+    def wrap(self, function: Callable[..., Any], phase: Phase) -> Callable[..., Any]:
+        """Return the function with its time counted for a phase."""
+        enter, leave = self.open, self.close
+
+        @functools.wraps(function)
+        def metered(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through whatever the function takes
+            enter(phase)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                leave()
+
+        return metered
+
+    def instrument(self, owner: object, name: str, phase: Phase) -> None:
+        """Replace a method of one object by its metered self.
+
+        Args:
+            owner: The object.
+            name: Name of the method.
+            phase: Phase its time counts for.
+
+        Raises:
+            AttributeError: If the object has no such method: its library has changed.
+        """
+        setattr(owner, name, self.wrap(getattr(owner, name), phase))
+
+    def reassign(self, phase: Phase, nanoseconds: int) -> None:
+        """Count time that has just passed for another phase than the open window's.
+
+        For the rare slow path of a function that is called too often to open a window each time.
+
+        Args:
+            phase: The phase that the time belongs to.
+            nanoseconds: How much of the time since the last boundary [ns].
+        """
+        self._charge()
+        self._spent_ns[self._stack[-1]] -= nanoseconds
+        self._spent_ns[phase] += nanoseconds
+
+    def wall_ns(self) -> int:
+        """Return the time since the process began [ns]."""
+        return self._clock_ns() - self._started_ns
+
+    def flush(self) -> tuple[dict[str, int], int]:
+        """Take what has passed since the last flush.
+
+        Returns:
+            Nanoseconds per phase, without phases that took no time, and the wall-clock time since the process began [ns].
+            Over all flushes the former sum to the latter, exactly.
+        """
+        self._charge()
+        spent = {str(phase): spent_ns for phase, spent_ns in self._spent_ns.items() if spent_ns}
+        self._spent_ns = dict.fromkeys(Phase, 0)
+        return spent, self._mark_ns - self._started_ns
+
+    def _charge(self) -> None:
+        """Count the time since the last boundary for the innermost window."""
+        if self._synchronize is not None:
+            self._synchronize()
+        now_ns = self._clock_ns()
+        self._spent_ns[self._stack[-1]] += now_ns - self._mark_ns
+        self._mark_ns = now_ns
