@@ -1,0 +1,79 @@
+"""Panel identity: what must be equal before two scores may be compared."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.panels.panel import Panel
+
+_DOMAIN = b"ledger_lab/panel/p1\n"
+
+
+@dataclass(frozen=True)
+class PanelIdentity:
+    """A panel as it is taken in one particular simulation."""
+
+    fields: dict[str, Any]
+    """Everything that can change an outcome of the same policy, as plain JSON values."""
+
+    @classmethod
+    def of(cls, panel: Panel, simulation: dict[str, Any]) -> PanelIdentity:
+        """Bind a panel to a simulation.
+
+        Args:
+            panel: The panel.
+            simulation: Physics, time step, environment, assets and package versions, as plain JSON values.
+
+        Returns:
+            The identity.
+        """
+        exam = {
+            "task": panel.task,
+            "seeds": list(panel.seeds),
+            "cells": [{"name": cell.name} for cell in panel.cells],
+            "episode_length_s": panel.episode_length_s,
+            "success": {
+                "function": panel.success_function,
+                "version": panel.success_version,
+                "params": panel.success_params,
+                "hold_s": panel.hold_s,
+            },
+            "policy_mode": "deterministic",
+            "observation_noise": False,
+        }
+        return cls({**exam, **simulation})
+
+    @property
+    def id(self) -> str:
+        """``p1-`` and the SHA-256 of the fields as domain-separated canonical JSON."""
+        return "p1-" + hashlib.sha256(_DOMAIN + canonical_json(self.fields)).hexdigest()
+
+
+def differing_fields(left: dict[str, Any], right: dict[str, Any], prefix: str = "") -> list[str]:
+    """Name the fields in which two identities differ.
+
+    Args:
+        left: Fields of one identity.
+        right: Fields of the other.
+        prefix: Dotted path of both, for nested fields.
+
+    Returns:
+        Lines like ``physics.backend: 'newton' != 'ovphysx'``, in the order of the names.
+    """
+    lines: list[str] = []
+    for key in sorted(left.keys() | right.keys()):
+        ours, theirs = left.get(key), right.get(key)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            lines += differing_fields(ours, theirs, f"{prefix}{key}.")
+        elif ours != theirs:
+            lines.append(f"{prefix}{key}: {_short(ours)} != {_short(theirs)}")
+    return lines
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a value in at most about 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

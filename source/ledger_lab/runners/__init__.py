@@ -1,0 +1,8 @@
+"""Who trains: one adapter per library behind one contract, and the session around them.
+
+What this module exports needs neither torch nor Isaac Lab.
+"""
+
+from ledger_lab.runners.adapter import Adapter, BatchPlan, Policy, Trainer, TrainingObserver, load_adapter
+
+__all__ = ["Adapter", "BatchPlan", "Policy", "Trainer", "TrainingObserver", "load_adapter"]

@@ -1,0 +1,120 @@
+"""The contract between LedgerLab and a reinforcement-learning library."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledger_lab.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    import torch
+    from isaaclab.envs import ManagerBasedRLEnv
+
+    from ledger_lab.meters import PhaseClock
+
+type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+"""Deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
+
+LIBRARIES = {"rsl_rl": "ledger_lab.runners.rsl_rl_adapter:RslRlAdapter"}
+"""Where the adapter of each library is found; it is imported when it is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """How a library cuts experience into gradient steps."""
+
+    max_iterations: int
+    horizon: int
+    """Environment steps per iteration and environment."""
+    epochs: int
+    minibatches: int
+
+
+class TrainingObserver(Protocol):
+    """Who hears of a training's progress. Calls come from inside the training loop."""
+
+    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> None:
+        """An iteration is complete.
+
+        Args:
+            iterations: Iterations completed so far.
+            figures: Scalars of the training, by the name the library logs them under.
+        """
+
+    def on_checkpoint(self, path: Path, iterations: int) -> None:
+        """A policy is whole on disk under its final name.
+
+        Args:
+            path: The checkpoint.
+            iterations: Iterations completed when it was saved.
+        """
+
+
+class Trainer(Protocol):
+    """A library's training loop, ready to run once."""
+
+    def train(self) -> None:
+        """Train to the end, opening phases around the library's own callables."""
+
+
+class Adapter(Protocol):
+    """One library."""
+
+    library: str
+    """Name on the command line and in the log directory."""
+
+    def prepare(self, agent_cfg: Any, device: str) -> Any:  # noqa: ANN401 - the library's own type
+        """Make a freshly resolved configuration ready for this machine. To be called once.
+
+        Args:
+            agent_cfg: The library's configuration.
+            device: Where the agent computes.
+        """
+
+    def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type
+        """Read the batch arithmetic from the library's configuration."""
+
+    def trainer(
+        self, env: ManagerBasedRLEnv, agent_cfg: Any, run_dir: Path, clock: PhaseClock, observer: TrainingObserver
+    ) -> Trainer:
+        """Build the library's runner around an environment.
+
+        Args:
+            env: The environment, wrapped as ``gym.make`` returns it.
+            agent_cfg: The library's configuration.
+            run_dir: Where checkpoints and TensorBoard files go.
+            clock: Opens the phases.
+            observer: Hears of iterations and checkpoints.
+        """
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: Any) -> Policy:
+        """Load the frozen policy of a checkpoint, with its frozen observation normalizer.
+
+        Args:
+            checkpoint: The file.
+            env: The environment that it is going to act in.
+            agent_cfg: The library's configuration, as the checkpoint was trained with.
+
+        Raises:
+            UserError: If the file is not a checkpoint of this library and network.
+        """
+
+
+def load_adapter(library: str) -> Adapter:
+    """Return the adapter of a library.
+
+    Args:
+        library: Its name.
+
+    Raises:
+        UserError: If there is none.
+    """
+    if library not in LIBRARIES:
+        raise UserError(f"unknown library {library!r}: {nearest(library, LIBRARIES)}")
+    module, _, name = LIBRARIES[library].partition(":")
+    adapter: Adapter = getattr(importlib.import_module(module), name)()
+    return adapter

@@ -1,0 +1,161 @@
+"""RSL-RL behind the contract of :mod:`ledger_lab.runners.adapter`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from isaaclab.utils import to_dict
+from isaaclab_rl.rsl_rl import (
+    RslRlMLPModelCfg,
+    RslRlOnPolicyRunnerCfg,
+    RslRlPpoAlgorithmCfg,
+    RslRlVecEnvWrapper,
+    create_rsl_rl_runner,
+    handle_deprecated_rsl_rl_cfg,
+)
+from rsl_rl.utils import resolve_class, resolve_obs_groups
+from tensordict import TensorDict
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.recipes import PpoRecipe, to_rsl_rl
+from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+def native_config(recipe: PpoRecipe) -> RslRlOnPolicyRunnerCfg:
+    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands understand, too."""
+    fields = to_rsl_rl(recipe)
+    actor = fields["actor"]
+    noise = RslRlMLPModelCfg.GaussianDistributionCfg(**actor["distribution_cfg"])
+    fields["actor"] = RslRlMLPModelCfg(**{**actor, "distribution_cfg": noise})
+    fields["critic"] = RslRlMLPModelCfg(**fields["critic"])
+    fields["algorithm"] = RslRlPpoAlgorithmCfg(**fields["algorithm"])
+    return RslRlOnPolicyRunnerCfg(**fields)
+
+
+class RslRlAdapter:
+    """RSL-RL (rsl-rl-lib 5)."""
+
+    library = "rsl_rl"
+
+    def prepare(self, agent_cfg: RslRlOnPolicyRunnerCfg, device: str) -> RslRlOnPolicyRunnerCfg:
+        """Set the device, and drop the fields that older versions of the library used."""
+        agent_cfg.device = device
+        return handle_deprecated_rsl_rl_cfg(agent_cfg, importlib.metadata.version("rsl-rl-lib"))
+
+    def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
+        """Read the batch arithmetic of the on-policy runner."""
+        return BatchPlan(
+            max_iterations=agent_cfg.max_iterations,
+            horizon=agent_cfg.num_steps_per_env,
+            epochs=agent_cfg.algorithm.num_learning_epochs,
+            minibatches=agent_cfg.algorithm.num_mini_batches,
+        )
+
+    def trainer(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: RslRlOnPolicyRunnerCfg,
+        run_dir: Path,
+        clock: PhaseClock,
+        observer: TrainingObserver,
+    ) -> RslRlTrainer:
+        """Build the on-policy runner."""
+        return RslRlTrainer(env, agent_cfg, run_dir, clock, observer)
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: RslRlOnPolicyRunnerCfg) -> Policy:
+        """Load the actor of a checkpoint."""
+        config = to_dict(agent_cfg)
+        base = env.unwrapped
+        observations = TensorDict(base.obs_buf, batch_size=[base.num_envs])
+        groups = resolve_obs_groups(observations, config["obs_groups"], ["actor", "critic"])
+        model, fields = resolve_class(config["actor"])
+        actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields).to(base.device)
+        try:
+            content = torch.load(checkpoint, weights_only=True, map_location=base.device)
+            actor.load_state_dict(content["actor_state_dict"])
+        except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of RSL-RL: {reason}") from error
+        actor.eval()
+        limit = agent_cfg.clip_actions
+
+        def act(groups_: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            count = next(iter(groups_.values())).shape[0]
+            actions = actor(TensorDict(dict(groups_), batch_size=[count]))
+            return actions if limit is None else actions.clamp(-limit, limit)
+
+        return act
+
+
+class RslRlTrainer:
+    """RSL-RL's own training loop with phases around its callables; no step of it is copied."""
+
+    def __init__(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: RslRlOnPolicyRunnerCfg,
+        run_dir: Path,
+        clock: PhaseClock,
+        observer: TrainingObserver,
+    ) -> None:
+        """Build the runner and put the meter around it."""
+        self._agent_cfg = agent_cfg
+        self._observer = observer
+        self._last_saved: str | None = None
+        wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
+        self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
+        self._library_save, self._library_log = runner.save, runner.logger.log
+        runner.save = self._save
+        runner.logger.log = self._log
+        for owner, name, phase in (
+            (wrapper, "step", Phase.MANAGE),
+            (env.unwrapped.sim, "step", Phase.SIMULATE),
+            (runner.alg, "act", Phase.INFER),
+            (runner.alg, "process_env_step", Phase.INFER),
+            (runner.alg, "compute_returns", Phase.RETURNS),
+            (runner.alg, "update", Phase.LEARN),
+            (runner.alg, "reduce_parameters", Phase.SYNCHRONIZE),
+            (runner.logger, "process_env_step", Phase.LOG),
+            (runner.logger, "log", Phase.LOG),
+            (runner, "save", Phase.CHECKPOINT),
+        ):
+            clock.instrument(owner, name, phase)
+
+    def train(self) -> None:
+        """Run the library's loop."""
+        self._runner.learn(self._agent_cfg.max_iterations, init_at_random_ep_len=self._agent_cfg.init_at_random_ep_len)
+
+    def _save(self, path: str, infos: dict[str, Any] | None = None) -> None:
+        """Save under a temporary name and rename, so that a checkpoint is whole or absent.
+
+        The library saves the last iteration once more when it falls on the interval; that changes nothing.
+        """
+        if path == self._last_saved:
+            return
+        unfinished = f"{path}.partial"
+        self._library_save(unfinished, infos)
+        os.replace(unfinished, path)
+        self._last_saved = path
+        self._observer.on_checkpoint(Path(path), self._runner.current_learning_iteration + 1)
+
+    def _log(self, **figures: Any) -> None:
+        """Let the library write its TensorBoard files, but not its table to the console."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._library_log(**figures)
+        scalars = {f"Loss/{name}": float(value) for name, value in figures["loss_dict"].items()}
+        rewards = self._runner.logger.rewbuffer
+        if rewards:
+            scalars["Train/mean_reward"] = sum(rewards) / len(rewards)
+        self._observer.on_iteration(figures["it"] + 1, scalars)
