@@ -1,0 +1,84 @@
+"""``scripts/report.py``: the ledger as a table and as JSON. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ledger_lab.costs import Price, load_prices, resolve_price
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import LedgerDamage, Run, read_ledger
+from ledger_lab.pipeline.console import make_console
+from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/report.py``."""
+    parser = argparse.ArgumentParser(
+        description=(
+            "Say what every run of a ledger cost and reached: steps per second, wall-clock to target, evaluation "
+            "overhead, peak memory, instance cost, failed runs and held-out success."
+        ),
+        epilog="Verify the ledger itself with scripts/verify_ledger.py.",
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
+    parser.add_argument("--instance", help="Price every run as this instance of config/prices.toml instead.")
+    parser.add_argument(
+        "--usd_per_hour", type=float, help="Price every run at this rate: of the whole instance, or of one device [USD/h]."
+    )
+    return parser
+
+
+def build_report(argv: Sequence[str]) -> int:
+    """Print the report.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If there is no such ledger or run, or a journal is damaged.
+    """
+    args = build_parser().parse_args(argv)
+    runs = _selected(args.log_root, args.runs)
+    price: Price | None = None
+    if args.instance is not None or args.usd_per_hour is not None:
+        price = resolve_price(args.instance, args.usd_per_hour, load_prices(), today=datetime.date.today())
+    summaries = [summarize_run(run, price) for run in runs]
+    cohorts = summarize_cohorts(summaries)
+    if args.json is None:
+        make_console().print(render_report(summaries, cohorts))
+        return 0
+    report = {"runs": [s.to_json() for s in summaries], "cohorts": [c.to_json() for c in cohorts]}
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
+    if args.json == "-":
+        print(text, end="")
+    else:
+        try:
+            Path(args.json).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {args.json}: {error.strerror}") from error
+    return 0
+
+
+def _selected(log_root: Path, prefixes: Sequence[str]) -> list[Run]:
+    """Return the runs asked for."""
+    if not log_root.is_dir():
+        raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
+    try:
+        runs = read_ledger(log_root).runs
+    except LedgerDamage as error:
+        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
+    if not runs:
+        raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
+    for prefix in prefixes:
+        if not any(run.declared.run_id.startswith(prefix) for run in runs):
+            raise UserError(f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}")
+    return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]

@@ -1,0 +1,107 @@
+"""The terminal: what the user sees, apart from the chatter of the libraries."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+
+PLAIN_WIDTH = 180
+"""Columns of the output where it goes to a file or a pipe."""
+
+EXIT_USER_ERROR = 2
+
+
+class Terminal:
+    """Keeps the terminal for LedgerLab, and sends whatever else the process prints to a log file.
+
+    Isaac Lab, Warp and the system's libraries print hundreds of lines on both standard streams, partly from C. They go to
+    a temporary file first, and to ``console.log`` in the run's directory once that exists.
+    """
+
+    def __init__(self, *, quiet_libraries: bool = True) -> None:
+        """Take the terminal.
+
+        Args:
+            quiet_libraries: Whether the libraries' output goes to the log; otherwise it stays on the terminal.
+        """
+        self._saved = [os.dup(1), os.dup(2)]
+        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+        self.console = make_console(self._out)
+        self._log: IO[bytes] | None = None
+        if quiet_libraries:
+            self._send_to(tempfile.TemporaryFile())  # noqa: SIM115 - lives as long as the terminal is taken
+
+    def keep_log(self, path: Path) -> None:
+        """Let the libraries' output go on in a file, with what they printed so far.
+
+        Args:
+            path: The file to write.
+        """
+        if self._log is None:
+            return
+        _flush()
+        self._log.seek(0)
+        log = path.open("wb")
+        log.write(self._log.read())
+        log.flush()
+        self._log.close()
+        self._send_to(log)
+
+    def restore(self) -> None:
+        """Give both streams back."""
+        _flush()
+        for stream, saved in zip((1, 2), self._saved, strict=True):
+            os.dup2(saved, stream)
+            os.close(saved)
+        if self._log is not None:
+            self._log.close()
+        self._out.flush()
+
+    def _send_to(self, log: IO[bytes]) -> None:
+        """Point both streams at a file."""
+        _flush()
+        self._log = log
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+
+
+def make_console(file: IO[str] | None = None) -> Console:
+    """Return a console that is as wide as the terminal, or wide enough for a table where there is none."""
+    stream = sys.stdout if file is None else file
+    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+
+
+def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:
+    """Say in one line what went wrong.
+
+    Args:
+        error: What was raised. The traceback of an unforeseen one goes to standard error, and so to the log.
+        console: Where to say it; standard error by default.
+        log: File that holds the traceback.
+
+    Returns:
+        The exit status: 2 for what the user can mend, otherwise 1.
+    """
+    console = console or make_console(sys.stderr)
+    if isinstance(error, UserError):
+        console.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
+        return EXIT_USER_ERROR
+    traceback.print_exception(error)
+    where = f" (traceback in {log})" if log else ""
+    first = next(iter(str(error).strip().splitlines()), "")
+    console.print(f"{type(error).__name__}: {first}{where}", style="bold red", markup=False, soft_wrap=True)
+    return 1
+
+
+def _flush() -> None:
+    """Write out what Python still holds back."""
+    sys.stdout.flush()
+    sys.stderr.flush()

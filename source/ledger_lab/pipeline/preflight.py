@@ -1,0 +1,184 @@
+"""What is checked before anything is spent, one line each."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import secrets
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ledger_lab.costs import Price, load_prices, resolve_price
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Panel, PanelIdentity, load_panel
+from ledger_lab.panels.episodes import resolve_success
+from ledger_lab.panels.seeds import TRAINING_SEED_LIMIT
+from ledger_lab.pipeline.request import launcher_args
+from ledger_lab.runners import Adapter, BatchPlan, load_adapter
+from ledger_lab.runners.session import (
+    describe_simulation,
+    held_out_config,
+    require_runtime,
+    require_task,
+    resolve_configs,
+    resolve_device,
+)
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainPlan:
+    """A training that nothing speaks against."""
+
+    run_id: str
+    run_dir: Path
+    task: str
+    cohort: str | None
+    overrides: list[str]
+    adapter: Adapter
+    env_cfg: ManagerBasedRLEnvCfg
+    agent_cfg: Any
+    launcher_args: dict[str, Any]
+    device: str
+    seed: int
+    batch: BatchPlan
+    panel: Panel
+    identity: PanelIdentity
+    price: Price
+    timing: str
+
+
+def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
+    """Resolve and check a request. Nothing is written but the run's empty directory.
+
+    Args:
+        args: Parsed command line of ``scripts/train.py``.
+        overrides: Hydra overrides.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    price = resolve_price(args.instance, args.usd_per_hour, load_prices(), today=datetime.date.today())
+    device = resolve_device(args.device)
+    library = args.rl_library or require_task_default(args.task)
+    adapter = load_adapter(library)
+    registered = require_task(args.task, library)
+    panel = task_panel(args.task, args.panel or registered.get("default_panel"))
+    env_cfg, agent_cfg = resolve_configs(args.task, library, overrides)
+
+    agent_cfg = adapter.prepare(agent_cfg, device)
+    env_cfg.sim.device = device
+    if args.num_envs is not None:
+        env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
+    if args.max_iterations is not None:
+        agent_cfg.max_iterations = _at_least_one("--max_iterations", args.max_iterations)
+    if args.seed is not None:
+        agent_cfg.seed = args.seed
+    if not 0 <= agent_cfg.seed < TRAINING_SEED_LIMIT:
+        raise UserError(f"--seed {agent_cfg.seed}: training seeds lie between 0 and {TRAINING_SEED_LIMIT - 1}")
+    env_cfg.seed = agent_cfg.seed
+    batch = adapter.plan(agent_cfg)
+    check_batch(env_cfg.scene.num_envs, batch)
+    flags = launcher_args(args, device)
+    require_runtime(env_cfg, flags)
+    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, panel, 1)))
+
+    run_id = secrets.token_hex(4)
+    run_dir = _make_run_dir(args.log_root, library, agent_cfg.experiment_name, run_id)
+    env_cfg.log_dir = str(run_dir)
+    return TrainPlan(
+        run_id=run_id,
+        run_dir=run_dir,
+        task=args.task,
+        cohort=args.cohort,
+        overrides=overrides,
+        adapter=adapter,
+        env_cfg=env_cfg,
+        agent_cfg=agent_cfg,
+        launcher_args=flags,
+        device=device,
+        seed=agent_cfg.seed,
+        batch=batch,
+        panel=panel,
+        identity=identity,
+        price=price,
+        timing=args.timing,
+    )
+
+
+def require_task_default(task: str) -> str:
+    """Return the library that a task prefers; RSL-RL where it has no opinion."""
+    import gymnasium as gym
+
+    from ledger_lab.runners.session import registered_tasks
+
+    return gym.spec(task).kwargs.get("default_agent", "rsl_rl") if task in registered_tasks() else "rsl_rl"
+
+
+def task_panel(task: str, name: str | None) -> Panel:
+    """Load the panel to judge a task by, and check that it can.
+
+    Args:
+        task: Gymnasium id.
+        name: Name or file of a panel, or ``None`` where nobody named one.
+
+    Raises:
+        UserError: If there is none, it belongs to another task, or its success function is missing.
+    """
+    if name is None:
+        raise UserError(f"task {task} comes without a panel: name one with --panel FILE.toml")
+    panel = load_panel(name)
+    if panel.task != task:
+        raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")
+    resolve_success(panel)
+    return panel
+
+
+def check_batch(num_envs: int, batch: BatchPlan) -> None:
+    """Check that a batch splits into equal minibatches.
+
+    Args:
+        num_envs: Environments per process.
+        batch: The library's batch arithmetic.
+
+    Raises:
+        UserError: If it doesn't, with numbers of environments that do.
+    """
+    size = num_envs * batch.horizon
+    if size % batch.minibatches == 0:
+        return
+    step = batch.minibatches // math.gcd(batch.horizon, batch.minibatches)
+    below, above = num_envs // step * step, -(-num_envs // step) * step
+    fitting = " or ".join(str(count) for count in (below, above) if count > 0)
+    raise UserError(
+        f"--num_envs {num_envs}: a batch of {num_envs} × {batch.horizon} = {size} steps does not split into "
+        f"{batch.minibatches} equal minibatches: use {fitting} environments (any multiple of {step})"
+    )
+
+
+def _at_least_one(flag: str, value: int) -> int:
+    """Refuse counts below one."""
+    if value < 1:
+        raise UserError(f"{flag} {value}: must be at least 1")
+    return value
+
+
+def _make_run_dir(log_root: Path, library: str, experiment: str, run_id: str) -> Path:
+    """Create the directory of a run."""
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    run_dir = log_root / library / experiment / f"{stamp}_{run_id}"
+    try:
+        run_dir.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot write to --log_root {log_root}: {error.strerror}") from error
+    if not os.access(run_dir, os.W_OK):
+        raise UserError(f"cannot write to --log_root {log_root}: permission denied")
+    return run_dir.resolve()

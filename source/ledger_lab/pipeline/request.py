@@ -1,0 +1,111 @@
+"""The command lines of the programs that open a simulation."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from isaaclab.app import add_launcher_args
+from isaaclab_tasks.utils import setup_preset_cli
+
+from ledger_lab.runners.adapter import LIBRARIES
+
+DEFAULT_TASK = "LedgerLab-Cartpole"
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Parse a command line together with Isaac Lab's launcher flags.
+
+    Args:
+        parser: Parser with the program's own arguments.
+        argv: Command line without the program's name.
+
+    Returns:
+        The arguments, and the Hydra overrides among them.
+    """
+    add_launcher_args(parser)
+    parser.set_defaults(device=None)
+    args, overrides = setup_preset_cli(parser, list(argv))
+    return args, overrides
+
+
+def launcher_args(args: argparse.Namespace, device: str) -> dict[str, Any]:
+    """Return what Isaac Lab's launcher reads, with the device settled."""
+    return {**vars(args), "device": device}
+
+
+def train_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/train.py``."""
+    parser = argparse.ArgumentParser(
+        prog="train.py",
+        description=(
+            "Train a task, score its checkpoints on the held-out panel, and write what it cost into the ledger. "
+            "Without arguments: the cart-pole, on the GPU where there is one, else on the CPU."
+        ),
+    )
+    task = parser.add_argument_group("what to train")
+    task.add_argument("--task", default=DEFAULT_TASK, help=f"Gymnasium id of a task (default: {DEFAULT_TASK}).")
+    task.add_argument(
+        "--rl_library", default=None, help=f"Library: {', '.join(LIBRARIES)} (default: the task's own choice)."
+    )
+    task.add_argument("--num_envs", type=int, default=None, help="Environments to train in (default: the task's).")
+    task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
+    task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")
+    judge = parser.add_argument_group("how it is judged")
+    judge.add_argument(
+        "--panel", default=None, help="Held-out panel: a name from config/panels, or a .toml file (default: the task's)."
+    )
+    ledger = parser.add_argument_group("what it is worth, and where that is written")
+    ledger.add_argument(
+        "--instance", default=None, help="Instance of config/prices.toml this runs on (default: local, which is unpriced)."
+    )
+    ledger.add_argument(
+        "--usd_per_hour", type=float, default=None, help="Price of that instance, or of one local device [USD/h]."
+    )
+    ledger.add_argument("--cohort", default=None, help="Name of the runs that this one is to be reported with.")
+    ledger.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    ledger.add_argument(
+        "--timing",
+        choices=("host", "synchronized"),
+        default="host",
+        help="host (default) measures without disturbing; synchronized waits for the device at each phase's boundaries.",
+    )
+    return parser
+
+
+def evaluate_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/evaluate.py``."""
+    parser = argparse.ArgumentParser(
+        prog="evaluate.py",
+        description=(
+            "Score any number of checkpoints on every episode of a panel, in one pass of one simulation, and write the "
+            "results beside the journals of their runs."
+        ),
+    )
+    parser.add_argument(
+        "checkpoints", nargs="+", metavar="RUN_OR_CHECKPOINT", help="Run id, run directory or checkpoint file; any number."
+    )
+    parser.add_argument("--panel", default=None, help="Panel name or .toml file (default: the one the run declared).")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser
+
+
+def play_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/play.py``."""
+    parser = argparse.ArgumentParser(
+        prog="play.py",
+        description="Play a checkpoint, and record it with --video. Needs no GPU and no display with --viz newton_gl.",
+    )
+    parser.add_argument(
+        "checkpoint",
+        metavar="RUN_OR_CHECKPOINT",
+        help="Checkpoint file, run id or run directory; of a run, the first checkpoint that reached the target.",
+    )
+    parser.add_argument("--num_envs", type=int, default=16, help="Environments to play in (default: 16).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the starts (default: 0).")
+    parser.add_argument("--video", action="store_true", help="Record an mp4 and stop.")
+    parser.add_argument("--video_length", type=int, default=300, help="Steps to record (default: 300).")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser

@@ -1,0 +1,108 @@
+"""Scoring checkpoints in a simulation of their own: after a training, or stand-alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import CheckpointSaved, PanelResult
+from ledger_lab.panels import Panel, PanelIdentity
+from ledger_lab.panels.scoring import score_policies
+from ledger_lab.pipeline.progress import Progress
+from ledger_lab.runners import Adapter
+from ledger_lab.runners.session import environment, exactness, held_out_config
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A checkpoint to be scored, and how to make a policy of it."""
+
+    run_id: str
+    run_dir: Path
+    saved: CheckpointSaved
+    adapter: Adapter
+    agent_cfg: Any
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.run_dir / self.saved.path
+
+
+def require_unchanged(candidate: Candidate) -> None:
+    """Refuse a checkpoint that is not the one that the ledger speaks of.
+
+    Raises:
+        UserError: If the file is missing, or its hash differs.
+    """
+    try:
+        found = file_sha256(candidate.path)
+    except OSError as error:
+        raise UserError(f"cannot read checkpoint {candidate.path}: {error.strerror}") from error
+    if found != candidate.saved.sha256:
+        raise UserError(f"checkpoint {candidate.path} is not what run {candidate.run_id} saved: its SHA-256 differs")
+
+
+def score_checkpoints(
+    candidates: Sequence[Candidate],
+    *,
+    task: str,
+    env_cfg: ManagerBasedRLEnvCfg,
+    panel: Panel,
+    identity: PanelIdentity,
+    console: Console,
+) -> list[PanelResult]:
+    """Score all candidates on every episode of a panel in one pass.
+
+    Args:
+        candidates: The checkpoints.
+        task: Gymnasium id.
+        env_cfg: Configuration of the environment that they were trained in.
+        panel: The panel.
+        identity: The panel's identity in that environment.
+        console: Where the progress is shown.
+
+    Returns:
+        One result per candidate.
+
+    Raises:
+        UserError: If a checkpoint can't be loaded, has changed, or the task's episodes can't be fixed by a seed.
+    """
+    for candidate in candidates:
+        require_unchanged(candidate)
+    slots = len(candidates) * len(panel.episodes)
+    cfg = held_out_config(env_cfg, panel, slots)
+    title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {len(panel.episodes)} episodes"
+    with environment(task, cfg) as env:
+        env.reset()
+        policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
+        with Progress(console, title, round(panel.episode_length_s / env.unwrapped.step_dt)) as progress:
+            outcomes = score_policies(env, panel, policies, lambda step, horizon: progress.advance(step))
+    return [
+        PanelResult(
+            run_id=candidate.run_id,
+            checkpoint=candidate.saved.path,
+            checkpoint_sha256=candidate.saved.sha256,
+            panel=panel.name,
+            panel_id=identity.id,
+            exactness=exactness(cfg),
+            device=cfg.sim.device,
+            outcomes=outcome,
+        )
+        for candidate, outcome in zip(candidates, outcomes, strict=True)
+    ]
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,58 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+MISSING = "–"
+
+PHASE_STYLES = {
+    "startup": "grey58",
+    "compile": "grey37",
+    "simulate": "dodger_blue2",
+    "manage": "cyan3",
+    "infer": "green3",
+    "returns": "chartreuse3",
+    "learn": "dark_orange",
+    "synchronize": "magenta3",
+    "transfer": "purple",
+    "evaluate": "gold1",
+    "log": "tan",
+    "checkpoint": "rosy_brown",
+    "unattributed": "red3",
+}
+"""Colour of each phase, in the order they are drawn."""
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration as ``m:ss`` or ``h:mm:ss``."""
+    if seconds is None:
+        return MISSING
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def quantity(value: float | None) -> str:
+    """Return a number with three significant digits and k, M or G."""
+    if value is None:
+        return MISSING
+    for limit, divisor, suffix in ((1e3, 1.0, ""), (1e6, 1e3, " k"), (1e9, 1e6, " M")):
+        if abs(value) < limit * 0.9995:
+            return f"{value / divisor:.3g}{suffix}"
+    return f"{value / 1e9:.3g} G"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in percent."""
+    return MISSING if share is None else f"{100 * share:.{digits}f} %"
+
+
+def usd(amount: float | None) -> str:
+    """Return an amount of money, with cents that matter."""
+    if amount is None:
+        return MISSING
+    return f"${amount:.2f}" if amount >= 0.995 or amount == 0 else f"${amount:.2g}"
+
+
+def gigabytes(amount: float | None) -> str:
+    """Return an amount of memory [GB]."""
+    return MISSING if amount is None else f"{amount:.1f} GB"

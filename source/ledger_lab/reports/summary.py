@@ -1,0 +1,288 @@
+"""What a run and a cohort amount to, from rows alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ledger_lab.costs import (
+    Price,
+    RunCost,
+    billable_usd,
+    cohort_cost,
+    env_steps_per_s,
+    evaluation_share,
+    updates_per_min,
+    usd_per_billion_env_steps,
+)
+from ledger_lab.ledger import Attempt, CheckpointSaved, PanelResult, Run, Status
+from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.panels import wilson_interval
+
+_STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
+_UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSummary:
+    """A checkpoint and its held-out score, where it has one."""
+
+    path: str
+    iteration: int
+    env_steps: int
+    wall_s: float
+    """Age of the attempt when it was saved [s]."""
+    heldout_successes: int | None
+    heldout_episodes: int | None
+    outcomes: list[bool] | None
+    """Success per episode, in the order of the panel."""
+    exactness: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """Every figure of a run, with its denominator in the name or in the words below.
+
+    ``None`` stands for what was not measured, or has no denominator.
+    """
+
+    run_id: str
+    cohort: str | None
+    task: str
+    rl_library: str
+    num_envs: int
+    world_size: int
+    seed: int
+    status: str
+    reason: str | None
+    device: str
+    physics: str
+    timing: str
+    instance: str
+    usd_per_hour: float | None
+    """Price of the instance when the run was declared, or the one that the report was asked for [USD/h]."""
+    env_steps: int
+    """Environment steps that the learner saw, over all processes."""
+    train_s: float
+    """Seconds in the training loop: all phases but start-up, compile and evaluation."""
+    evaluate_s: float
+    """Seconds in the phase ``evaluate``."""
+    wall_s: float
+    """Seconds of all attempts, from the start of their processes to their ends."""
+    env_steps_per_s: float | None
+    """Environment steps per second of training."""
+    updates_per_min: float | None
+    """Iterations per minute of training."""
+    wall_to_target_s: float | None
+    """Seconds until the first target-reaching checkpoint was saved, plus the evaluation that proved it."""
+    evaluation_share: float | None
+    """``evaluate_s`` ÷ ``wall_s``."""
+    peak_gpu_memory_gb: float | None
+    peak_host_memory_gb: float | None
+    heldout_successes: int | None
+    """Score of the first checkpoint that reached the target, else of the last that was scored."""
+    heldout_episodes: int | None
+    heldout_success: float | None
+    heldout_interval: tuple[float, float] | None
+    """Wilson interval of the share, 95 %."""
+    target_success: float
+    target_reached: bool
+    panel: str
+    panel_id: str
+    billable_usd: float | None
+    usd_per_billion_env_steps: float | None
+    phases: dict[str, float]
+    """Seconds per phase; they sum to ``wall_s``."""
+    fps_step: float | None
+    """Environment steps per second of ``simulate + manage``."""
+    fps_step_inference: float | None
+    """Environment steps per second of ``simulate + manage + infer``."""
+    fps_total: float | None
+    """The same as ``env_steps_per_s``, under the name that is compared with the other two."""
+    seconds_per_update: float | None
+    """Seconds of ``returns + learn + synchronize`` per iteration."""
+    checkpoints: list[CheckpointSummary]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortSummary:
+    """What the runs that were declared together cost, per task and panel."""
+
+    cohort: str | None
+    """Name of the cohort; ``None`` holds the runs that were declared in none."""
+    task: str
+    panel_id: str
+    runs: int
+    failed_runs: int
+    target_reaching_runs: int
+    spend_usd: float | None
+    usd_per_target_reaching_checkpoint: float | None
+    undefined_reason: str | None
+    """Why there is no cost per target-reaching checkpoint; ``None`` where there is one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain JSON values."""
+        return asdict(self)
+
+
+def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
+    """Work out every figure of a run.
+
+    Args:
+        run: The run.
+        price: Price to use in place of the declared one.
+
+    Returns:
+        The summary.
+    """
+    declared = run.declared
+    price = price or Price.from_dict(declared.price)
+    phase_ns = _phases(run.attempts)
+    train_s = _seconds(phase_ns, TRAINING_PHASES)
+    windows = [window for attempt in run.attempts for window in attempt.windows]
+    env_steps = max((window.env_steps for window in windows), default=0)
+    updates = max((window.iteration or 0 for window in windows), default=0)
+    step_s, update_s = _seconds(phase_ns, _STEP), _seconds(phase_ns, _UPDATE)
+    evaluate_s = _seconds(phase_ns, {Phase.EVALUATE})
+    wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
+    usd = billable_usd([a.wall_ns / 1e9 for a in run.attempts], price, world_size=declared.world_size)
+
+    scores = {row.checkpoint: row for row in run.results if row.panel_id == declared.panel_id}
+    checkpoints = [_checkpoint(saved, scores.get(saved.path)) for saved in run.checkpoints]
+    scored = [c for c in checkpoints if c.heldout_episodes is not None and c.heldout_successes is not None]
+    reaching = next((c for c in scored if reaches(c.heldout_successes, c.heldout_episodes, declared.target_success)), None)
+    shown = reaching or (scored[-1] if scored else None)
+    successes, episodes = (shown.heldout_successes, shown.heldout_episodes) if shown else (None, None)
+    known = successes is not None and episodes is not None
+    return RunSummary(
+        run_id=declared.run_id,
+        cohort=declared.cohort,
+        task=declared.task,
+        rl_library=declared.rl_library,
+        num_envs=declared.num_envs,
+        world_size=declared.world_size,
+        seed=declared.seed,
+        status=str(run.attempts[-1].status if run.attempts else Status.LOST),
+        reason=run.attempts[-1].ended.reason if run.attempts and run.attempts[-1].ended else None,
+        device=declared.device,
+        physics=declared.physics,
+        timing=declared.timing,
+        instance=price.instance,
+        usd_per_hour=price.usd_per_hour,
+        env_steps=env_steps,
+        train_s=train_s,
+        evaluate_s=evaluate_s,
+        wall_s=wall_s,
+        env_steps_per_s=env_steps_per_s(env_steps, train_s),
+        updates_per_min=updates_per_min(updates, train_s),
+        wall_to_target_s=None if reaching is None else reaching.wall_s + evaluate_s,
+        evaluation_share=evaluation_share(evaluate_s, wall_s),
+        peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
+        peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),
+        heldout_successes=successes,
+        heldout_episodes=episodes,
+        heldout_success=successes / episodes if known else None,
+        heldout_interval=wilson_interval(successes, episodes) if known else None,
+        target_success=declared.target_success,
+        target_reached=reaching is not None,
+        panel=declared.panel,
+        panel_id=declared.panel_id,
+        billable_usd=usd,
+        usd_per_billion_env_steps=usd_per_billion_env_steps(usd, env_steps),
+        phases={phase: nanoseconds / 1e9 for phase, nanoseconds in phase_ns.items()},
+        fps_step=env_steps_per_s(env_steps, step_s),
+        fps_step_inference=env_steps_per_s(env_steps, step_s + _seconds(phase_ns, {Phase.INFER})),
+        fps_total=env_steps_per_s(env_steps, train_s),
+        seconds_per_update=update_s / updates if updates else None,
+        checkpoints=checkpoints,
+    )
+
+
+def reaches(successes: int | None, episodes: int | None, target: float) -> bool:
+    """Tell whether a score reaches a target: the share itself, not its interval."""
+    return successes is not None and episodes is not None and successes >= target * episodes
+
+
+def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
+    """Work out what each cohort cost. Runs on different tasks or panels are never added up.
+
+    Args:
+        summaries: All runs of a ledger.
+
+    Returns:
+        One summary per cohort, task and panel, in the order of their first runs.
+    """
+    groups: dict[tuple[str | None, str, str], list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault((summary.cohort, summary.task, summary.panel_id), []).append(summary)
+    cohorts = []
+    for (cohort, task, panel_id), members in groups.items():
+        cost = cohort_cost(
+            [
+                RunCost(
+                    run=member.run_id,
+                    usd=member.billable_usd,
+                    reached_target=member.target_reached,
+                    failed=Status(member.status).failed,
+                )
+                for member in members
+            ]
+        )
+        cohorts.append(
+            CohortSummary(
+                cohort=cohort,
+                task=task,
+                panel_id=panel_id,
+                runs=cost.runs,
+                failed_runs=cost.failed_runs,
+                target_reaching_runs=cost.target_reaching_runs,
+                spend_usd=cost.spend_usd,
+                usd_per_target_reaching_checkpoint=cost.usd_per_target_reaching_checkpoint,
+                undefined_reason=cost.undefined_reason,
+            )
+        )
+    return cohorts
+
+
+def _phases(attempts: Sequence[Attempt]) -> dict[str, int]:
+    """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time."""
+    total: Counter[str] = Counter()
+    for attempt in attempts:
+        for window in attempt.windows:
+            total.update(window.phase_ns)
+        # A killed attempt may have said something after its last window.
+        unwindowed_ns = attempt.wall_ns - max((window.wall_ns for window in attempt.windows), default=0)
+        if unwindowed_ns:
+            total[Phase.UNATTRIBUTED] += unwindowed_ns
+    return {str(phase): total[phase] for phase in Phase if total[phase]}
+
+
+def _seconds(phase_ns: dict[str, int], phases: frozenset[Phase] | set[Phase]) -> float:
+    """Return the sum of some phases [s]."""
+    return sum(phase_ns.get(phase, 0) for phase in phases) / 1e9
+
+
+def _peak_gb(peaks_bytes: Sequence[int | None]) -> float | None:
+    """Return the largest peak [GB = 10^9 bytes], or ``None`` where none was measured."""
+    measured = [peak for peak in peaks_bytes if peak is not None]
+    return max(measured) / 1e9 if measured else None
+
+
+def _checkpoint(saved: CheckpointSaved, result: PanelResult | None) -> CheckpointSummary:
+    """Join a checkpoint with its score."""
+    return CheckpointSummary(
+        path=saved.path,
+        iteration=saved.iteration,
+        env_steps=saved.env_steps,
+        wall_s=saved.wall_ns / 1e9,
+        heldout_successes=result.outcomes.successes if result else None,
+        heldout_episodes=result.outcomes.episodes if result else None,
+        outcomes=result.outcomes.success if result else None,
+        exactness=result.exactness if result else None,
+    )
