@@ -7,6 +7,7 @@ from ledger_lab.panels.identity import PanelIdentity, differing_fields
 from ledger_lab.panels.intervals import wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, load_panel
 from ledger_lab.panels.seeds import episode_stream
+from ledger_lab.panels.verdict import reaches_target
 
 __all__ = [
     "Cell",
@@ -16,5 +17,6 @@ __all__ = [
     "episode_stream",
     "find_panels",
     "load_panel",
+    "reaches_target",
     "wilson_interval",
 ]

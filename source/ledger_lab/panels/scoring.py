@@ -19,7 +19,7 @@ def score_policies(
     env: ManagerBasedRLEnv,
     panel: Panel,
     policies: Sequence[Callable[[Mapping[str, torch.Tensor]], torch.Tensor]],
-    on_step: Callable[[int, int], None] = lambda step, horizon: None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> list[Outcomes]:
     """Let every policy take every episode of a panel exactly once.
 
@@ -30,7 +30,7 @@ def score_policies(
         env: An environment with one slot per policy and episode, as ``gym.make`` returns it.
         panel: The panel.
         policies: Deterministic policies.
-        on_step: Called after each step with the number of steps done and the horizon.
+        on_step: Called after each step with the number of steps done.
 
     Returns:
         The outcomes of each policy.
@@ -57,7 +57,7 @@ def score_policies(
                 ]
                 observations, rewards, *_ = env.step(torch.cat(actions))
                 probe.after_step(observations, rewards)
-                on_step(probe.steps_done, probe.horizon)
+                on_step(probe.steps_done)
         finally:
             probe.detach()
     return [probe.outcomes(k * episodes) for k in range(len(policies))]

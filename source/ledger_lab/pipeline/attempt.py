@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ledger_lab.ledger import AttemptEnded, Journal, PhaseWindow, Status
+from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
 from ledger_lab.meters import PhaseClock, peak_host_memory_bytes
 
 EXIT_STATUS = {
@@ -26,14 +26,14 @@ class Terminated(BaseException):
 class Attempt:
     """What is known of a running attempt."""
 
-    def __init__(self, journal: Journal, clock: PhaseClock) -> None:
+    def __init__(self, append: Callable[[Row], None], clock: PhaseClock) -> None:
         """Begin.
 
         Args:
-            journal: Where its rows go.
+            append: Writes a row.
             clock: Its clock.
         """
-        self._journal = journal
+        self._append = append
         self._clock = clock
         self.status = Status.COMPLETED
         """The status if nothing goes wrong from here on."""
@@ -49,7 +49,7 @@ class Attempt:
             Nanoseconds per phase since then, and the attempt's age [ns].
         """
         phase_ns, wall_ns = self._clock.flush()
-        self._journal.append(
+        self._append(
             PhaseWindow(iteration=self.iterations, env_steps=self.env_steps, phase_ns=phase_ns, wall_ns=wall_ns)
         )
         return phase_ns, wall_ns
@@ -57,7 +57,7 @@ class Attempt:
 
 @contextmanager
 def attempt_life(
-    journal: Journal,
+    append: Callable[[Row], None],
     clock: PhaseClock,
     peak_gpu_memory_bytes: Callable[[], int | None],
     ended_row: type[AttemptEnded] = AttemptEnded,
@@ -67,12 +67,12 @@ def attempt_life(
     Nothing is raised: what ended the attempt early is in :attr:`Attempt.error`.
 
     Args:
-        journal: Journal that says already that the attempt started.
+        append: Writes a row into a journal that says already that the attempt started.
         clock: The attempt's clock.
         peak_gpu_memory_bytes: Asked in the end.
         ended_row: Kind of the last row.
     """
-    attempt = Attempt(journal, clock)
+    attempt = Attempt(append, clock)
     with _sigterm_raises():
         attempt.beat()
         try:
@@ -80,7 +80,7 @@ def attempt_life(
         except BaseException as error:  # noqa: BLE001 - every end is told in the ledger, and then by the exit status
             attempt.status, attempt.error = status_of(error), error
         _, wall_ns = attempt.beat()
-        journal.append(
+        append(
             ended_row(
                 status=attempt.status,
                 reason=None if attempt.error is None else _reason(attempt.error),

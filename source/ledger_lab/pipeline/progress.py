@@ -20,18 +20,15 @@ _BAR_WIDTH = 60
 
 
 class Progress:
-    """Progress of one piece of work, as a fraction and a line of figures.
+    """Progress of one piece of work, as a bar and a line of figures that serves a log file, too."""
 
-    Args of the figures are plain text, so that the same line serves the terminal and a log file.
-    """
-
-    def __init__(self, console: Console, title: str, total: int) -> None:
+    def __init__(self, console: Console, title: str, total: int | None) -> None:
         """Begin.
 
         Args:
             console: Where to draw.
             title: What is being done.
-            total: Number of steps.
+            total: Number of steps, or ``None`` where nobody knows.
         """
         self._console, self._title, self._total = console, title, total
         self._began_s = self._line_s = time.monotonic()
@@ -73,15 +70,16 @@ class Progress:
     def _line(self) -> str:
         """Return everything in one line."""
         elapsed_s = time.monotonic() - self._began_s
-        parts = [f"{self._title} {self._done}/{self._total}", self._figures, duration(elapsed_s)]
-        if 0 < self._done < self._total:
+        count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
+        parts = [f"{self._title} {count}", self._figures, duration(elapsed_s)]
+        if self._total is not None and 0 < self._done < self._total:
             parts.append(f"{duration(elapsed_s * (self._total - self._done) / self._done)} left")
         return " · ".join(part for part in parts if part)
 
     def _draw(self) -> Group:
         """Return the picture: a bar of the work, the figures, and a bar of the phases."""
         rows: list[Table | Text | ProgressBar] = [
-            ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH),
+            ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH, pulse=self._total is None),
             Text(self._line()),
         ]
         total_ns = sum(self._phases.values())

@@ -85,8 +85,10 @@ def score_checkpoints(
     with environment(task, cfg) as env:
         env.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
-        with Progress(console, title, round(panel.episode_length_s / env.unwrapped.step_dt)) as progress:
-            outcomes = score_policies(env, panel, policies, lambda step, horizon: progress.advance(step))
+        horizon = round(panel.episode_length_s / env.unwrapped.step_dt)
+        with Progress(console, title, horizon) as progress:
+            outcomes = score_policies(env, panel, policies, progress.advance)
+            progress.advance(horizon)
     return [
         PanelResult(
             run_id=candidate.run_id,

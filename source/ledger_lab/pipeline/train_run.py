@@ -16,6 +16,7 @@ from rich.console import Console
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelResult, RunDeclared, Status, read_ledger
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.panels import reaches_target
 from ledger_lab.panels.episodes import require_seedable
 from ledger_lab.pipeline.attempt import EXIT_STATUS, Attempt, attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
@@ -25,7 +26,6 @@ from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.score import Candidate, file_sha256, score_checkpoints
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
-from ledger_lab.reports.summary import reaches
 from ledger_lab.runners.session import config_sha256, environment, peak_gpu_memory_bytes, physics_name, simulation_app
 
 
@@ -70,14 +70,15 @@ def _carry_out(plan: TrainPlan, console: Console, started_ns: int) -> int:
             )
         )
         shutdown.enter_context(metered_compilation(clock))
-        with attempt_life(journal, clock, lambda: peak_gpu_memory_bytes(plan.device)) as attempt:
+        with attempt_life(journal.append, clock, lambda: peak_gpu_memory_bytes(plan.device)) as attempt:
             _greet(plan, console)
             dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             checkpoints = _train(plan, journal, clock, attempt, console)
             clock.set_base(Phase.EVALUATE)
             results = _score(plan, journal, attempt, checkpoints, console)
-            if any(reaches(r.outcomes.successes, r.outcomes.episodes, plan.panel.target_success) for r in results):
+            scores = [(result.outcomes.successes, result.outcomes.episodes) for result in results]
+            if any(reaches_target(*score, plan.panel.target_success) for score in scores):
                 attempt.status = Status.TARGET_REACHED
     if attempt.error is not None:
         tell_error(attempt.error, console, plan.run_dir / "console.log")
@@ -180,8 +181,7 @@ def _report(plan: TrainPlan, console: Console) -> None:
     """Print the run's table, and the first checkpoint that reached the target."""
     summary = summarize_run(read_ledger(plan.run_dir).runs[0])
     console.print(render_report([summary], summarize_cohorts([summary])))
-    target = plan.panel.target_success
-    first = next((c for c in summary.checkpoints if reaches(c.heldout_successes, c.heldout_episodes, target)), None)
+    first = summary.first_reaching
     if first is not None:
         console.print(
             f"first to reach the target: {first.path} after {first.iteration} iterations, saved at "

@@ -19,7 +19,7 @@ from ledger_lab.costs import (
 )
 from ledger_lab.ledger import Attempt, CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.panels import wilson_interval
+from ledger_lab.panels import reaches_target, wilson_interval
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 _UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
@@ -39,6 +39,12 @@ class CheckpointSummary:
     outcomes: list[bool] | None
     """Success per episode, in the order of the panel."""
     exactness: str | None
+
+    def reaches(self, target: float) -> bool:
+        """Tell whether the checkpoint has a score, and that reaches a target."""
+        if self.heldout_successes is None or self.heldout_episodes is None:
+            return False
+        return reaches_target(self.heldout_successes, self.heldout_episodes, target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,11 @@ class RunSummary:
     """Seconds of ``returns + learn + synchronize`` per iteration."""
     checkpoints: list[CheckpointSummary]
 
+    @property
+    def first_reaching(self) -> CheckpointSummary | None:
+        """The first checkpoint that reached the target."""
+        return next((c for c in self.checkpoints if c.reaches(self.target_success)), None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain JSON values."""
         return asdict(self)
@@ -155,9 +166,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
 
     scores = {row.checkpoint: row for row in run.results if row.panel_id == declared.panel_id}
     checkpoints = [_checkpoint(saved, scores.get(saved.path)) for saved in run.checkpoints]
-    scored = [c for c in checkpoints if c.heldout_episodes is not None and c.heldout_successes is not None]
-    reaching = next((c for c in scored if reaches(c.heldout_successes, c.heldout_episodes, declared.target_success)), None)
-    shown = reaching or (scored[-1] if scored else None)
+    reaching = next((c for c in checkpoints if c.reaches(declared.target_success)), None)
+    shown = reaching or next((c for c in reversed(checkpoints) if c.heldout_episodes is not None), None)
     successes, episodes = (shown.heldout_successes, shown.heldout_episodes) if shown else (None, None)
     known = successes is not None and episodes is not None
     return RunSummary(
@@ -202,11 +212,6 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         seconds_per_update=update_s / updates if updates else None,
         checkpoints=checkpoints,
     )
-
-
-def reaches(successes: int | None, episodes: int | None, target: float) -> bool:
-    """Tell whether a score reaches a target: the share itself, not its interval."""
-    return successes is not None and episodes is not None and successes >= target * episodes
 
 
 def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:

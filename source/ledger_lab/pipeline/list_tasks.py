@@ -1,0 +1,67 @@
+"""``scripts/list_envs.py``: the tasks, the physics they run on, and the panels that judge them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import gymnasium as gym
+from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
+from isaaclab_tasks.utils.preset_target import PresetTarget
+from rich.table import Table
+
+from ledger_lab.panels import PanelIdentity, find_panels, load_panel
+from ledger_lab.pipeline.console import Terminal
+from ledger_lab.reports.format import percent
+from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.runners.session import describe_simulation, held_out_config, registered_tasks, resolve_configs
+
+
+def list_tasks(argv: Sequence[str]) -> int:
+    """Print one row per task and panel.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+    """
+    parser = argparse.ArgumentParser(
+        prog="list_envs.py",
+        description="List the tasks of LedgerLab with their physics engines and held-out panels. The id of a panel is the "
+        "one it has on the task's default physics, here, with the packages installed now.",
+    )
+    parser.add_argument("--all", action="store_true", help="List every task registered with Isaac Lab, ours or not.")
+    parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
+    args = parser.parse_args(argv)
+    terminal = Terminal()
+    try:
+        panels = [load_panel(name) for name in find_panels()]
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in ("task", "libraries", "physics", "panel", "id", "episodes", "target"):
+            table.add_column(name, no_wrap=name not in ("physics", "libraries"))
+        for task in registered_tasks():
+            if args.keyword.lower() not in task.lower() or not (args.all or task.startswith("LedgerLab-")):
+                continue
+            kwargs = gym.spec(task).kwargs
+            libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
+            presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+            shown = [task, ", ".join(libraries) or "–", ", ".join(presets) or "–"]
+            own = [panel for panel in panels if panel.task == task]
+            for panel in own:
+                env_cfg, _ = resolve_configs(task, libraries[0], [])
+                identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, panel, 1)))
+                table.add_row(
+                    *shown,
+                    panel.name,
+                    f"{identity.id[:11]}…",
+                    str(len(panel.episodes)),
+                    percent(panel.target_success, 0),
+                )
+                shown = ["", "", ""]
+            if not own:
+                table.add_row(*shown, "–", "–", "–", "–")
+        terminal.console.print(table)
+    finally:
+        terminal.restore()
+    return 0

@@ -1,0 +1,120 @@
+"""``scripts/play.py``: watch a checkpoint, or record it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
+
+from ledger_lab.errors import UserError
+from ledger_lab.pipeline.console import Terminal
+from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.pipeline.progress import Progress
+from ledger_lab.pipeline.request import launcher_args, parse, play_parser
+from ledger_lab.pipeline.score import Candidate, require_unchanged
+from ledger_lab.runners import load_adapter
+from ledger_lab.runners.session import (
+    environment,
+    require_runtime,
+    require_task,
+    resolve_configs,
+    resolve_device,
+    simulation_app,
+)
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+def play_run(argv: Sequence[str]) -> int:
+    """Play a checkpoint.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    args, overrides = parse(play_parser(), argv)
+    if args.num_envs < 1 or args.video_length < 1:
+        raise UserError("--num_envs and --video_length must be at least 1")
+    if args.video and args.visualizer is None:
+        args.visualizer = ["newton_gl"]
+    if not args.video and not args.visualizer:
+        raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
+    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    try:
+        _play(args, overrides, best_checkpoint(args.checkpoint, args.log_root), terminal)
+    finally:
+        terminal.restore()
+    return 0
+
+
+def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, terminal: Terminal) -> None:
+    """Step the policy until the video is done, or for as long as the user looks."""
+    declared = found.run.declared
+    device = resolve_device(args.device)
+    adapter = load_adapter(declared.rl_library)
+    require_task(declared.task, declared.rl_library)
+    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, [*declared.overrides, *overrides])
+    agent_cfg = adapter.prepare(agent_cfg, device)
+    env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, args.seed, args.num_envs
+    flags = launcher_args(args, device)
+    require_runtime(env_cfg, flags)
+    candidate = Candidate(
+        run_id=declared.run_id, run_dir=found.run.directory, saved=found.saved, adapter=adapter, agent_cfg=agent_cfg
+    )
+    require_unchanged(candidate)
+    video = _record_video(args, env_cfg, candidate) if args.video else None
+    console = terminal.console
+    console.print(
+        f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
+    )
+    with simulation_app(env_cfg, flags):
+        with environment(declared.task, env_cfg) as env, torch.inference_mode():
+            observations, _ = env.reset()
+            policy = adapter.load_policy(candidate.path, env, agent_cfg)
+            if video is None:
+                console.print("press Ctrl+C to stop")
+            with Progress(console, "recording" if video else "playing", args.video_length if video else None) as progress:
+                for step in itertools.count(1):
+                    began_s = time.monotonic()
+                    observations, *_ = env.step(policy(observations))
+                    progress.advance(step)
+                    if video is not None and step == args.video_length:
+                        break
+                    if video is None:
+                        time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
+    if video is not None:
+        if not video.is_file():
+            raise RuntimeError(f"no video was written to {video}; --verbose shows what the viewer says")
+        console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
+
+
+def _record_video(args: Namespace, env_cfg: ManagerBasedRLEnvCfg, candidate: Candidate) -> Path:
+    """Ask Isaac Lab for one clip from the chosen viewer.
+
+    Returns:
+        The file that it is going to write; an older one of this name is replaced.
+    """
+    folder = candidate.run_dir / "videos" / "play"
+    prefix = candidate.path.stem
+    env_cfg.video_recorders = [
+        VideoRecorderCfg(
+            source=f"visualizer:{args.visualizer[0]}",
+            output_dir=str(folder),
+            output_filename_prefix=prefix,
+            video_length=args.video_length,
+            video_interval=0,
+        )
+    ]
+    return folder / f"{prefix}_0000.mp4"

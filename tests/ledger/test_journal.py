@@ -1,0 +1,172 @@
+"""A journal keeps what was written, and tells when somebody else changed it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import AttemptEnded, Journal, LedgerDamage, Outcomes, PhaseWindow, Status, read_journal
+from ledger_lab.ledger.encoding import canonical_json
+
+
+def window(iteration: int) -> PhaseWindow:
+    return PhaseWindow(iteration=iteration, env_steps=16 * iteration, phase_ns={"learn": 5}, wall_ns=5 * iteration)
+
+
+def written(path: Path, count: int = 3) -> Path:
+    with Journal(path) as journal:
+        for iteration in range(count):
+            journal.append(window(iteration))
+    return path
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    ended = AttemptEnded(
+        status=Status.CRASHED, reason="ValueError: ö", wall_ns=7, peak_host_memory_bytes=1, peak_gpu_memory_bytes=None
+    )
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        journal.append(window(1))
+        journal.append(ended)
+    content = read_journal(tmp_path / "journal-1-0.jsonl")
+    assert content.rows == (window(1), ended)
+    assert content.torn_bytes == 0
+    assert content.times[0].tzinfo is not None
+
+
+def test_a_journal_has_one_writer(tmp_path: Path) -> None:
+    written(tmp_path / "journal-1-0.jsonl")
+    with pytest.raises(FileExistsError):
+        Journal(tmp_path / "journal-1-0.jsonl")
+
+
+def drop_line(lines: list[bytes]) -> list[bytes]:
+    return [lines[0], *lines[2:]]
+
+
+def swap_lines(lines: list[bytes]) -> list[bytes]:
+    return [lines[1], lines[0], *lines[2:]]
+
+
+def change_a_figure(lines: list[bytes]) -> list[bytes]:
+    return [lines[0], lines[1].replace(b'"env_steps":16', b'"env_steps":99'), *lines[2:]]
+
+
+def spoil_a_line(lines: list[bytes]) -> list[bytes]:
+    return [lines[0], lines[1][:-9], *lines[2:]]
+
+
+def unknown_kind(lines: list[bytes]) -> list[bytes]:
+    from ledger_lab.ledger.encoding import encode_line
+
+    record = json.loads(lines[1])
+    del record["hash"]
+    return [lines[0], encode_line({**record, "kind": "Rumour"}).rstrip(b"\n"), *lines[2:]]
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [(drop_line, 2), (swap_lines, 1), (change_a_figure, 2), (spoil_a_line, 2), (unknown_kind, 2)],
+)
+def test_damage_is_found_and_located(
+    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], line: int
+) -> None:
+    path = written(tmp_path / "journal-1-0.jsonl")
+    path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
+    with pytest.raises(LedgerDamage) as raised:
+        read_journal(path)
+    assert (raised.value.path, raised.value.line) == (path, line)
+
+
+def test_a_torn_last_line_is_tolerated_and_reported(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal-1-0.jsonl")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    content = read_journal(path)
+    assert len(content.rows) == 2
+    assert content.torn_bytes == len(whole.splitlines()[-1]) + 1 - 10
+
+
+def test_rows_survive_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    program = (
+        "import sys, pathlib, itertools\n"
+        "from ledger_lab.ledger import Journal, PhaseWindow\n"
+        "journal = Journal(pathlib.Path(sys.argv[1]))\n"
+        "for i in itertools.count():\n"
+        "    journal.append(PhaseWindow(iteration=i, env_steps=i, phase_ns={}, wall_ns=i))\n"
+        "    if i == 50: print('go', flush=True)\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    rows = read_journal(path).rows
+    assert len(rows) > 50
+    assert [row.env_steps for row in rows if isinstance(row, PhaseWindow)] == list(range(len(rows)))
+
+
+def test_a_full_disk_is_not_taken_for_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        journal.append(window(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", lambda descriptor, data: len(data) // 2)
+            with pytest.raises(OSError, match="bytes of row 1"):
+                journal.append(window(1))
+
+
+def test_durable_rows_are_synchronized_and_telemetry_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        monkeypatch.setattr(os, "fsync", synced.append)
+        journal.append(window(0))
+        assert not synced
+        journal.append(
+            AttemptEnded(
+                status=Status.COMPLETED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+            )
+        )
+        assert len(synced) == 1
+
+
+def test_numbers_that_json_does_not_know_are_refused() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        canonical_json({"loss": float("nan")})
+
+
+def outcomes(**changes: list[object]) -> Outcomes:
+    columns = {
+        "cell": ["nominal"] * 2,
+        "seed": [0, 1],
+        "success": [True, False],
+        "success_any": [True, True],
+        "steps": [300, 12],
+        "episode_return": [1.5, None],
+        "ended_by": ["horizon", "non_finite"],
+    }
+    return Outcomes(**{**columns, **changes})  # type: ignore[arg-type]
+
+
+def test_outcomes_count_each_episode_once() -> None:
+    assert (outcomes().successes, outcomes().episodes) == (1, 2)
+    with pytest.raises(ValueError, match="twice"):
+        outcomes(seed=[0, 0])
+    with pytest.raises(ValueError, match="length"):
+        outcomes(steps=[300])
+    with pytest.raises(ValueError, match="finite"):
+        outcomes(episode_return=[float("inf"), 0.0])
+
+
+def test_nobody_can_write_that_an_attempt_is_lost() -> None:
+    with pytest.raises(ValueError, match="lost"):
+        AttemptEnded(
+            status=Status.LOST, reason=None, wall_ns=0, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+        )

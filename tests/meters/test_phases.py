@@ -1,0 +1,124 @@
+"""Phases are exclusive and sum to wall-clock exactly."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ledger_lab.meters import Phase, PhaseClock, process_started_ns
+
+
+class FakeTime:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def sleep(self, nanoseconds: int) -> None:
+        self.now += nanoseconds
+
+
+def test_an_inner_window_subtracts_from_its_parent() -> None:
+    time = FakeTime()
+    clock = PhaseClock(400, clock_ns=time)
+    with clock.window(Phase.MANAGE):
+        time.sleep(10)
+        with clock.window(Phase.SIMULATE):
+            time.sleep(70)
+        time.sleep(5)
+    assert clock.flush() == ({"startup": 600, "manage": 15, "simulate": 70}, 685)
+
+
+def test_what_no_window_covers_is_the_base_phase() -> None:
+    time = FakeTime()
+    clock = PhaseClock(1000, clock_ns=time)
+    time.sleep(3)
+    clock.set_base(Phase.UNATTRIBUTED)
+    time.sleep(4)
+    assert clock.flush() == ({"startup": 3, "unattributed": 4}, 7)
+
+
+def test_the_base_phase_cannot_change_inside_a_window() -> None:
+    clock = PhaseClock(0)
+    with clock.window(Phase.LEARN), pytest.raises(RuntimeError, match="learn"):
+        clock.set_base(Phase.EVALUATE)
+
+
+def test_windows_close_when_the_code_inside_fails() -> None:
+    time = FakeTime()
+    clock = PhaseClock(1000, clock_ns=time)
+
+    def fails() -> None:
+        time.sleep(9)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        clock.wrap(fails, Phase.LEARN)()
+    time.sleep(1)
+    assert clock.flush()[0] == {"learn": 9, "startup": 1}
+    with pytest.raises(RuntimeError, match="no phase window"):
+        clock.close()
+
+
+def test_time_is_reassigned_to_the_phase_it_belongs_to() -> None:
+    time = FakeTime()
+    clock = PhaseClock(1000, clock_ns=time)
+    with clock.window(Phase.SIMULATE):
+        time.sleep(50)
+        clock.reassign(Phase.COMPILE, 30)
+        time.sleep(2)
+    assert clock.flush()[0] == {"simulate": 22, "compile": 30}
+
+
+def test_any_nesting_sums_to_wall_clock_over_any_flushes() -> None:
+    random.seed(3)
+    time = FakeTime()
+    clock = PhaseClock(1000, clock_ns=time)
+    total, depth, wall = 0, 0, 0
+    for _ in range(2000):
+        time.sleep(random.randrange(100))
+        if depth and random.random() < 0.5:
+            clock.close()
+            depth -= 1
+        else:
+            clock.open(random.choice(list(Phase)))
+            depth += 1
+        if random.random() < 0.1:
+            spent, wall = clock.flush()
+            total += sum(spent.values())
+            assert total == wall
+    assert wall > 0
+
+
+def test_synchronized_mode_waits_at_every_boundary() -> None:
+    waits: list[None] = []
+    clock = PhaseClock(0, synchronize=lambda: waits.append(None))
+    with clock.window(Phase.LEARN):
+        assert len(waits) == 1
+    assert len(waits) == 2
+
+
+def test_an_instrumented_method_still_returns_and_names_itself() -> None:
+    class Owner:
+        def act(self, value: int) -> int:
+            """Act."""
+            return value + 1
+
+    owner = Owner()
+    clock = PhaseClock(0)
+    clock.instrument(owner, "act", Phase.INFER)
+    assert owner.act(1) == 2
+    assert owner.act.__name__ == "act"
+    with pytest.raises(AttributeError):
+        clock.instrument(owner, "forgotten", Phase.INFER)
+
+
+def test_the_process_began_before_now_and_not_long_ago() -> None:
+    import time
+
+    age_s = (time.perf_counter_ns() - process_started_ns()) / 1e9
+    assert 0 < age_s < 24 * 3600

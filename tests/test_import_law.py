@@ -1,0 +1,64 @@
+"""The rooms that must work on a laptop without torch and Isaac Lab do, and no room looks into the pipeline."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "source" / "ledger_lab"
+
+LIGHT = [
+    "ledger_lab.ledger",
+    "ledger_lab.costs",
+    "ledger_lab.meters",
+    "ledger_lab.recipes",
+    "ledger_lab.reports",
+    "ledger_lab.panels",
+    "ledger_lab.runners",
+    "ledger_lab.pipeline.build_report",
+    "ledger_lab.pipeline.verify_ledger",
+]
+
+HEAVY = ("torch", "isaaclab", "isaaclab_tasks", "warp", "newton", "gymnasium", "pxr", "rsl_rl", "rl_games", "skrl", "scipy")
+
+
+def imports(path: Path) -> set[str]:
+    """Return the names of all modules that a file imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def test_light_rooms_load_where_heavy_packages_are_missing() -> None:
+    program = (
+        "import sys\n"
+        f"for name in {HEAVY!r}: sys.modules[name] = None\n"
+        f"for name in {LIGHT!r}: __import__(name)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_rooms_keep_the_law(path: Path) -> None:
+    room = path.relative_to(PACKAGE).parts[0]
+    found = imports(path)
+    if room != "pipeline":
+        assert not [name for name in found if name.startswith("ledger_lab.pipeline")]
+    if not path.name.endswith("_adapter.py"):
+        libraries = ("rsl_rl", "rl_games", "skrl", "isaaclab_rl.rsl_rl", "isaaclab_rl.rl_games", "isaaclab_rl.skrl")
+        assert not [name for name in found if name.split(".")[0] in libraries or name in libraries]
+    if room in ("ledger", "costs", "reports", "recipes"):
+        assert not [name for name in found if name.split(".")[0] in HEAVY]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_stay_readable(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400

@@ -1,0 +1,377 @@
+"""isaaclab.sh: which environment it takes, how it builds its own, and that programs keep their status and signals.
+
+A stand-in for Python 3.12 records what it is asked to install, so nothing is downloaded; it is as chatty and as hungry
+for input as an installer may be. Whatever else it is asked to run, the interpreter of this test runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = "awk bash cat chmod cp dirname env flock grep head mkdir mv readlink rm sha256sum sleep stat tee"
+
+STAND_IN = f"""#!/usr/bin/env bash
+log() {{ printf '%s\\n' "$*" | tee -a "$TEST_LOG"; cat >/dev/null; }}
+case "$*" in
+    "-I -c "*) printf '%s\\n' "$0" ;;
+    "-m venv --clear "*) log venv; rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
+    "-m pip "*) log "pip $*" ;;
+    "-m uv cache dir") printf '%s\\n' "$HOME/cache" ;;
+    "-m uv "*" --dry-run"*) log dry-run; [[ ! -e $HOME/offline ]] ;;
+    "-m uv "*" sync "*) log "sync $*"; sleep "${{TEST_SYNC_S:-0}}" ;;
+    "-m uv "*" install "*) log "install $*" ;;
+    *) exec '{sys.executable}' "$@" ;;
+esac
+"""
+
+
+@dataclass
+class Workshop:
+    """A copy of isaaclab.sh in a folder of its own, and a machine that has the named tools and nothing else."""
+
+    root: Path
+    home: Path
+    tools: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        return self.home / "log"
+
+    def start(self, *arguments: str, cwd: Path | None = None, script: Path | None = None) -> subprocess.Popen[str]:
+        environment = {"PATH": str(self.tools), "HOME": str(self.home), "TEST_LOG": str(self.log), **self.env}
+        return subprocess.Popen(
+            [str(script or self.root / "isaaclab.sh"), *arguments],
+            cwd=cwd or self.home,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, stdin: str = "", **options: Path) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **options)
+        stdout, stderr = process.communicate(stdin, timeout=30)
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+    def steps(self) -> list[str]:
+        """The first word of everything that was asked for since the last call."""
+        text = self.log.read_text() if self.log.exists() else ""
+        self.log.unlink(missing_ok=True)
+        return [line.split()[0] for line in text.splitlines()]
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Workshop:
+    """A machine without any Python 3.12."""
+    workshop = Workshop(root=tmp_path / "my lab", home=tmp_path / "home", tools=tmp_path / "tools")
+    for folder in (workshop.root, workshop.home, workshop.tools):
+        folder.mkdir()
+    for tool in TOOLS.split():
+        found = shutil.which(tool)
+        if found is None:
+            pytest.skip(f"this machine has no {tool}")
+        (workshop.tools / tool).symlink_to(found)
+    for name in ("isaaclab.sh", "requirements.lock", "setup.py", "extension.toml"):
+        shutil.copy(ROOT / name, workshop.root)
+    return workshop
+
+
+@pytest.fixture
+def workshop(bare: Workshop) -> Workshop:
+    """A machine whose PATH has a Python 3.12."""
+    write_program(bare.tools / "python3.12", STAND_IN)
+    return bare
+
+
+@pytest.fixture
+def built(workshop: Workshop) -> Workshop:
+    """A machine on which .venv is complete."""
+    assert workshop.run("-p", "-c", "pass").returncode == 0
+    workshop.steps()
+    return workshop
+
+
+@pytest.fixture
+def make_environment(tmp_path: Path) -> Callable[..., str]:
+    """Creates a real virtual environment that claims to hold the given distributions."""
+
+    def make(name: str, **versions: str) -> str:
+        prefix = tmp_path / name
+        venv.create(prefix, symlinks=True)
+        (site_packages,) = prefix.glob("lib/python3.*/site-packages")
+        for package, version in versions.items():
+            metadata = site_packages / f"{package}-{version}.dist-info" / "METADATA"
+            metadata.parent.mkdir()
+            metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        return str(prefix)
+
+    return make
+
+
+PREFIX = ("-p", "-c", "import sys; print(sys.prefix)")
+
+
+# --- Which environment --------------------------------------------------------------------------------------------
+
+
+def test_a_checkout_gets_the_whole_command_line_and_wins_over_an_active_environment(
+    workshop: Workshop, make_environment: Callable[..., str]
+) -> None:
+    stock = write_program(workshop.home / "IsaacLab" / "isaaclab.sh", 'printf "stock %s\\n" "$*"; exit 5\n')
+    workshop.env["ISAACLAB_PATH"] = str(stock.parent)
+    workshop.env["VIRTUAL_ENV"] = make_environment("active", isaaclab="3.0.0", ledger_lab="0.1.0")
+    result = workshop.run("-p", "train.py", "--task", "x y")
+    assert (result.returncode, result.stdout) == (5, "stock -p train.py --task x y\n")
+    assert workshop.steps() == []
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "."])
+def test_a_wrong_checkout_is_one_line(workshop: Workshop, path: str) -> None:
+    workshop.env["ISAACLAB_PATH"] = path
+    result = workshop.run("-p", "-c", "pass", cwd=workshop.root)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert f"ISAACLAB_PATH={path}" in result.stderr
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+@pytest.mark.parametrize("version", ["3.0.0", "3.0.2", "28.0.0"])
+def test_an_active_environment_with_isaac_lab_is_taken(
+    workshop: Workshop, make_environment: Callable[..., str], variable: str, version: str
+) -> None:
+    workshop.env[variable] = make_environment("active", isaaclab=version, ledger_lab="0.1.0")
+    assert workshop.run(*PREFIX).stdout.strip() == workshop.env[variable]
+    assert workshop.steps() == []
+
+
+def test_a_virtual_environment_wins_over_conda(workshop: Workshop, make_environment: Callable[..., str]) -> None:
+    for variable in ("CONDA_PREFIX", "VIRTUAL_ENV"):
+        workshop.env[variable] = make_environment(variable, isaaclab="3.0.0", ledger_lab="0.1.0")
+    assert workshop.run(*PREFIX).stdout.strip() == workshop.env["VIRTUAL_ENV"]
+
+
+@pytest.mark.parametrize("distributions", [{}, {"isaaclab": "2.3.0"}, {"isaaclab_rl": "3.0.0", "ledger_lab": "0.1.0"}])
+def test_an_active_environment_without_isaac_lab_3_0_is_passed_over(
+    workshop: Workshop, make_environment: Callable[..., str], distributions: dict[str, str]
+) -> None:
+    workshop.env["VIRTUAL_ENV"] = make_environment("active", **distributions)
+    result = workshop.run("-p", "-c", "import os; print(os.environ['VIRTUAL_ENV'])")
+    assert result.stdout.strip() == str(workshop.root / ".venv")
+    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+
+
+def test_an_active_environment_without_ledger_lab_is_told_how_to_get_it(
+    workshop: Workshop, make_environment: Callable[..., str]
+) -> None:
+    workshop.env["VIRTUAL_ENV"] = make_environment("active", isaaclab="3.0.0")
+    result = workshop.run(*PREFIX)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert f"pip install --no-deps -e '{workshop.root}'" in result.stderr
+
+
+# --- Which Python builds it ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".pyenv/versions/3.12.7/bin/python",
+        "miniforge3/bin/python3.12",
+        "miniconda3/envs/sim/bin/python3.12",
+        "uv/python3.12",
+    ],
+)
+def test_python_is_found_behind_a_shim_that_does_not_run(bare: Workshop, place: str) -> None:
+    write_program(bare.tools / "python3.12", "#!/usr/bin/env bash\necho not installed >&2\nexit 127\n")
+    python = write_program(bare.home / place, STAND_IN)
+    if place.startswith("uv"):
+        write_program(bare.tools / "uv", f'#!/usr/bin/env bash\n[[ "$1 $2" == "python find" ]] && echo "{python}"\n')
+    result = bare.run("-p", "-c", "print('out')")
+    assert (result.returncode, result.stdout) == (0, "out\n")
+    assert f"with {python} " in result.stderr
+
+
+def test_without_python_3_12_one_line_says_what_to_do(bare: Workshop) -> None:
+    write_program(bare.tools / "python3", "#!/usr/bin/env bash\nexit 1\n")  # some other version
+    result = bare.run("-p", "-c", "pass")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert "Python 3.12" in result.stderr
+    assert not (bare.root / ".venv").exists()
+
+
+# --- Building .venv -----------------------------------------------------------------------------------------------
+
+
+def test_the_first_call_leaves_stdin_and_stdout_to_the_program(workshop: Workshop) -> None:
+    result = workshop.run("-p", "-c", "print(input())", stdin="typed")
+    assert (result.returncode, result.stdout) == (0, "typed\n")
+    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+
+
+def test_the_first_call_installs_the_lock_with_hashes(workshop: Workshop) -> None:
+    workshop.run("-p", "-c", "pass")
+    _, bootstrap, sync, package = workshop.log.read_text().splitlines()
+    assert "--require-hashes" in bootstrap
+    assert "--require-hashes" in sync
+    assert sync.endswith("requirements.lock")
+    assert "--no-deps" in package
+    assert package.endswith("--editable .")
+
+    requirement, *hashes = (workshop.root / ".venv" / "uv.lock").read_text().splitlines()
+    assert requirement.startswith("uv==")
+    assert hashes
+    assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
+
+
+def test_a_complete_environment_is_left_alone(built: Workshop) -> None:
+    result = built.run("-p", "-c", "print('out')")
+    assert (result.stdout, result.stderr) == ("out\n", "")
+    assert built.steps() == []
+
+
+def test_a_changed_lock_is_installed_into_the_environment_that_is_there(built: Workshop) -> None:
+    with (built.root / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert built.run("-p", "-c", "pass").returncode == 0
+    assert built.steps() == ["dry-run", "sync", "install"]
+    built.run("-p", "-c", "pass")
+    assert built.steps() == []
+
+
+@pytest.mark.parametrize("name", ["setup.py", "extension.toml"])
+def test_changed_metadata_reinstalls_ledger_lab_alone(built: Workshop, name: str) -> None:
+    with (built.root / name).open("a") as metadata:
+        metadata.write("# changed\n")
+    assert built.run("-p", "-c", "pass").returncode == 0
+    assert built.steps() == ["install"]
+
+
+def test_an_update_that_cannot_start_keeps_the_old_environment(built: Workshop) -> None:
+    lock = built.root / "requirements.lock"
+    old = lock.read_text()
+    lock.write_text(old + "# changed\n")
+    (built.home / "offline").touch()
+    assert built.run("-p", "-c", "pass").returncode != 0
+    assert built.steps() == ["dry-run"]
+    lock.write_text(old)
+    assert built.run("-p", "-c", "print('out')").stdout == "out\n"
+    assert built.steps() == []
+
+
+def test_a_moved_folder_is_built_again(built: Workshop) -> None:
+    built.root = built.root.rename(built.root.with_name("moved"))
+    assert built.run("-p", "-c", "pass").returncode == 0
+    assert built.steps() == ["venv", "pip", "sync", "install"]
+
+
+def test_a_build_killed_in_the_middle_starts_from_nothing_again(workshop: Workshop) -> None:
+    workshop.env["TEST_SYNC_S"] = "60"
+    process = workshop.start("-p", "-c", "pass")
+    deadline = time.monotonic() + 20
+    while not (workshop.log.exists() and "sync" in workshop.log.read_text()):
+        assert time.monotonic() < deadline, "the build never reached the packages"
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    workshop.steps()
+
+    workshop.env["TEST_SYNC_S"] = "0"
+    assert workshop.run("-p", "-c", "print('out')").stdout == "out\n"
+    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+
+
+def test_two_calls_at_once_build_once(workshop: Workshop) -> None:
+    workshop.env["TEST_SYNC_S"] = "1"
+    processes = [workshop.start("-p", "-c", f"print({number})") for number in range(2)]
+    outputs = [process.communicate(timeout=30) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert [stdout for stdout, _ in outputs] == ["0\n", "1\n"]
+    assert sum("waiting" in stderr for _, stderr in outputs) == 1
+    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+
+
+def test_the_build_lock_is_not_held_by_the_program(workshop: Workshop) -> None:
+    """A training that runs for hours must not keep the next call from updating the environment."""
+    program = workshop.start("-p", "-c", "import time; print('up', flush=True); time.sleep(60)")
+    assert program.stdout is not None
+    assert program.stdout.readline() == "up\n"
+    subprocess.run(["flock", "--nonblock", workshop.root / ".venv.lock", "true"], check=True)
+    program.kill()
+    program.communicate()
+
+
+# --- Running ------------------------------------------------------------------------------------------------------
+
+
+def test_the_exit_status_is_the_programs(built: Workshop) -> None:
+    assert built.run("-p", "-c", "raise SystemExit(7)").returncode == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_reach_the_program(built: Workshop, number: signal.Signals) -> None:
+    program = f"""
+import os, signal, time
+signal.signal({int(number)}, lambda *_: os._exit(42))
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+    process = built.start("-p", "-c", program)
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) == process.pid, "a shell stands between the caller and the program"
+    process.send_signal(number)
+    assert process.wait(timeout=10) == 42
+    process.communicate()
+
+
+def test_it_runs_from_anywhere_through_a_symlink_with_arguments_intact(built: Workshop, tmp_path: Path) -> None:
+    link = tmp_path / "a link"
+    link.symlink_to(built.root / "isaaclab.sh")
+    code = "import os, sys; print(os.getcwd(), sys.argv[1:])"
+    result = built.run("-p", "-c", code, "a b", "", "*", cwd=tmp_path, script=link)
+    assert result.stdout == f"{tmp_path} {['a b', '', '*']}\n"
+    assert built.steps() == []
+
+
+def test_everything_else_goes_to_isaac_labs_command_line(built: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "isaaclab.py").write_text("import sys; print('isaaclab', sys.argv[1:])")
+    built.env["PYTHONPATH"] = str(tmp_path)
+    assert built.run("train", "--task", "x y").stdout == f"isaaclab {['train', '--task', 'x y']}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",)])
+def test_help_builds_nothing_and_ends_with_isaac_labs_where_it_can(
+    workshop: Workshop, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    result = workshop.run(*arguments)
+    assert result.returncode == 0
+    assert "usage: ./isaaclab.sh -p" in result.stdout
+    assert workshop.steps() == []
+
+    workshop.run("-p", "-c", "pass")
+    (tmp_path / "isaaclab.py").write_text("print('help of Isaac Lab')")
+    workshop.env["PYTHONPATH"] = str(tmp_path)
+    assert workshop.run(*arguments).stdout.endswith("help of Isaac Lab\n")

@@ -1,0 +1,174 @@
+"""Every way to install LedgerLab registers its tasks and brings its data; the lock pins everything."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+VERSION = tomllib.loads((ROOT / "extension.toml").read_text())["package"]["version"]
+
+
+def build(tree: Path, kind: str, out: Path) -> Path:
+    """Run one hook of the build backend, as pip would, with the setuptools of this environment."""
+    code = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
+    out.mkdir(exist_ok=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code, f"build_{kind}", str(out)], cwd=tree, check=True, capture_output=True, text=True
+    )
+    return out / result.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what installing needs, so that nothing is written into the checkout."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in ("extension.toml", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for name in ("config", "source"):
+        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=ignore)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, from a tree that also holds byte code, as a used one does."""
+    (tree / "source" / "ledger_lab" / "__pycache__").mkdir()
+    (tree / "source" / "ledger_lab" / "__pycache__" / "paths.cpython-312.pyc").touch()
+    return build(tree, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        return Parser().parsestr(archive.read(f"ledger_lab-{VERSION}.dist-info/METADATA").decode())
+
+
+def test_the_wheel_holds_all_code_and_data_and_nothing_else(tree: Path, wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
+    source = tree / "source"
+    code = {
+        path.relative_to(source).as_posix()
+        for path in (source / "ledger_lab").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    data = {
+        f"ledger_lab/{path.relative_to(tree).as_posix()}"
+        for path in (tree / "config").rglob("*.toml")
+        if path.name != "extension.toml"
+    }
+    assert {"ledger_lab/py.typed", "ledger_lab/paths.py"} <= code
+    assert any("/panels/" in name for name in data)
+    assert shipped == code | data
+
+
+def test_the_version_is_the_one_in_extension_toml(wheel: Path) -> None:
+    assert metadata(wheel)["Version"] == VERSION
+    assert wheel.name == f"ledger_lab-{VERSION}-py3-none-any.whl"
+
+
+def test_the_light_parts_install_without_torch_and_simulator(wheel: Path) -> None:
+    requirements = [Requirement(text) for text in metadata(wheel).get_all("Requires-Dist", [])]
+    always = {requirement.name for requirement in requirements if requirement.marker is None}
+    optional = {requirement.name for requirement in requirements if requirement.marker is not None}
+    assert "scipy" in always
+    assert "isaaclab" in optional
+    assert always.isdisjoint({"torch", "isaaclab", "rl-games", "rsl-rl-lib", "skrl", "gym", "moviepy"})
+
+
+def test_the_source_distribution_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:
+    sdist = build(tree, "sdist", tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    again = build(tmp_path / f"ledger_lab-{VERSION}", "wheel", tmp_path / "wheel")
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert sorted(first.namelist()) == sorted(second.namelist())
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_an_installation_finds_its_data_and_registers_its_tasks(tree: Path, tmp_path: Path, kind: str) -> None:
+    venv.create(tmp_path / "env", symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    installer = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*installer, str(build(tree, kind, tmp_path / "dist"))], check=True)
+    code = """
+import json
+from importlib.metadata import entry_points
+import ledger_lab
+from ledger_lab.paths import config_root
+print(json.dumps({
+    "version": ledger_lab.__version__,
+    "package": ledger_lab.__path__[0],
+    "config": str(config_root()),
+    "panels": len(list(config_root().glob("panels/*.toml"))),
+    "tasks": {entry.name: entry.value for entry in entry_points(group="isaaclab.tasks")},
+}))
+"""
+    result = subprocess.run([str(python), "-c", code], cwd=tmp_path, env={}, check=True, capture_output=True, text=True)
+    found = json.loads(result.stdout)
+    package = Path(found["package"])
+    assert found["version"] == VERSION
+    assert found["tasks"] == {"ledger_lab": "ledger_lab.tasks"}
+    assert found["panels"] >= 1
+    if kind == "editable":
+        assert package == tree / "source" / "ledger_lab"
+        assert Path(found["config"]) == tree / "config"
+    else:
+        assert package.is_relative_to(tmp_path / "env")
+        assert Path(found["config"]) == package / "config"
+
+
+def test_an_installation_that_lost_its_data_says_so_in_one_line(tmp_path: Path) -> None:
+    package = tmp_path / "lib" / "ledger_lab"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "errors.py", "paths.py"):
+        shutil.copy(ROOT / "source" / "ledger_lab" / name, package)
+    code = """
+from ledger_lab.errors import UserError
+from ledger_lab.paths import config_root
+try:
+    config_root()
+except UserError as error:
+    print(error)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=package.parent, check=True, capture_output=True, text=True
+    )
+    assert result.stdout.count("\n") == 1
+    assert str(package / "config") in result.stdout
+
+
+def test_kit_reads_the_same_extension_file() -> None:
+    link = ROOT / "config" / "extension.toml"
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / "extension.toml"
+
+
+def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    entries = re.split(r"\n(?=[A-Za-z0-9])", "\n" + lock.split("\n", 2)[2])[1:]
+    locked = {}
+    for entry in entries:
+        requirement = Requirement(entry.split("\\")[0])
+        assert re.fullmatch(r"==[^,*]+", str(requirement.specifier)), entry
+        assert "--hash=sha256:" in entry, entry
+        locked[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
+    wanted = [line.split("#")[0].strip() for line in (ROOT / "requirements.in").read_text().splitlines()]
+    for requirement in map(Requirement, filter(None, wanted)):
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
