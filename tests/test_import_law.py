@@ -23,7 +23,19 @@ LIGHT = [
     "ledger_lab.pipeline.verify_ledger",
 ]
 
-HEAVY = ("torch", "isaaclab", "isaaclab_tasks", "warp", "newton", "gymnasium", "pxr", "rsl_rl", "rl_games", "skrl", "scipy")
+HEAVY = (
+    "torch",
+    "isaaclab",
+    "isaaclab_tasks",
+    "warp",
+    "newton",
+    "gymnasium",
+    "pxr",
+    "rsl_rl",
+    "rl_games",
+    "skrl",
+    "scipy",
+)
 
 
 def imports(path: Path) -> set[str]:
@@ -38,11 +50,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_light_rooms_load_where_heavy_packages_are_missing() -> None:
-    program = (
-        "import sys\n"
-        f"for name in {HEAVY!r}: sys.modules[name] = None\n"
-        f"for name in {LIGHT!r}: __import__(name)\n"
-    )
+    program = f"import sys\nfor name in {HEAVY!r}: sys.modules[name] = None\nfor name in {LIGHT!r}: __import__(name)\n"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

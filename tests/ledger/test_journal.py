@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import AttemptEnded, Journal, LedgerDamage, Outcomes, PhaseWindow, Status, read_journal
+from ledger_lab.ledger import AttemptEnded, Journal, LedgerDamageError, Outcomes, PhaseWindow, Status, read_journal
 from ledger_lab.ledger.encoding import canonical_json
 
 
@@ -74,12 +74,10 @@ def unknown_kind(lines: list[bytes]) -> list[bytes]:
     ("damage", "line"),
     [(drop_line, 2), (swap_lines, 1), (change_a_figure, 2), (spoil_a_line, 2), (unknown_kind, 2)],
 )
-def test_damage_is_found_and_located(
-    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], line: int
-) -> None:
+def test_damage_is_found_and_located(tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], line: int) -> None:
     path = written(tmp_path / "journal-1-0.jsonl")
     path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
-    with pytest.raises(LedgerDamage) as raised:
+    with pytest.raises(LedgerDamageError) as raised:
         read_journal(path)
     assert (raised.value.path, raised.value.line) == (path, line)
 

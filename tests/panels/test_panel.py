@@ -92,7 +92,13 @@ def test_an_identity_changes_with_every_field_and_with_nothing_else(tmp_path: Pa
     assert identity.id.startswith("p1-") and len(identity.id) == 3 + 64
     others = [
         PanelIdentity.of(load_panel(panel_file(tmp_path, GOOD.replace(old, new))), simulation).id
-        for old, new in (("first = 0", "first = 1"), ("5.0", "6.0"), ('"T"', '"U"'), ("m:f", "m:g"), ("version = 1", "version = 2"))
+        for old, new in (
+            ("first = 0", "first = 1"),
+            ("5.0", "6.0"),
+            ('"T"', '"U"'),
+            ("m:f", "m:g"),
+            ("version = 1", "version = 2"),
+        )
     ]
     others.append(PanelIdentity.of(panel, {**simulation, "packages": {"newton": "1.7"}}).id)
     assert len({identity.id, *others}) == 7

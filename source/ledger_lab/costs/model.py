@@ -101,8 +101,8 @@ def env_steps_per_s(env_steps: int | None, train_s: float | None) -> float | Non
 
     Args:
         env_steps: Environment steps that the learner saw, over all processes.
-        train_s: Seconds in the training loop [s], see :data:`ledger_lab.meters.TRAINING_PHASES`: all of it but start-up,
-            compile and evaluation.
+        train_s: Seconds in the training loop [s], see :data:`ledger_lab.meters.TRAINING_PHASES`: all of it but
+            start-up, compile and evaluation.
 
     Returns:
         None when a value is missing or no time was spent training.

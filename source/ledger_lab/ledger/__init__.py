@@ -1,7 +1,7 @@
 """What happened: immutable rows in append-only journals, and the reader that makes runs of them."""
 
 from ledger_lab.ledger.journal import Journal
-from ledger_lab.ledger.reader import Attempt, Ledger, LedgerDamage, Run, read_journal, read_ledger
+from ledger_lab.ledger.reader import Attempt, Ledger, LedgerDamageError, Run, read_journal, read_ledger
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
@@ -25,7 +25,7 @@ __all__ = [
     "EvaluationStarted",
     "Journal",
     "Ledger",
-    "LedgerDamage",
+    "LedgerDamageError",
     "Outcomes",
     "PanelResult",
     "PhaseWindow",

@@ -26,7 +26,7 @@ JOURNAL_PATTERN = "journal-*.jsonl"
 _R = TypeVar("_R", bound=Row)
 
 
-class LedgerDamage(Exception):
+class LedgerDamageError(Exception):
     """A journal says something that its writer can't have written."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
@@ -81,7 +81,8 @@ class Attempt:
     @property
     def wall_ns(self) -> int:
         """Its life: to its end, or to its last heartbeat."""
-        marks = [row.wall_ns for row in (*self.windows, *self.journal.of(CheckpointSaved), self.started)]
+        marks = [self.started.wall_ns, *(row.wall_ns for row in self.windows)]
+        marks += [row.wall_ns for row in self.journal.of(CheckpointSaved)]
         return max(marks if self.ended is None else [*marks, self.ended.wall_ns])
 
 
@@ -123,7 +124,7 @@ def read_journal(path: Path) -> JournalContent:
         Its rows.
 
     Raises:
-        LedgerDamage: If a line is not what its writer wrote, or is missing.
+        LedgerDamageError: If a line is not what its writer wrote, or is missing.
     """
     *lines, tail = path.read_bytes().split(b"\n")
     rows: list[Row] = []
@@ -132,17 +133,17 @@ def read_journal(path: Path) -> JournalContent:
     for number, line in enumerate(lines, start=1):
         record = _decode(path, number, line)
         if record["v"] != VERSION:
-            raise LedgerDamage(path, number, f"format version {record['v']} is not {VERSION}")
+            raise LedgerDamageError(path, number, f"format version {record['v']} is not {VERSION}")
         if record["hash"] != line_hash(record):
-            raise LedgerDamage(path, number, "the row does not match its hash")
+            raise LedgerDamageError(path, number, "the row does not match its hash")
         if record["prev"] != previous or record["seq"] != number - 1:
-            raise LedgerDamage(path, number, "the row does not follow the one before it")
+            raise LedgerDamageError(path, number, "the row does not follow the one before it")
         previous = record["hash"]
         try:
             rows.append(KINDS[record["kind"]].from_data(record["data"]))
             times.append(datetime.fromisoformat(record["time"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise LedgerDamage(path, number, f"not a valid {record['kind']!r} row: {error}") from error
+            raise LedgerDamageError(path, number, f"not a valid {record['kind']!r} row: {error}") from error
     return JournalContent(path, tuple(rows), tuple(times), len(tail))
 
 
@@ -151,10 +152,10 @@ def _decode(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise LedgerDamage(path, number, "the line is not JSON") from error
+        raise LedgerDamageError(path, number, "the line is not JSON") from error
     keys = {"v", "seq", "time", "kind", "data", "prev", "hash"}
     if not isinstance(record, dict) or set(record) != keys:
-        raise LedgerDamage(path, number, "the line is not a row")
+        raise LedgerDamageError(path, number, "the line is not a row")
     return record
 
 
@@ -173,7 +174,7 @@ def read_ledger(root: Path) -> Ledger:
         The ledger; empty where there is no journal.
 
     Raises:
-        LedgerDamage: If a journal is damaged beyond a torn last line.
+        LedgerDamageError: If a journal is damaged beyond a torn last line.
     """
     by_directory: dict[Path, list[JournalContent]] = {}
     for path in find_journals(root):
@@ -191,7 +192,7 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
         for row, time in zip(journal.rows, journal.times, strict=True):
             if isinstance(row, RunDeclared):
                 if declared is not None:
-                    raise LedgerDamage(journal.path, 1, f"run {declared[0].run_id} is declared here already")
+                    raise LedgerDamageError(journal.path, 1, f"run {declared[0].run_id} is declared here already")
                 declared = (row, time)
         started = journal.one(AttemptStarted)
         if started is not None:

@@ -167,8 +167,8 @@ class PhaseClock:
         """Take what has passed since the last flush.
 
         Returns:
-            Nanoseconds per phase, without phases that took no time, and the wall-clock time since the process began [ns].
-            Over all flushes the former sum to the latter, exactly.
+            Nanoseconds per phase, without phases that took no time, and the wall-clock time since the process began
+            [ns]. Over all flushes the former sum to the latter, exactly.
         """
         self._charge()
         spent = {str(phase): spent_ns for phase, spent_ns in self._spent_ns.items() if spent_ns}

@@ -10,8 +10,8 @@ from pathlib import Path
 def process_started_ns() -> int:
     """Return the start of this process on the clock of :func:`time.perf_counter_ns`.
 
-    The kernel notes a process's start in clock ticks since boot (proc(5), field 22 of ``/proc/self/stat``), so the figure
-    is good to one tick, usually 10 ms.
+    The kernel notes a process's start in clock ticks since boot (proc(5), field 22 of ``/proc/self/stat``), so the
+    figure is good to one tick, usually 10 ms.
 
     Returns:
         Nanoseconds on the clock of :func:`time.perf_counter_ns`.

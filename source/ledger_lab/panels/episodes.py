@@ -70,7 +70,9 @@ def resolve_success(panel: Panel) -> Callable[..., torch.Tensor]:
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"panel {panel.name}: success function {panel.success_function!r} not found: {error}") from error
+        raise UserError(
+            f"panel {panel.name}: success function {panel.success_function!r} not found: {error}"
+        ) from error
     if not callable(function):
         raise UserError(f"panel {panel.name}: {panel.success_function!r} is not a function")
     return function
@@ -96,7 +98,7 @@ class StartTable:
         for cell, seed in panel.episodes:
             with _random_stream(episode_stream(panel.task, cell, seed), base.device):
                 base._reset_idx(slot)
-            drawn.append({key: read(base)[:1].clone() for key, (read, _) in _state_accessors(base).items()})
+            drawn.append({key: part[:1].clone() for key, part in _read_state(base).items()})
         self._states = {key: torch.cat([state[key] for state in drawn]) for key in drawn[0]}
 
     def write(self, env: ManagerBasedRLEnv, repeats: int) -> None:
@@ -108,44 +110,36 @@ class StartTable:
         """
         base = env.unwrapped
         base._reset_idx(torch.arange(base.num_envs, dtype=torch.int32, device=base.device))
-        for key, (_, write) in _state_accessors(base).items():
-            state = self._states[key]
-            write(base, state.repeat(repeats, *[1] * (state.dim() - 1)))
+        _write_state(base, {key: part.repeat(repeats, *[1] * (part.dim() - 1)) for key, part in self._states.items()})
         base.scene.write_data_to_sim()
         base.sim.forward()
         base.obs_buf = base.observation_manager.compute(update_history=True)
 
 
-type _Reader = Callable[[ManagerBasedRLEnv], torch.Tensor]
-type _Writer = Callable[[ManagerBasedRLEnv, torch.Tensor], None]
+def _read_state(base: ManagerBasedRLEnv) -> dict[tuple[str, str], torch.Tensor]:
+    """Return the scene's state by asset and part, each of shape (num_envs, ...)."""
+    state: dict[tuple[str, str], torch.Tensor] = {}
+    for name, asset in (*base.scene.articulations.items(), *base.scene.rigid_objects.items()):
+        state[name, "root_pose"] = _relative(base, asset.data.root_link_pose_w.torch, -1.0)
+        state[name, "root_velocity"] = asset.data.root_com_vel_w.torch
+    for name, robot in base.scene.articulations.items():
+        state[name, "joint_position"] = robot.data.joint_pos.torch
+        state[name, "joint_velocity"] = robot.data.joint_vel.torch
+    return state
 
 
-def _state_accessors(base: ManagerBasedRLEnv) -> dict[tuple[str, str], tuple[_Reader, _Writer]]:
-    """Return how to read and write each part of the scene's state, by asset and part.
+def _write_state(base: ManagerBasedRLEnv, state: dict[tuple[str, str], torch.Tensor]) -> None:
+    """Write what :func:`_read_state` returned.
 
     Isaac Lab's own ``scene.reset_to`` is no way to do it: it sets the joints' velocity targets to the velocities it
     writes, so that a damped joint is driven on for the whole episode.
     """
-    accessors: dict[tuple[str, str], tuple[_Reader, _Writer]] = {}
     for name, asset in (*base.scene.articulations.items(), *base.scene.rigid_objects.items()):
-        accessors[name, "root_pose"] = (
-            lambda env, asset=asset: _relative(env, asset.data.root_link_pose_w.torch, -1.0),
-            lambda env, pose, asset=asset: asset.write_root_pose_to_sim_index(root_pose=_relative(env, pose, 1.0)),
-        )
-        accessors[name, "root_velocity"] = (
-            lambda env, asset=asset: asset.data.root_com_vel_w.torch,
-            lambda env, velocity, asset=asset: asset.write_root_velocity_to_sim_index(root_velocity=velocity),
-        )
+        asset.write_root_pose_to_sim_index(root_pose=_relative(base, state[name, "root_pose"], 1.0))
+        asset.write_root_velocity_to_sim_index(root_velocity=state[name, "root_velocity"])
     for name, robot in base.scene.articulations.items():
-        accessors[name, "joint_position"] = (
-            lambda env, robot=robot: robot.data.joint_pos.torch,
-            lambda env, position, robot=robot: robot.write_joint_position_to_sim_index(position=position),
-        )
-        accessors[name, "joint_velocity"] = (
-            lambda env, robot=robot: robot.data.joint_vel.torch,
-            lambda env, velocity, robot=robot: robot.write_joint_velocity_to_sim_index(velocity=velocity),
-        )
-    return accessors
+        robot.write_joint_position_to_sim_index(position=state[name, "joint_position"])
+        robot.write_joint_velocity_to_sim_index(velocity=state[name, "joint_velocity"])
 
 
 def _relative(base: ManagerBasedRLEnv, pose: torch.Tensor, sign: float) -> torch.Tensor:

@@ -92,7 +92,9 @@ def load_panel(name_or_path: str) -> Panel:
     else:
         known = find_panels()
         if name_or_path not in known:
-            raise UserError(f"unknown panel {name_or_path!r}: {nearest(name_or_path, known)}, or a path to a .toml file")
+            raise UserError(
+                f"unknown panel {name_or_path!r}: {nearest(name_or_path, known)}, or a path to a .toml file"
+            )
         path = known[name_or_path]
     source = name_or_path if path != Path(name_or_path) else str(path.resolve())
     try:
@@ -135,9 +137,7 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
     return panel
 
 
-def _check(
-    path: Path, prefix: str, content: dict[str, Any], allowed: dict[str, type | tuple[type, ...]]
-) -> None:
+def _check(path: Path, prefix: str, content: dict[str, Any], allowed: dict[str, type | tuple[type, ...]]) -> None:
     """Refuse unknown, missing and mistyped fields."""
     for key, value in content.items():
         if key not in allowed:

@@ -23,8 +23,8 @@ def score_policies(
 ) -> list[Outcomes]:
     """Let every policy take every episode of a panel exactly once.
 
-    Slot ``k * episodes + e`` holds episode ``e`` of policy ``k``. Each policy sees a batch of its own episodes alone, so
-    that its outcomes don't depend on who else is scored.
+    Slot ``k * episodes + e`` holds episode ``e`` of policy ``k``. Each policy sees a batch of its own episodes alone,
+    so that its outcomes don't depend on who else is scored.
 
     Args:
         env: An environment with one slot per policy and episode, as ``gym.make`` returns it.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamage, Run, read_ledger
+from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 
@@ -29,7 +29,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
     parser.add_argument("--instance", help="Price every run as this instance of config/prices.toml instead.")
     parser.add_argument(
-        "--usd_per_hour", type=float, help="Price every run at this rate: of the whole instance, or of one device [USD/h]."
+        "--usd_per_hour",
+        type=float,
+        help="Price every run at this rate: of the whole instance, or of one device [USD/h].",
     )
     return parser
 
@@ -74,11 +76,13 @@ def _selected(log_root: Path, prefixes: Sequence[str]) -> list[Run]:
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
         runs = read_ledger(log_root).runs
-    except LedgerDamage as error:
+    except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
     if not runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
     for prefix in prefixes:
         if not any(run.declared.run_id.startswith(prefix) for run in runs):
-            raise UserError(f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}")
+            raise UserError(
+                f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}"
+            )
     return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]

@@ -22,8 +22,8 @@ EXIT_USER_ERROR = 2
 class Terminal:
     """Keeps the terminal for LedgerLab, and sends whatever else the process prints to a log file.
 
-    Isaac Lab, Warp and the system's libraries print hundreds of lines on both standard streams, partly from C. They go to
-    a temporary file first, and to ``console.log`` in the run's directory once that exists.
+    Isaac Lab, Warp and the system's libraries print hundreds of lines on both standard streams, partly from C. They go
+    to a temporary file first, and to ``console.log`` in the run's directory once that exists.
     """
 
     def __init__(self, *, quiet_libraries: bool = True) -> None:

@@ -143,7 +143,11 @@ def _carry_out(plan: _EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> 
             for candidate, result in zip(plan.candidates, results, strict=True):
                 journals[candidate.run_dir].append(result)
     if attempt.error is not None:
-        return tell_error(attempt.error, console, log) if EXIT_STATUS.get(attempt.status) is None else EXIT_STATUS[attempt.status]
+        return (
+            tell_error(attempt.error, console, log)
+            if EXIT_STATUS.get(attempt.status) is None
+            else EXIT_STATUS[attempt.status]
+        )
     _show(plan, results, console)
     return EXIT_STATUS[attempt.status]
 

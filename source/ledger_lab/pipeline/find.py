@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import CheckpointSaved, LedgerDamage, Run, read_ledger
+from ledger_lab.ledger import CheckpointSaved, LedgerDamageError, Run, read_ledger
 from ledger_lab.reports import summarize_run
 
 
@@ -99,7 +99,7 @@ def _read(root: Path) -> tuple[Run, ...]:
     """Read all runs under a root."""
     try:
         return read_ledger(root).runs
-    except LedgerDamage as error:
+    except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error}") from error
 
 

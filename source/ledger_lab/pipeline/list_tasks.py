@@ -28,8 +28,8 @@ def list_tasks(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="list_envs.py",
-        description="List the tasks of LedgerLab with their physics engines and held-out panels. The id of a panel is the "
-        "one it has on the task's default physics, here, with the packages installed now.",
+        description="List the tasks of LedgerLab with their physics engines and held-out panels. The id of a panel is "
+        "the one it has on the task's default physics, here, with the packages installed now.",
     )
     parser.add_argument("--all", action="store_true", help="List every task registered with Isaac Lab, ours or not.")
     parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")

@@ -79,21 +79,20 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
     )
-    with simulation_app(env_cfg, flags):
-        with environment(declared.task, env_cfg) as env, torch.inference_mode():
-            observations, _ = env.reset()
-            policy = adapter.load_policy(candidate.path, env, agent_cfg)
-            if video is None:
-                console.print("press Ctrl+C to stop")
-            with Progress(console, "recording" if video else "playing", args.video_length if video else None) as progress:
-                for step in itertools.count(1):
-                    began_s = time.monotonic()
-                    observations, *_ = env.step(policy(observations))
-                    progress.advance(step)
-                    if video is not None and step == args.video_length:
-                        break
-                    if video is None:
-                        time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
+    with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
+        observations, _ = env.reset()
+        policy = adapter.load_policy(candidate.path, env, agent_cfg)
+        if video is None:
+            console.print("press Ctrl+C to stop")
+        with Progress(console, "recording" if video else "playing", args.video_length if video else None) as progress:
+            for step in itertools.count(1):
+                began_s = time.monotonic()
+                observations, *_ = env.step(policy(observations))
+                progress.advance(step)
+                if video is not None and step == args.video_length:
+                    break
+                if video is None:
+                    time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
     if video is not None:
         if not video.is_file():
             raise RuntimeError(f"no video was written to {video}; --verbose shows what the viewer says")

@@ -9,7 +9,7 @@ import secrets
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
@@ -50,7 +50,7 @@ class TrainPlan:
     panel: Panel
     identity: PanelIdentity
     price: Price
-    timing: str
+    timing: Literal["host", "synchronized"]
 
 
 def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:

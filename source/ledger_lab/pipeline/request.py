@@ -55,11 +55,15 @@ def train_parser() -> argparse.ArgumentParser:
     task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")
     judge = parser.add_argument_group("how it is judged")
     judge.add_argument(
-        "--panel", default=None, help="Held-out panel: a name from config/panels, or a .toml file (default: the task's)."
+        "--panel",
+        default=None,
+        help="Held-out panel: a name from config/panels, or a .toml file (default: the task's).",
     )
     ledger = parser.add_argument_group("what it is worth, and where that is written")
     ledger.add_argument(
-        "--instance", default=None, help="Instance of config/prices.toml this runs on (default: local, which is unpriced)."
+        "--instance",
+        default=None,
+        help="Instance of config/prices.toml this runs on (default: local, which is unpriced).",
     )
     ledger.add_argument(
         "--usd_per_hour", type=float, default=None, help="Price of that instance, or of one local device [USD/h]."
@@ -70,7 +74,7 @@ def train_parser() -> argparse.ArgumentParser:
         "--timing",
         choices=("host", "synchronized"),
         default="host",
-        help="host (default) measures without disturbing; synchronized waits for the device at each phase's boundaries.",
+        help="host (default) does not disturb; synchronized waits for the device at each phase's boundaries.",
     )
     return parser
 
@@ -85,7 +89,10 @@ def evaluate_parser() -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument(
-        "checkpoints", nargs="+", metavar="RUN_OR_CHECKPOINT", help="Run id, run directory or checkpoint file; any number."
+        "checkpoints",
+        nargs="+",
+        metavar="RUN_OR_CHECKPOINT",
+        help="Run id, run directory or checkpoint file; any number.",
     )
     parser.add_argument("--panel", default=None, help="Panel name or .toml file (default: the one the run declared).")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")

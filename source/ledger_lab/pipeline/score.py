@@ -81,7 +81,9 @@ def score_checkpoints(
         require_unchanged(candidate)
     slots = len(candidates) * len(panel.episodes)
     cfg = held_out_config(env_cfg, panel, slots)
-    title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {len(panel.episodes)} episodes"
+    title = (
+        f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {len(panel.episodes)} episodes"
+    )
     with environment(task, cfg) as env:
         env.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]

@@ -220,6 +220,9 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         config_sha256={"env": config_sha256(plan.env_cfg), "agent": config_sha256(plan.agent_cfg)},
         versions=package_versions(),
         git=git_facts(Path(__file__).parent),
-        hardware={**hardware_facts(), "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device)},
+        hardware={
+            **hardware_facts(),
+            "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device),
+        },
         command=sys.argv,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamage, read_journal
+from ledger_lab.ledger import LedgerDamageError, read_journal
 from ledger_lab.ledger.reader import find_journals
 
 
@@ -38,13 +38,15 @@ def verify_ledger(argv: Sequence[str]) -> int:
     for path in journals:
         try:
             content = read_journal(path)
-        except LedgerDamage as error:
+        except LedgerDamageError as error:
             damaged += 1
             print(f"damaged: {error}")
             continue
         rows += len(content.rows)
         if content.torn_bytes:
             torn += 1
-            print(f"torn: {path}:{len(content.rows) + 1}: the writer was stopped within this line; its row is not counted")
+            print(
+                f"torn: {path}:{len(content.rows) + 1}: the writer was stopped within this line; its row is not counted"
+            )
     print(f"{len(journals)} journals, {rows} rows, {torn} torn, {damaged} damaged")
     return 1 if damaged else 0

@@ -169,7 +169,9 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     reaching = next((c for c in checkpoints if c.reaches(declared.target_success)), None)
     shown = reaching or next((c for c in reversed(checkpoints) if c.heldout_episodes is not None), None)
     successes, episodes = (shown.heldout_successes, shown.heldout_episodes) if shown else (None, None)
-    known = successes is not None and episodes is not None
+    share, interval = None, None
+    if successes is not None and episodes is not None:
+        share, interval = successes / episodes, wilson_interval(successes, episodes)
     return RunSummary(
         run_id=declared.run_id,
         cohort=declared.cohort,
@@ -197,8 +199,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),
         heldout_successes=successes,
         heldout_episodes=episodes,
-        heldout_success=successes / episodes if known else None,
-        heldout_interval=wilson_interval(successes, episodes) if known else None,
+        heldout_success=share,
+        heldout_interval=interval,
         target_success=declared.target_success,
         target_reached=reaching is not None,
         panel=declared.panel,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
 import torch
@@ -113,7 +113,9 @@ def _check_overrides(task: str, agent_key: str, overrides: Sequence[str]) -> Non
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
-            raise UserError(f"unknown argument {override!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
+            raise UserError(
+                f"unknown argument {override!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE"
+            )
         if key in ("physics", "renderer"):
             known = presets.get(PresetTarget[key.upper()], [])
             if value not in known:
@@ -132,7 +134,9 @@ def _check_path(override: str, key: str, value: str, roots: Mapping[str, Any]) -
         children = dict(node) if isinstance(node, Mapping) else vars(node) if hasattr(node, "__dict__") else {}
         if name not in children:
             parent = ".".join([root, *path[:depth]])
-            raise UserError(f"override {override!r} matches nothing: {parent} has no {name!r}: {nearest(name, children)}")
+            raise UserError(
+                f"override {override!r} matches nothing: {parent} has no {name!r}: {nearest(name, children)}"
+            )
         node = children[name]
     if not isinstance(node, bool | int | float):
         return
@@ -187,7 +191,7 @@ def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
     return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
 
 
-def exactness(env_cfg: ManagerBasedRLEnvCfg) -> str:
+def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
     """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``."""
     return "bitwise" if is_newton(env_cfg) and env_cfg.sim.device == "cpu" else "statistical"
 

@@ -1,7 +1,7 @@
 """Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Cartpole``.
 
-The task is the well-known cart-pole of Isaac Lab (``Isaac-Cartpole``): the same dynamics, starts, rewards and limits, on
-assets that need no network. What counts as success is not decided here but by a panel.
+The task is the well-known cart-pole of Isaac Lab (``Isaac-Cartpole``): the same dynamics, starts, rewards and limits,
+on assets that need no network. What counts as success is not decided here but by a panel.
 """
 
 import math
