@@ -64,16 +64,6 @@ def test_windows_close_when_the_code_inside_fails() -> None:
         clock.close()
 
 
-def test_time_is_reassigned_to_the_phase_it_belongs_to() -> None:
-    time = FakeTime()
-    clock = PhaseClock(1000, clock_ns=time)
-    with clock.window(Phase.SIMULATE):
-        time.sleep(50)
-        clock.reassign(Phase.COMPILE, 30)
-        time.sleep(2)
-    assert clock.flush()[0] == {"simulate": 22, "compile": 30}
-
-
 def test_any_nesting_sums_to_wall_clock_over_any_flushes() -> None:
     random.seed(3)
     time = FakeTime()

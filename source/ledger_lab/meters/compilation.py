@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
-import functools
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ledger_lab.meters.phases import Phase, PhaseClock
 
+_LOADING = "Module "
+"""How the name of the timer begins that Warp sets around building and loading a module, and around nothing else."""
+
 
 @contextmanager
 def metered_compilation(clock: PhaseClock) -> Iterator[None]:
     """Count Warp's module builds and loads, and its CUDA-graph captures, for the phase ``compile``.
 
-    Warp asks for a module before every launch; only a call that really loaded something is counted.
+    Warp announces both with context managers of its own, which are replaced by ones that open a phase window, too. Nothing
+    is added to a kernel launch.
 
     Args:
-        clock: The clock.
+        clock: The clock; only what happens in the calling thread is counted.
     """
     import warp
-    from warp._src.context import Module
 
-    load, begin, end = Module.load, warp.ScopedCapture.__enter__, warp.ScopedCapture.__exit__
+    owner = threading.get_ident()
 
-    @functools.wraps(load)
-    def metered_load(module: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
-        loaded, began_ns = len(module.execs), time.perf_counter_ns()
-        try:
-            return load(module, *args, **kwargs)
-        finally:
-            if len(module.execs) != loaded:
-                clock.reassign(Phase.COMPILE, time.perf_counter_ns() - began_ns)
+    class MeteredTimer(warp.ScopedTimer):  # type: ignore[misc, name-defined]
+        """Warp's timer, which opens a window when it times the loading of a module."""
 
-    @functools.wraps(begin)
-    def metered_begin(capture: Any) -> Any:  # noqa: ANN401 - passes through
-        clock.open(Phase.COMPILE)
-        return begin(capture)
+        def __enter__(self) -> Any:  # noqa: ANN401 - Warp's own type
+            self.counts = self.name.startswith(_LOADING) and threading.get_ident() == owner
+            if self.counts:
+                clock.open(Phase.COMPILE)
+            return super().__enter__()
 
-    @functools.wraps(end)
-    def metered_end(capture: Any, *args: Any) -> Any:  # noqa: ANN401 - passes through
-        try:
-            return end(capture, *args)
-        finally:
-            clock.close()
+        def __exit__(self, *error: Any) -> None:  # noqa: ANN401 - passes through
+            try:
+                super().__exit__(*error)
+            finally:
+                if self.counts:
+                    clock.close()
 
-    Module.load, warp.ScopedCapture.__enter__, warp.ScopedCapture.__exit__ = metered_load, metered_begin, metered_end
+    class MeteredCapture(warp.ScopedCapture):  # type: ignore[misc, name-defined]
+        """Warp's capture of a CUDA graph, inside a window."""
+
+        def __enter__(self) -> Any:  # noqa: ANN401 - Warp's own type
+            clock.open(Phase.COMPILE)
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> Any:  # noqa: ANN401 - passes through
+            try:
+                return super().__exit__(*error)
+            finally:
+                clock.close()
+
+    timer, capture = warp.ScopedTimer, warp.ScopedCapture
+    warp.ScopedTimer, warp.ScopedCapture = MeteredTimer, MeteredCapture
     try:
         yield
     finally:
-        Module.load, warp.ScopedCapture.__enter__, warp.ScopedCapture.__exit__ = load, begin, end
+        warp.ScopedTimer, warp.ScopedCapture = timer, capture

@@ -146,19 +146,6 @@ class PhaseClock:
         """
         setattr(owner, name, self.wrap(getattr(owner, name), phase))
 
-    def reassign(self, phase: Phase, nanoseconds: int) -> None:
-        """Count time that has just passed for another phase than the open window's.
-
-        For the rare slow path of a function that is called too often to open a window each time.
-
-        Args:
-            phase: The phase that the time belongs to.
-            nanoseconds: How much of the time since the last boundary [ns].
-        """
-        self._charge()
-        self._spent_ns[self._stack[-1]] -= nanoseconds
-        self._spent_ns[phase] += nanoseconds
-
     def wall_ns(self) -> int:
         """Return the time since the process began [ns]."""
         return self._clock_ns() - self._started_ns

@@ -1,0 +1,47 @@
+"""Real runs that several tests look at: each is made once per session, by the scripts themselves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "agent.save_interval=1")
+"""A training of seconds: three iterations, a checkpoint each."""
+
+
+def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end, and return what it printed."""
+    return subprocess.run(command(name, *arguments), capture_output=True, text=True, check=False, cwd=cwd or ROOT)
+
+
+def command(name: str, *arguments: str | Path) -> Sequence[str]:
+    """Return the command line of a script."""
+    return [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
+
+
+def one_run_dir(log_root: Path) -> Path:
+    """Return the directory of the only run under a root."""
+    (journal,) = log_root.rglob("journal-1-0.jsonl")
+    return journal.parent
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger that holds one short training, priced at $3.60 an hour."""
+    log_root = tmp_path_factory.mktemp("trained")
+    finished = script("train", *SHORT, "--log_root", log_root, "--usd_per_hour", "3.6", "--cohort", "tests")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (log_root / "stdout.txt").write_text(finished.stdout)
+    return log_root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_home() -> None:
+    """Let the tests' simulations share the kernel cache of the user, and no display."""
+    os.environ.pop("DISPLAY", None)

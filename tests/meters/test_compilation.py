@@ -1,0 +1,36 @@
+"""Compiling is told apart from computing."""
+
+from __future__ import annotations
+
+import uuid
+
+import warp
+
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters.compilation import metered_compilation
+
+
+def test_building_a_kernel_counts_as_compile_and_launching_it_does_not(tmp_path, monkeypatch) -> None:  # noqa: ANN001
+    warp.init()
+    monkeypatch.setattr(warp.config, "kernel_cache_dir", str(tmp_path))
+    source = tmp_path / f"kernel_{uuid.uuid4().hex}.py"
+    source.write_text(
+        "import warp as wp\n\n@wp.kernel\ndef double(x: wp.array(dtype=float)):\n"
+        "    i = wp.tid()\n    x[i] = x[i] * 2.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kernel = __import__(source.stem).double
+    values = warp.ones(4, dtype=float, device="cpu")
+    import time
+
+    clock = PhaseClock(time.perf_counter_ns())
+    with metered_compilation(clock):
+        with clock.window(Phase.SIMULATE):
+            warp.launch(kernel, dim=4, inputs=[values], device="cpu")
+        first, _ = clock.flush()
+        with clock.window(Phase.SIMULATE):
+            warp.launch(kernel, dim=4, inputs=[values], device="cpu")
+        second, _ = clock.flush()
+    assert values.numpy().tolist() == [4.0] * 4
+    assert first["compile"] > 10 * first["simulate"]
+    assert "compile" not in second

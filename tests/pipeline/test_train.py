@@ -1,0 +1,154 @@
+"""A real training on the CPU, from the command line to the ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import SHORT, command, one_run_dir, script
+
+from ledger_lab.ledger import AttemptEnded, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
+from ledger_lab.ledger.reader import read_journal
+
+
+def report(log_root: Path) -> dict[str, object]:
+    finished = script("report", "--log_root", log_root, "--json", "-")
+    assert finished.returncode == 0, finished.stderr
+    (run,) = json.loads(finished.stdout)["runs"]
+    return run
+
+
+def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
+    (run,) = read_ledger(trained).runs
+    (attempt,) = run.attempts
+    assert attempt.status is Status.COMPLETED
+    kinds = [type(row).__name__ for row in attempt.journal.rows]
+    assert kinds[:3] == ["RunDeclared", "AttemptStarted", "PhaseWindow"]
+    assert kinds[-1] == "AttemptEnded"
+    assert [row.iteration for row in attempt.journal.of(CheckpointSaved)] == [1, 2, 3]
+    assert [row.env_steps for row in attempt.journal.of(CheckpointSaved)] == [64 * 16 * n for n in (1, 2, 3)]
+    assert [row.outcomes.episodes for row in attempt.journal.of(PanelResult)] == [256] * 3
+    assert all((run.directory / saved.path).is_file() for saved in run.checkpoints)
+    assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, "newton/mjwarp")
+    assert script("verify_ledger", "--log_root", trained).returncode == 0
+
+
+def test_phases_sum_to_wall_clock_and_little_is_unattributed(trained: Path) -> None:
+    run = report(trained)
+    phases = run["phases"]
+    assert sum(phases.values()) == pytest.approx(run["wall_s"], abs=1e-3)
+    assert {"startup", "simulate", "manage", "infer", "returns", "learn", "evaluate", "log", "checkpoint"} <= set(
+        phases
+    )
+    assert phases.get("unattributed", 0) < 0.05 * run["wall_s"]
+
+
+def test_the_report_answers_every_question(trained: Path) -> None:
+    run = report(trained)
+    assert run["env_steps"] == 64 * 16 * 3
+    assert run["env_steps_per_s"] == pytest.approx(run["env_steps"] / run["train_s"])
+    assert run["fps_step"] > run["fps_step_inference"] > run["fps_total"] > 0
+    assert run["wall_s"] > run["train_s"] + run["evaluate_s"] > 0
+    assert run["billable_usd"] == pytest.approx(run["wall_s"] / 1000, rel=0.05)
+    assert (run["wall_to_target_s"], run["target_reached"], run["status"]) == (None, False, "completed")
+    assert (run["peak_gpu_memory_gb"], run["peak_host_memory_gb"] > 0.1) == (None, True)
+    assert [c["exactness"] for c in run["checkpoints"]] == ["bitwise"] * 3
+    assert run["heldout_successes"] == sum(run["checkpoints"][-1]["outcomes"])
+    text = (trained / "stdout.txt").read_text()
+    assert run["run_id"] in text and "completed, short of target" in text
+    assert "[INFO]" not in text
+
+
+def test_libraries_chatter_goes_to_the_log(trained: Path) -> None:
+    assert "[INFO]" in (one_run_dir(trained) / "console.log").read_text(errors="replace")
+
+
+def test_tensorboard_and_configs_lie_beside_the_journal(trained: Path) -> None:
+    run_dir = one_run_dir(trained)
+    assert list(run_dir.glob("events.out.tfevents*"))
+    assert (run_dir / "params" / "env.yaml").is_file() and (run_dir / "params" / "agent.yaml").is_file()
+
+
+def test_the_same_seed_gives_the_same_outcomes_checkpoint_by_checkpoint(trained: Path, tmp_path: Path) -> None:
+    assert script("train", *SHORT, "--log_root", tmp_path).returncode == 0
+    first, second = (
+        [(row.checkpoint, row.outcomes) for row in read_ledger(root).runs[0].results if row.checkpoint]
+        for root in (trained, tmp_path)
+    )
+    assert second == first[:3]
+    other = tmp_path / "other"
+    assert script("train", *SHORT, "--seed", "7", "--log_root", other).returncode == 0
+    assert [(row.checkpoint, row.outcomes) for row in read_ledger(other).runs[0].results] != second
+
+
+def started_training(log_root: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a long training, and wait until it is two iterations in."""
+    training = subprocess.Popen(
+        command("train", "--num_envs", "64", "--max_iterations", "100000", "--device", "cpu", "--log_root", log_root),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    while training.poll() is None:
+        journals = list(log_root.rglob("journal-1-0.jsonl"))
+        if journals and len(read_journal(journals[0]).of(PhaseWindow)) > 3:
+            return training
+        time.sleep(0.2)
+    raise AssertionError(training.communicate()[0].decode())
+
+
+def test_kill_9_leaves_a_valid_ledger_and_a_lost_run(tmp_path: Path) -> None:
+    training = started_training(tmp_path)
+    os.kill(training.pid, signal.SIGKILL)
+    training.communicate()
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    run = report(tmp_path)
+    assert run["status"] == "lost"
+    assert run["wall_s"] > 0
+    assert sum(run["phases"].values()) == pytest.approx(run["wall_s"], abs=1e-3)
+    assert run["wall_to_target_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("signum", "status", "exit_status"),
+    [(signal.SIGINT, Status.INTERRUPTED, 130), (signal.SIGTERM, Status.PREEMPTED, 143)],
+)
+def test_signals_end_the_attempt_truthfully(
+    tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
+) -> None:
+    training = started_training(tmp_path)
+    os.kill(training.pid, signum)
+    output = training.communicate()[0].decode()
+    assert training.returncode == exit_status, output
+    (run,) = read_ledger(tmp_path).runs
+    assert run.attempts[0].status is status
+    assert "Traceback" not in output
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+
+
+def test_an_exception_ends_the_attempt_as_crashed(tmp_path: Path) -> None:
+    # A learning rate of infinity makes the first update's parameters NaN, and the next actions with them.
+    finished = script("train", *SHORT, "agent.algorithm.learning_rate=1e30", "agent.algorithm.schedule=fixed",
+                      "--log_root", tmp_path)  # fmt: skip
+    assert finished.returncode == 1, finished.stdout
+    (run,) = read_ledger(tmp_path).runs
+    ended = run.attempts[0].ended
+    assert isinstance(ended, AttemptEnded)
+    assert ended.status in (Status.NON_FINITE, Status.CRASHED)
+    assert ended.reason is not None
+    assert "Traceback" not in finished.stdout + finished.stderr
+    log = re.search(r"traceback in (\S+)\)", finished.stdout)
+    assert log is not None and "Traceback" in Path(log.group(1)).read_text(errors="replace")
+
+
+def test_ovphysx_trains_without_a_gpu(tmp_path: Path) -> None:
+    finished = script("train", *SHORT, "physics=ovphysx", "--log_root", tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (run,) = read_ledger(tmp_path).runs
+    assert run.declared.physics == "ovphysx"
+    assert {row.exactness for row in run.results} == {"statistical"}
