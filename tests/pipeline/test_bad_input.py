@@ -20,7 +20,7 @@ TRAIN_MISTAKES = [
     (["--seed", "-5"], r"--seed -5: training seeds lie between"),
     (
         ["--num_envs", "3", "agent.algorithm.num_mini_batches=32"],
-        r"--num_envs 3: a batch of 3 × 16 = 48 steps does not split into 32 .* use 2 or 4 environments \(any multiple of 2\)",
+        r"--num_envs 3: a batch of 3 × 16 = 48 steps does not split into 32 .* use 2 or 4 environments",
     ),
     (["env.decimatoin=4"], r"'env.decimatoin=4' matches nothing: env has no 'decimatoin': did you mean 'decimation'"),
     (["agent.algorithm.gama=0.9"], r"agent.algorithm has no 'gama': did you mean 'gamma'"),

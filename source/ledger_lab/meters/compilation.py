@@ -17,8 +17,8 @@ _LOADING = "Module "
 def metered_compilation(clock: PhaseClock) -> Iterator[None]:
     """Count Warp's module builds and loads, and its CUDA-graph captures, for the phase ``compile``.
 
-    Warp announces both with context managers of its own, which are replaced by ones that open a phase window, too. Nothing
-    is added to a kernel launch.
+    Warp announces both with context managers of its own, which are replaced by ones that open a phase window, too.
+    Nothing is added to a kernel launch.
 
     Args:
         clock: The clock; only what happens in the calling thread is counted.
@@ -27,7 +27,7 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
 
     owner = threading.get_ident()
 
-    class MeteredTimer(warp.ScopedTimer):  # type: ignore[misc, name-defined]
+    class MeteredTimer(warp.ScopedTimer):
         """Warp's timer, which opens a window when it times the loading of a module."""
 
         def __enter__(self) -> Any:  # noqa: ANN401 - Warp's own type
@@ -43,7 +43,7 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
                 if self.counts:
                     clock.close()
 
-    class MeteredCapture(warp.ScopedCapture):  # type: ignore[misc, name-defined]
+    class MeteredCapture(warp.ScopedCapture):
         """Warp's capture of a CUDA graph, inside a window."""
 
         def __enter__(self) -> Any:  # noqa: ANN401 - Warp's own type
