@@ -67,7 +67,7 @@ def unknown_kind(lines: list[bytes]) -> list[bytes]:
 
     record = json.loads(lines[1])
     del record["hash"]
-    return [lines[0], encode_line({**record, "kind": "Rumour"}).rstrip(b"\n"), *lines[2:]]
+    return [lines[0], encode_line({**record, "kind": "Rumour"})[0].rstrip(b"\n"), *lines[2:]]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,37 @@ def test_a_full_disk_is_not_taken_for_success(tmp_path: Path, monkeypatch: pytes
             patch.setattr(os, "write", lambda descriptor, data: len(data) // 2)
             with pytest.raises(OSError, match="bytes of row 1"):
                 journal.append(window(1))
+
+
+@pytest.mark.parametrize("moment", ["write", "fsync"])
+def test_a_signal_at_any_moment_leaves_a_chain_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    ended = AttemptEnded(
+        status=Status.INTERRUPTED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+    )
+    real_write = os.write
+
+    def interrupted(descriptor: int, data: bytes = b"") -> int:
+        if moment == "write":
+            real_write(descriptor, data[: len(data) // 2])
+        raise KeyboardInterrupt
+
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        journal.append(window(0))
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(os, moment, interrupted)
+            journal.append(ended)
+        journal.append(window(1))
+    rows = read_journal(tmp_path / "journal-1-0.jsonl").rows
+    assert rows == ((window(0), window(1)) if moment == "write" else (window(0), ended, window(1)))
+
+
+def test_a_number_that_is_none_is_damage(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal-1-0.jsonl")
+    path.write_bytes(path.read_bytes().replace(b'"env_steps":16', b'"env_steps":NaN'))
+    with pytest.raises(LedgerDamageError, match=":2: the line is not JSON"):
+        read_journal(path)
 
 
 def test_durable_rows_are_synchronized_and_telemetry_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

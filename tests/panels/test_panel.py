@@ -117,6 +117,7 @@ def test_episode_streams_are_distinct_and_never_training_seeds() -> None:
     assert len(streams) == 2000
     assert min(streams) > TRAINING_SEED_LIMIT
     assert max(streams) < 2**63
+    assert min(stream & 0xFFFFFFFF for stream in streams) >= TRAINING_SEED_LIMIT, "torch's CPU generator sees 32 bits"
     assert episode_stream("A", "nominal", 7) == episode_stream("A", "nominal", 7)
 
 

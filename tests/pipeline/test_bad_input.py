@@ -25,9 +25,14 @@ TRAIN_MISTAKES = [
     (["env.decimatoin=4"], r"'env.decimatoin=4' matches nothing: env has no 'decimatoin': did you mean 'decimation'"),
     (["agent.algorithm.gama=0.9"], r"agent.algorithm has no 'gama': did you mean 'gamma'"),
     (["enw.decimation=4"], r"'enw.decimation=4' matches nothing"),
-    (["env.decimation=fast"], r"env.decimation is a int \(2\), 'fast' is none"),
-    (["physics=newton_mujoco"], r"has no such physics: did you mean 'newton_mjwarp'"),
+    (["env.decimation=fast"], r"env.decimation is of type int \(2\), and 'fast' is not"),
+    (["physics=newton_mujoco"], r"has no physics 'newton_mujoco': did you mean 'newton_mjwarp'"),
     (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
+    (["presets=fast"], r"has no preset 'fast': known: isaacsim_physx"),
+    (["env.scene.num_envs=0"], r"env.scene.num_envs 0: must be at least 1"),
+    (["agent.algorithm.num_mini_batches=0"], r"minibatches must be a whole number of at least 1, not 0"),
+    (["agent.algorithm=3"], r"agent.algorithm is a group: name one of its settings class_name"),
+    (["agent.experiment_name=../../out"], r"agent.experiment_name '../../out': must be a name"),
     (["--distributed"], r"unknown argument '--distributed'"),
 ]
 
@@ -80,3 +85,94 @@ def test_other_programs_refuse_what_is_not_there(name: str, arguments: list[str]
     assert finished.returncode == 2
     assert complaint in finished.stderr
     assert len(finished.stderr.strip().splitlines()) == 1, finished.stderr
+
+
+def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
+    from ledger_lab.pipeline.preflight import plan_training
+    from ledger_lab.pipeline.request import parse, train_parser
+
+    args, overrides = parse(train_parser(), [*arguments, "--log_root", str(log_root)])
+    return plan_training(args, overrides)
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("env.scene.num_envs=32", "env_cfg.scene.num_envs", 32),
+        ("agent.algorithm.learning_rate=3e-4", "agent_cfg.algorithm.learning_rate", 3e-4),
+        ("agent.algorithm.desired_kl=None", "agent_cfg.algorithm.desired_kl", None),
+        ("env.sim.physics.num_substeps=2", "env_cfg.sim.physics.num_substeps", 2),
+        ("env.sim.physics.solver_cfg.njmax=10", "env_cfg.sim.physics.solver_cfg.njmax", 10),
+        ("env.rewards.pole_pos.weight=-2", "env_cfg.rewards.pole_pos.weight", -2),
+    ],
+)
+def test_overrides_of_isaac_lab_are_taken(override: str, path: str, value: object, tmp_path: Path) -> None:
+    import functools
+
+    plan = planned(override, log_root=tmp_path)
+    assert functools.reduce(getattr, path.split("."), plan) == value
+
+
+@pytest.mark.parametrize("choice", ["physics=ovphysx", "env.sim.physics=ovphysx", "physics=newton_kamino"])
+def test_physics_engines_are_chosen_in_either_way(choice: str, tmp_path: Path) -> None:
+    plan = planned(choice, log_root=tmp_path)
+    engine = plan.identity.fields["physics"]["engine"]
+    assert engine == ("ovphysx" if "ovphysx" in choice else "newton/kaminopadmm")
+
+
+def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = [(), ("--seed", "7"), ("--num_envs", "32"), ("env.rewards.pole_pos.weight=-2",)]
+    others = [
+        ("env.events.reset_pole.params.position_range=[-0.1,0.1]",),
+        ("physics=ovphysx",),
+        ("env.decimation=4",),
+        ("env.sim.physics_material.static_friction=0.1",),
+        ("env.actions.cart_force.scale=50.0",),
+    ]
+    ids = {planned(*arguments, log_root=tmp_path).identity.id for arguments in same}
+    (tmp_path / "slider_to_cart").write_text("a file with the name of a joint")
+    monkeypatch.chdir(tmp_path)
+    ids.add(planned(log_root=tmp_path).identity.id)
+    assert len(ids) == 1
+    assert len(ids | {planned(*arguments, log_root=tmp_path).identity.id for arguments in others}) == 1 + len(others)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            "tolerance_rad = 0.2",
+            "tolerance = 0.2",
+            "unexpected keyword argument 'tolerance'|missing a required argument",
+        ),
+        ("success:pole_upright", "success:pole_up", "has no attribute 'pole_up'"),
+        ("tasks.cartpole.success", "tasks.cartpol.success", "No module named 'ledger_lab.tasks.cartpol'"),
+        ("LedgerLab-Cartpole", "Isaac-Cartpole", "panel mine judges task Isaac-Cartpole, not LedgerLab-Cartpole"),
+        ("episode_length_s = 5.0", "episode_length_s = 0.001", "hold_s must lie|shorter than one step"),
+    ],
+)
+def test_a_panel_that_could_not_be_scored_is_refused_before_training(
+    old: str, new: str, complaint: str, tmp_path: Path
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.panels import find_panels
+
+    text = find_panels()["cartpole_v1"].read_text()
+    assert old in text
+    (tmp_path / "mine.toml").write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=complaint):
+        planned("--panel", str(tmp_path / "mine.toml"), log_root=tmp_path / "logs")
+
+
+def test_tasks_whose_episodes_a_seed_does_not_fix_are_refused() -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.runners.configs import resolve_configs
+
+    env_cfg, _ = resolve_configs("Isaac-Cartpole", "rsl_rl", [])
+    require_seedable(env_cfg)
+    env_cfg.events.reset_cart_position.min_step_count_between_reset = 5
+    with pytest.raises(UserError, match="reset event 'reset_cart_position'"):
+        require_seedable(env_cfg)

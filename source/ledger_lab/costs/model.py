@@ -20,8 +20,8 @@ def billable_seconds(wall_s: float, price: Price) -> float:
     rental of its own: rounding and minimum apply to every attempt, and the time between attempts is not billed.
 
     Args:
-        wall_s: From the start of the attempt to its end (to its last heartbeat when it was lost) [s]: start-up,
-            compile, evaluation, checkpoints and shutdown included, queue time excluded.
+        wall_s: From the start of the attempt to its end row (to its last heartbeat when it was lost) [s]: start-up,
+            compile, evaluation and checkpoints included, queue time excluded.
         price: Price entry with the rounding rule.
 
     Raises:

@@ -3,6 +3,8 @@
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.reader import Attempt, Ledger, LedgerDamageError, Run, read_journal, read_ledger
 from ledger_lab.ledger.rows import (
+    HORIZON,
+    NON_FINITE,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
@@ -17,6 +19,8 @@ from ledger_lab.ledger.rows import (
 )
 
 __all__ = [
+    "HORIZON",
+    "NON_FINITE",
     "Attempt",
     "AttemptEnded",
     "AttemptStarted",

@@ -28,6 +28,7 @@ def line_hash(record: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json({key: value for key, value in record.items() if key != "hash"})).hexdigest()
 
 
-def encode_line(record: dict[str, Any]) -> bytes:
-    """Return the record with its hash as one line, newline included."""
-    return canonical_json({**record, "hash": line_hash(record)}) + b"\n"
+def encode_line(record: dict[str, Any]) -> tuple[bytes, str]:
+    """Return the record with its hash as one line, newline included, and the hash."""
+    row_hash = line_hash(record)
+    return canonical_json({**record, "hash": row_hash}) + b"\n", row_hash

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,9 @@ from ledger_lab.ledger.rows import (
 )
 
 JOURNAL_PATTERN = "journal-*.jsonl"
+
+HEARTBEAT_LIMIT = timedelta(minutes=15)
+"""How long an attempt on another host may be silent before it counts as lost: compiling kernels takes minutes."""
 
 _R = TypeVar("_R", bound=Row)
 
@@ -70,8 +74,16 @@ class Attempt:
 
     @property
     def status(self) -> Status:
-        """How it ended; ``lost`` where it never said."""
-        return Status.LOST if self.ended is None else self.ended.status
+        """How it ended; where it never said, ``running`` while it shows signs of life, else ``lost``."""
+        if self.ended is not None:
+            return self.ended.status
+        return Status.RUNNING if self._shows_life() else Status.LOST
+
+    def _shows_life(self) -> bool:
+        """Look for the process on this host; of another host's, for a recent row."""
+        if self.started.host == socket.gethostname():
+            return Path(f"/proc/{self.started.pid}").exists()
+        return datetime.now(UTC) - self.journal.times[-1] < HEARTBEAT_LIMIT
 
     @property
     def windows(self) -> list[PhaseWindow]:
@@ -95,7 +107,7 @@ class Run:
     declared_at: datetime
     attempts: tuple[Attempt, ...]
     results: tuple[PanelResult, ...]
-    """All panel results, in-training and stand-alone ones, in the order of their journals."""
+    """All panel results, in-training and stand-alone ones, in the order in which they were written."""
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
@@ -150,13 +162,18 @@ def read_journal(path: Path) -> JournalContent:
 def _decode(path: Path, number: int, line: bytes) -> dict[str, Any]:
     """Parse one line into a record with all its keys."""
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:
         raise LedgerDamageError(path, number, "the line is not JSON") from error
     keys = {"v", "seq", "time", "kind", "data", "prev", "hash"}
     if not isinstance(record, dict) or set(record) != keys:
         raise LedgerDamageError(path, number, "the line is not a row")
     return record
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and infinity, which JSON doesn't know and no writer writes."""
+    raise ValueError(name)
 
 
 def find_journals(root: Path) -> list[Path]:
@@ -180,6 +197,11 @@ def read_ledger(root: Path) -> Ledger:
     for path in find_journals(root):
         by_directory.setdefault(path.parent, []).append(read_journal(path))
     runs = [run for directory, journals in by_directory.items() if (run := _assemble(directory, journals))]
+    directories: dict[str, Path] = {}
+    for run in runs:
+        other = directories.setdefault(run.declared.run_id, run.directory)
+        if other != run.directory:
+            raise LedgerDamageError(run.directory, 1, f"run {run.declared.run_id} lies in {other}, too")
     torn = [journal for journals in by_directory.values() for journal in journals if journal.torn_bytes]
     return Ledger(root, tuple(sorted(runs, key=lambda run: run.declared_at)), tuple(torn))
 
@@ -199,5 +221,11 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
             attempts.append(Attempt(journal, started, journal.one(AttemptEnded)))
     if declared is None:
         return None
-    results = [row for journal in journals for row in journal.of(PanelResult)]
-    return Run(directory, *declared, tuple(attempts), tuple(results))
+    timed = [
+        (time, row)
+        for journal in journals
+        for row, time in zip(journal.rows, journal.times, strict=True)
+        if isinstance(row, PanelResult)
+    ]
+    results = tuple(row for _, row in sorted(timed, key=lambda pair: pair[0]))
+    return Run(directory, *declared, tuple(attempts), results)

@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
+HORIZON, NON_FINITE = "horizon", "non_finite"
+"""How an episode can end besides by a termination term."""
+
 
 class Status(StrEnum):
     """How an attempt or an evaluation ended."""
@@ -29,13 +32,15 @@ class Status(StrEnum):
     """Host or device memory ran out."""
     NON_FINITE = "non_finite"
     """NaN or infinity in observations, rewards or losses."""
+    RUNNING = "running"
+    """No end is written yet; only the reader gives this status."""
     LOST = "lost"
     """No end was ever written; only the reader gives this status."""
 
     @property
     def failed(self) -> bool:
         """Whether the work was left unfinished."""
-        return self not in (Status.COMPLETED, Status.TARGET_REACHED)
+        return self not in (Status.COMPLETED, Status.TARGET_REACHED, Status.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,8 +226,8 @@ class AttemptEnded(Row):
             ValueError: If the status is unknown or reserved for the reader.
         """
         object.__setattr__(self, "status", Status(self.status))
-        if self.status is Status.LOST:
-            raise ValueError("an attempt that can still write is not lost")
+        if self.status in (Status.LOST, Status.RUNNING):
+            raise ValueError(f"an attempt that writes its end is not {self.status}")
 
 
 @dataclass(frozen=True, kw_only=True)

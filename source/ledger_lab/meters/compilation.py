@@ -48,7 +48,11 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
 
         def __enter__(self) -> Any:  # noqa: ANN401 - Warp's own type
             clock.open(Phase.COMPILE)
-            return super().__enter__()
+            try:
+                return super().__enter__()
+            except BaseException:
+                clock.close()  # a capture that can't begin is not exited
+                raise
 
         def __exit__(self, *error: Any) -> Any:  # noqa: ANN401 - passes through
             try:

@@ -6,7 +6,6 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import resource
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -44,13 +43,18 @@ def git_facts(folder: Path) -> dict[str, Any]:
         folder: Any folder inside the tree.
 
     Returns:
-        ``commit`` and ``diff_sha256``; the latter is ``None`` for a clean tree, both are where there is no repository.
+        ``commit`` and ``changes_sha256``; the latter is ``None`` for a clean tree. Both are ``None`` where the
+        folder is not part of a repository, as an installed package is not.
     """
+    if not _git(folder, "ls-files", "--", "."):
+        return {"commit": None, "changes_sha256": None}
     commit = _git(folder, "rev-parse", "HEAD")
-    diff = _git(folder, "diff", "HEAD")
+    changes = [_git(folder, "diff", "HEAD"), _git(folder, "status", "--porcelain")]
+    known = b"".join(change for change in changes if change is not None)
+    clean = known == b"" and None not in changes
     return {
         "commit": commit.decode().strip() if commit else None,
-        "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
+        "changes_sha256": None if clean else hashlib.sha256(known).hexdigest(),
     }
 
 
@@ -81,6 +85,10 @@ def _lines(path: str) -> list[str]:
     return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
 
 
-def peak_host_memory_bytes() -> int:
-    """Return the largest resident set of this process so far (getrusage(2), ``ru_maxrss``)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def peak_host_memory_bytes() -> int | None:
+    """Return the largest resident set of this process so far (proc(5), ``VmHWM``); ``None`` where nobody counts it.
+
+    ``getrusage`` is no source for it: a process inherits the peak of the one that launched it.
+    """
+    peak_kb = next((line.split()[1] for line in _lines("/proc/self/status") if line.startswith("VmHWM:")), None)
+    return None if peak_kb is None else int(peak_kb) * 1024

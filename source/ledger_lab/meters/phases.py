@@ -146,6 +146,10 @@ class PhaseClock:
         """
         setattr(owner, name, self.wrap(getattr(owner, name), phase))
 
+    def stop_synchronizing(self) -> None:
+        """Measure the host alone from now on: a device that has failed can't be waited for."""
+        self._synchronize = None
+
     def wall_ns(self) -> int:
         """Return the time since the process began [ns]."""
         return self._clock_ns() - self._started_ns

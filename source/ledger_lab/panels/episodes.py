@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,49 +13,14 @@ import numpy as np
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Outcomes
+from ledger_lab.ledger import HORIZON, NON_FINITE, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.seeds import episode_stream
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-HORIZON, NON_FINITE = "horizon", "non_finite"
-"""How an episode can end besides by a termination term."""
-
 _RUNNING, _AT_HORIZON, _BROKEN = -1, -2, -3
-
-
-def require_seedable(env: ManagerBasedRLEnv) -> None:
-    """Refuse tasks whose episodes would depend on more than their seed.
-
-    Args:
-        env: The environment.
-
-    Raises:
-        UserError: If the task draws random numbers after the reset, or has state that a reset leaves alone.
-    """
-    base = env.unwrapped
-    scene = base.scene
-    leaks = {
-        "commands": base.command_manager.active_terms,
-        "curriculum terms": base.curriculum_manager.active_terms,
-        **{
-            f"{mode} events": base.event_manager.active_terms[mode]
-            for mode in base.event_manager.available_modes
-            if mode != "reset"
-        },
-        "cables": scene.cable_objects,
-        "deformable objects": scene.deformable_objects,
-        "rigid object collections": scene.rigid_object_collections,
-        "surface grippers": scene.surface_grippers,
-    }
-    for what, names in leaks.items():
-        if names:
-            raise UserError(
-                f"panels cannot fix the {what} of this task by a seed yet ({', '.join(map(str, names))}); "
-                "remove them or train with --panel none"
-            )
 
 
 def resolve_success(panel: Panel) -> Callable[..., torch.Tensor]:
@@ -64,17 +30,17 @@ def resolve_success(panel: Panel) -> Callable[..., torch.Tensor]:
         panel: The panel.
 
     Raises:
-        UserError: If it can't be imported.
+        UserError: If it can't be imported, or doesn't take an environment and the panel's parameters.
     """
     module, _, name = panel.success_function.partition(":")
     try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        function: Callable[..., torch.Tensor] = getattr(importlib.import_module(module), name)
+        inspect.signature(function).bind(None, **panel.success_params)
+    except Exception as error:
         raise UserError(
-            f"panel {panel.name}: success function {panel.success_function!r} not found: {error}"
+            f"panel {panel.name}: success function {panel.success_function!r} cannot be called with "
+            f"{panel.success_params}: {error}"
         ) from error
-    if not callable(function):
-        raise UserError(f"panel {panel.name}: {panel.success_function!r} is not a function")
     return function
 
 

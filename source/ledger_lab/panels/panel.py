@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +127,7 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         hold_s=float(success.get("hold_s", 0.0)),
     )
     for valid, complaint in (
+        (_finite(content), "numbers must be finite, and dates are none"),
         (seeds["first"] >= 0 and seeds["count"] >= 1, "seeds.first must be at least 0 and seeds.count at least 1"),
         (panel.episode_length_s > 0, "episode_length_s must be positive"),
         (0 < panel.target_success <= 1, "target_success must lie in (0, 1]"),
@@ -135,6 +137,13 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         if not valid:
             raise UserError(f"panel file {path}: {complaint}")
     return panel
+
+
+def _finite(value: Any) -> bool:
+    """Tell whether a value of a TOML file can stand in JSON."""
+    if isinstance(value, dict | list):
+        return all(_finite(item) for item in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _check(path: Path, prefix: str, content: dict[str, Any], allowed: dict[str, type | tuple[type, ...]]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-TRAINING_SEED_LIMIT = 2**32
-"""Training seeds are below this number: numpy takes no larger ones."""
+TRAINING_SEED_LIMIT = 2**31
+"""Training seeds are below this number."""
 
 
 def episode_stream(task: str, cell: str, seed: int) -> int:
     """Return the seed of an episode's random stream.
 
-    Training draws from streams that are seeded with numbers below 2^32, an episode from one seeded with a number from
-    2^62 on, so that an episode is held out by construction.
+    Training draws from streams that are seeded with numbers below 2^31. In an episode's seed the bit 31 is always set,
+    so that an episode is held out by construction, even on the CPU, where torch's generator looks at the lower 32 bits
+    alone.
 
     Args:
         task: Gymnasium id of the task.
@@ -20,7 +21,7 @@ def episode_stream(task: str, cell: str, seed: int) -> int:
         seed: Seed of the episode.
 
     Returns:
-        A number in [2^62, 2^63).
+        A number in [2^62, 2^63) with bit 31 set.
     """
     digest = hashlib.sha256(f"ledger_lab/episode/{task}/{cell}/{seed}".encode()).digest()
-    return 2**62 | int.from_bytes(digest[:8], "big") >> 2
+    return 2**62 | 2**31 | int.from_bytes(digest[:8], "big") >> 2

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
 from ledger_lab.meters import PhaseClock, peak_host_memory_bytes
+from ledger_lab.pipeline.console import EXIT_USER_ERROR
 
-EXIT_STATUS = {
-    Status.COMPLETED: 0,
-    Status.TARGET_REACHED: 0,
-    Status.INTERRUPTED: 130,
-    Status.PREEMPTED: 143,
-}
-"""Exit statuses of the process; every other status exits with 1."""
+_EXIT_STATUS = {Status.COMPLETED: 0, Status.TARGET_REACHED: 0, Status.INTERRUPTED: 130, Status.PREEMPTED: 143}
+
+
+_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes", re.IGNORECASE)
+"""What torch, CUDA and Warp say when memory runs out."""
+
+_NON_FINITE = re.compile(r"\bnan\b", re.IGNORECASE)
+"""What RSL-RL and torch's distributions say of values that are not numbers."""
+
+_NAN_POLICY = re.compile(r"normal expects all elements of std >= 0\.0")
+"""What torch says when a policy's noise has become NaN."""
 
 
 class Terminated(BaseException):
@@ -41,6 +49,11 @@ class Attempt:
         """What ended it early."""
         self.iterations: int | None = None
         self.env_steps = 0
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status of the process: 0 if all work was done, 2 for what the user can mend, 128 + signal, else 1."""
+        return EXIT_USER_ERROR if isinstance(self.error, UserError) else _EXIT_STATUS.get(self.status, 1)
 
     def beat(self) -> tuple[dict[str, int], int]:
         """Write where the time went since the last beat.
@@ -73,12 +86,17 @@ def attempt_life(
         ended_row: Kind of the last row.
     """
     attempt = Attempt(append, clock)
-    with _sigterm_raises():
+    with _signals_raise():
         attempt.beat()
         try:
             yield attempt
         except BaseException as error:  # noqa: BLE001 - every end is told in the ledger, and then by the exit status
             attempt.status, attempt.error = status_of(error), error
+        # From here on nothing may come between: neither a second signal, nor a device that fails once more.
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)
+        if attempt.error is not None:
+            clock.stop_synchronizing()
         _, wall_ns = attempt.beat()
         append(
             ended_row(
@@ -86,9 +104,18 @@ def attempt_life(
                 reason=None if attempt.error is None else _reason(attempt.error),
                 wall_ns=wall_ns,
                 peak_host_memory_bytes=peak_host_memory_bytes(),
-                peak_gpu_memory_bytes=peak_gpu_memory_bytes(),
+                peak_gpu_memory_bytes=_asked(peak_gpu_memory_bytes),
             )
         )
+
+
+def _asked(measure: Callable[[], int | None]) -> int | None:
+    """Return a measurement, or ``None`` where the device can't be asked any more."""
+    try:
+        return measure()
+    except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown
+        traceback.print_exc()
+        return None
 
 
 def status_of(error: BaseException) -> Status:
@@ -97,9 +124,11 @@ def status_of(error: BaseException) -> Status:
         return Status.INTERRUPTED
     if isinstance(error, Terminated):
         return Status.PREEMPTED
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
         return Status.OUT_OF_MEMORY
-    if isinstance(error, ValueError | FloatingPointError) and "nan" in str(error).lower().split():
+    if isinstance(error, FloatingPointError) or (isinstance(error, ValueError) and _NON_FINITE.search(str(error))):
+        return Status.NON_FINITE
+    if isinstance(error, RuntimeError) and _NAN_POLICY.search(str(error)):
         return Status.NON_FINITE
     return Status.CRASHED
 
@@ -111,14 +140,16 @@ def _reason(error: BaseException) -> str:
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Turn SIGTERM into an exception at the next bytecode, as Python does with Ctrl-C."""
+def _signals_raise() -> Iterator[None]:
+    """Turn SIGTERM into an exception at the next bytecode, as Python does with Ctrl-C; give both back in the end."""
 
     def raise_terminated(signum: int, frame: FrameType | None) -> None:
         raise Terminated("SIGTERM")
 
-    previous = signal.signal(signal.SIGTERM, raise_terminated)
+    previous = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, raise_terminated)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -12,7 +12,7 @@ from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
-from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -27,6 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
+    parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
     parser.add_argument("--instance", help="Price every run as this instance of config/prices.toml instead.")
     parser.add_argument(
         "--usd_per_hour",
@@ -56,7 +57,10 @@ def build_report(argv: Sequence[str]) -> int:
     summaries = [summarize_run(run, price) for run in runs]
     cohorts = summarize_cohorts(summaries)
     if args.json is None:
-        make_console().print(render_report(summaries, cohorts))
+        console = make_console()
+        console.print(render_report(summaries, cohorts, console.width))
+        if args.checkpoints:
+            console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
         return 0
     report = {"runs": [s.to_json() for s in summaries], "cohorts": [c.to_json() for c in cohorts]}
     text = json.dumps(report, indent=2, allow_nan=False) + "\n"

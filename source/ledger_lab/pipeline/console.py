@@ -36,6 +36,8 @@ class Terminal:
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
         self.console = make_console(self._out)
         self._log: IO[bytes] | None = None
+        self.log: Path | None = None
+        """File that the libraries' output goes to; ``None`` while it has no name, or where it stays on the terminal."""
         if quiet_libraries:
             self._send_to(tempfile.TemporaryFile())  # noqa: SIM115 - lives as long as the terminal is taken
 
@@ -54,6 +56,7 @@ class Terminal:
         log.flush()
         self._log.close()
         self._send_to(log)
+        self.log = path
 
     def restore(self) -> None:
         """Give both streams back."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -21,21 +22,21 @@ from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, Panel
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.panels import Panel, PanelIdentity, differing_fields, reaches_target, wilson_interval
-from ledger_lab.pipeline.attempt import EXIT_STATUS, attempt_life
+from ledger_lab.pipeline.attempt import attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.find import FoundCheckpoint, find_checkpoints
-from ledger_lab.pipeline.preflight import task_panel
-from ledger_lab.pipeline.request import evaluate_parser, launcher_args, parse
+from ledger_lab.pipeline.preflight import hash_configs, task_panel
+from ledger_lab.pipeline.request import evaluate_parser, launcher_args, parse_plain
 from ledger_lab.pipeline.score import Candidate, require_unchanged, score_checkpoints
 from ledger_lab.reports.format import percent
 from ledger_lab.runners import load_adapter
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import (
-    describe_simulation,
     held_out_config,
     peak_gpu_memory_bytes,
     require_runtime,
     require_task,
-    resolve_configs,
     resolve_device,
     simulation_app,
 )
@@ -44,25 +45,21 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
 
-def evaluate_run(argv: Sequence[str], started_ns: int) -> int:
+def evaluate_run(argv: Sequence[str], started_ns: int) -> NoReturn:
     """Score checkpoints and write the results beside their runs' journals.
 
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
 
-    Returns:
-        The exit status: 0 only if every checkpoint was scored on every episode.
-
     Raises:
+        SystemExit: In the end; with status 0 only if every checkpoint was scored on every episode.
         UserError: If the request can't be carried out; no row was written.
     """
-    args, overrides = parse(evaluate_parser(), argv)
-    if overrides:
-        raise UserError(f"unknown argument {overrides[0]!r}: a run is scored in the environment that it declared")
+    args = parse_plain(evaluate_parser(), argv)
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
-        return _carry_out(_plan(args), terminal, PhaseClock(started_ns))
+        _carry_out(_plan(args), terminal, PhaseClock(started_ns))
     finally:
         terminal.restore()
 
@@ -87,13 +84,14 @@ def _plan(args: Namespace) -> _EvaluationPlan:
     declared = found[0].run.declared
     _require_one_environment(found)
     require_task(declared.task, declared.rl_library)
-    panel = task_panel(declared.task, args.panel or declared.panel)
+    panel = task_panel(declared.task, args.panel or _common_panel(found))
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     flags = launcher_args(args, device)
     require_runtime(env_cfg, flags)
     identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, panel, 1)))
-    _require_same_panel(declared, panel, identity)
+    for run in {checkpoint.run.declared.run_id: checkpoint.run.declared for checkpoint in found}.values():
+        _require_same_panel(run, panel, identity)
     candidates = [_candidate(checkpoint, device) for checkpoint in found]
     for candidate in candidates:
         require_unchanged(candidate)
@@ -108,17 +106,19 @@ def _plan(args: Namespace) -> _EvaluationPlan:
     )
 
 
-def _carry_out(plan: _EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> int:
+def _carry_out(plan: _EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> NoReturn:
     """Open the journals, score, and show the scores."""
     name = f"journal-evaluation-{secrets.token_hex(4)}-0"
     console = terminal.console
     with ExitStack() as shutdown:
-        journals = {
-            run_dir: shutdown.enter_context(Journal(run_dir / f"{name}.jsonl"))
-            for run_dir in {candidate.run_dir: None for candidate in plan.candidates}
-        }
-        log = next(iter(journals)) / f"{name}.log"
-        terminal.keep_log(log)
+        try:
+            journals = {
+                run_dir: shutdown.enter_context(Journal(run_dir / f"{name}.jsonl"))
+                for run_dir in {candidate.run_dir: None for candidate in plan.candidates}
+            }
+        except OSError as error:
+            raise UserError(f"cannot write beside the run's journal: {error.filename}: {error.strerror}") from error
+        terminal.keep_log(next(iter(journals)) / f"{name}.log")
 
         def append_everywhere(row: Row) -> None:
             for journal in journals.values():
@@ -142,14 +142,11 @@ def _carry_out(plan: _EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> 
             )
             for candidate, result in zip(plan.candidates, results, strict=True):
                 journals[candidate.run_dir].append(result)
-    if attempt.error is not None:
-        return (
-            tell_error(attempt.error, console, log)
-            if EXIT_STATUS.get(attempt.status) is None
-            else EXIT_STATUS[attempt.status]
-        )
-    _show(plan, results, console)
-    return EXIT_STATUS[attempt.status]
+        if attempt.error is not None:
+            tell_error(attempt.error, console, terminal.log)
+        else:
+            _show(plan, results, console)
+        sys.exit(attempt.exit_status)
 
 
 def _require_one_environment(found: Sequence[FoundCheckpoint]) -> None:
@@ -168,11 +165,23 @@ def _environment_of(declared: RunDeclared) -> list[str]:
     return [declared.task, *(override for override in declared.overrides if not override.startswith("agent."))]
 
 
+def _common_panel(found: Sequence[FoundCheckpoint]) -> str:
+    """Return the panel that all runs declared."""
+    panels = sorted({checkpoint.run.declared.panel for checkpoint in found})
+    if len(panels) > 1:
+        raise UserError(f"the runs declared different panels ({', '.join(panels)}): name one with --panel")
+    return panels[0]
+
+
 def _require_same_panel(declared: RunDeclared, panel: Panel, identity: PanelIdentity) -> None:
     """Refuse to score on a panel that has changed since the run declared it."""
-    if panel.source != declared.panel or identity.id == declared.panel_id:
+    if panel.source != declared.panel:
         return
     differences = differing_fields(identity.fields, declared.panel_fields)
+    if panel.target_success != declared.target_success:
+        differences.append(f"target_success: {panel.target_success} != {declared.target_success}")
+    if not differences:
+        return
     raise UserError(
         f"panel {panel.name} is not the one that run {declared.run_id} declared, so scores could not be compared: "
         f"{'; '.join(differences[:4])} (now != then). Restore that, or train a new run"
@@ -183,13 +192,19 @@ def _candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
     """Resolve what a checkpoint's policy is made with."""
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
-    _, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides)
+    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides)
+    agent_cfg = adapter.prepare(agent_cfg, device)
+    if hash_configs(env_cfg, agent_cfg)["agent"] != declared.config_sha256["agent"]:
+        raise UserError(
+            f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
+            f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
+        )
     return Candidate(
         run_id=declared.run_id,
         run_dir=checkpoint.run.directory,
         saved=checkpoint.saved,
         adapter=adapter,
-        agent_cfg=adapter.prepare(agent_cfg, device),
+        agent_cfg=agent_cfg,
     )
 
 

@@ -14,7 +14,9 @@ from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pipeline.console import Terminal
 from ledger_lab.reports.format import percent
 from ledger_lab.runners.adapter import LIBRARIES
-from ledger_lab.runners.session import describe_simulation, held_out_config, registered_tasks, resolve_configs
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.session import held_out_config, registered_tasks
 
 
 def list_tasks(argv: Sequence[str]) -> int:

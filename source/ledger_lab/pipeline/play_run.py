@@ -19,11 +19,11 @@ from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.request import launcher_args, parse, play_parser
 from ledger_lab.pipeline.score import Candidate, require_unchanged
 from ledger_lab.runners import load_adapter
+from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import (
     environment,
     require_runtime,
     require_task,
-    resolve_configs,
     resolve_device,
     simulation_app,
 )
@@ -49,11 +49,16 @@ def play_run(argv: Sequence[str]) -> int:
         raise UserError("--num_envs and --video_length must be at least 1")
     if args.video and args.visualizer is None:
         args.visualizer = ["newton_gl"]
-    if not args.video and not args.visualizer:
+    if not args.visualizer:
         raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
+    if args.video and args.visualizer[0] in ("rerun", "viser"):
+        raise UserError(f"--viz {args.visualizer[0]} cannot record: use --video with --viz newton_gl or kit")
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
         _play(args, overrides, best_checkpoint(args.checkpoint, args.log_root), terminal)
+    except KeyboardInterrupt:
+        if args.video:
+            raise
     finally:
         terminal.restore()
     return 0
@@ -86,6 +91,8 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
             console.print("press Ctrl+C to stop")
         with Progress(console, "recording" if video else "playing", args.video_length if video else None) as progress:
             for step in itertools.count(1):
+                if video is None and not env.unwrapped.sim.is_running():
+                    break
                 began_s = time.monotonic()
                 observations, *_ = env.step(policy(observations))
                 progress.advance(step)
@@ -103,10 +110,12 @@ def _record_video(args: Namespace, env_cfg: ManagerBasedRLEnvCfg, candidate: Can
     """Ask Isaac Lab for one clip from the chosen viewer.
 
     Returns:
-        The file that it is going to write; an older one of this name is replaced.
+        The file that it is going to write; older ones of this checkpoint are replaced.
     """
     folder = candidate.run_dir / "videos" / "play"
     prefix = candidate.path.stem
+    for older in folder.glob(f"{prefix}_*.mp4"):
+        older.unlink()
     env_cfg.video_recorders = [
         VideoRecorderCfg(
             source=f"visualizer:{args.visualizer[0]}",

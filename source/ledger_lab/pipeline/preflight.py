@@ -5,25 +5,31 @@ from __future__ import annotations
 import datetime
 import math
 import os
+import re
 import secrets
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import gymnasium as gym
+
 from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Panel, PanelIdentity, load_panel
 from ledger_lab.panels.episodes import resolve_success
+from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.panels.seeds import TRAINING_SEED_LIMIT
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
+from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.runners.configs import config_sha256, resolve_configs
+from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import (
-    describe_simulation,
     held_out_config,
+    registered_tasks,
     require_runtime,
     require_task,
-    resolve_configs,
     resolve_device,
 )
 
@@ -50,6 +56,7 @@ class TrainPlan:
     panel: Panel
     identity: PanelIdentity
     price: Price
+    config_sha256: dict[str, str]
     timing: Literal["host", "synchronized"]
 
 
@@ -66,6 +73,8 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     Raises:
         UserError: If the request can't be carried out.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("WORLD_SIZE is above 1: training in several processes is not supported yet; start one process")
     price = resolve_price(args.instance, args.usd_per_hour, load_prices(), today=datetime.date.today())
     device = resolve_device(args.device)
     library = args.rl_library or require_task_default(args.task)
@@ -85,8 +94,18 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     if not 0 <= agent_cfg.seed < TRAINING_SEED_LIMIT:
         raise UserError(f"--seed {agent_cfg.seed}: training seeds lie between 0 and {TRAINING_SEED_LIMIT - 1}")
     env_cfg.seed = agent_cfg.seed
-    batch = adapter.plan(agent_cfg)
+    _require_name("agent.experiment_name", agent_cfg.experiment_name)
+    for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
+        _at_least_one(name, count)
+    try:
+        batch = adapter.plan(agent_cfg)
+    except ValueError as error:
+        raise UserError(f"the agent's configuration: {error}") from error
     check_batch(env_cfg.scene.num_envs, batch)
+    require_seedable(env_cfg)
+    if round(panel.episode_length_s / (env_cfg.sim.dt * env_cfg.decimation)) < 1:
+        raise UserError(f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step")
+    config_hashes = hash_configs(env_cfg, agent_cfg)
     flags = launcher_args(args, device)
     require_runtime(env_cfg, flags)
     identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, panel, 1)))
@@ -110,17 +129,15 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         panel=panel,
         identity=identity,
         price=price,
+        config_sha256=config_hashes,
         timing=args.timing,
     )
 
 
 def require_task_default(task: str) -> str:
     """Return the library that a task prefers; RSL-RL where it has no opinion."""
-    import gymnasium as gym
-
-    from ledger_lab.runners.session import registered_tasks
-
-    return gym.spec(task).kwargs.get("default_agent", "rsl_rl") if task in registered_tasks() else "rsl_rl"
+    preferred = gym.spec(task).kwargs.get("default_agent") if task in registered_tasks() else None
+    return preferred if preferred in LIBRARIES else "rsl_rl"
 
 
 def task_panel(task: str, name: str | None) -> Panel:
@@ -140,6 +157,15 @@ def task_panel(task: str, name: str | None) -> Panel:
         raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")
     resolve_success(panel)
     return panel
+
+
+def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any) -> dict[str, str]:
+    """Return the hashes of what is trained and how, without where, how long and under which names."""
+    elsewhere = ("device", "seed", "max_iterations", "save_interval", "experiment_name", "run_name", "logger")
+    return {
+        "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
+        "agent": config_sha256(agent_cfg, without=elsewhere),
+    }
 
 
 def check_batch(num_envs: int, batch: BatchPlan) -> None:
@@ -164,11 +190,17 @@ def check_batch(num_envs: int, batch: BatchPlan) -> None:
     )
 
 
-def _at_least_one(flag: str, value: int) -> int:
+def _at_least_one(name: str, value: int) -> int:
     """Refuse counts below one."""
     if value < 1:
-        raise UserError(f"{flag} {value}: must be at least 1")
+        raise UserError(f"{name} {value}: must be at least 1")
     return value
+
+
+def _require_name(key: str, name: object) -> None:
+    """Refuse what can't be the name of a folder."""
+    if not isinstance(name, str) or not re.fullmatch(r"[\w][\w.+-]*", name):
+        raise UserError(f"{key} {name!r}: must be a name of letters, digits, '_', '-', '+' and '.'")
 
 
 def _make_run_dir(log_root: Path, library: str, experiment: str, run_id: str) -> Path:

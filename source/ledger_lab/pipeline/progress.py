@@ -34,7 +34,14 @@ class Progress:
         self._began_s = self._line_s = time.monotonic()
         self._done, self._figures = 0, ""
         self._phases: Counter[str] = Counter()
-        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
+        self._live = Live(
+            get_renderable=self._draw,
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> Self:
         """Start drawing."""

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 from isaaclab.app import add_launcher_args
 from isaaclab_tasks.utils import setup_preset_cli
 
+from ledger_lab.errors import UserError
 from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.runners.session import registered_tasks
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
@@ -25,10 +28,26 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
     Returns:
         The arguments, and the Hydra overrides among them.
     """
+    registered_tasks()  # --help lists the presets of the task it is asked with
     add_launcher_args(parser)
     parser.set_defaults(device=None)
-    args, overrides = setup_preset_cli(parser, list(argv))
+    try:
+        args, overrides = setup_preset_cli(parser, list(argv))
+    except gym.error.Error as error:
+        raise UserError(f"{error} (scripts/list_envs.py lists the tasks)") from error
     return args, overrides
+
+
+def parse_plain(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line that takes no Hydra overrides.
+
+    Args:
+        parser: Parser with the program's own arguments.
+        argv: Command line without the program's name.
+    """
+    add_launcher_args(parser)
+    parser.set_defaults(device=None)
+    return parser.parse_args(list(argv))
 
 
 def launcher_args(args: argparse.Namespace, device: str) -> dict[str, Any]:

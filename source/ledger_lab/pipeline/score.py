@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ from ledger_lab.runners.session import environment, exactness, held_out_config
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+MAX_SLOTS = 16384
+"""Episodes that run at once; more checkpoints than fit are scored in rounds, in the same simulation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,18 +84,19 @@ def score_checkpoints(
     """
     for candidate in candidates:
         require_unchanged(candidate)
-    slots = len(candidates) * len(panel.episodes)
-    cfg = held_out_config(env_cfg, panel, slots)
-    title = (
-        f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {len(panel.episodes)} episodes"
-    )
+    episodes = len(panel.episodes)
+    places = min(len(candidates), max(1, MAX_SLOTS // episodes))
+    rounds = -(-len(candidates) // places)
+    cfg = held_out_config(env_cfg, panel, places * episodes)
+    title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"
     with environment(task, cfg) as env:
         env.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
         horizon = round(panel.episode_length_s / env.unwrapped.step_dt)
-        with Progress(console, title, horizon) as progress:
-            outcomes = score_policies(env, panel, policies, progress.advance)
-            progress.advance(horizon)
+        with Progress(console, title, horizon * rounds) as progress:
+            steps = itertools.accumulate(itertools.repeat(1))
+            outcomes = score_policies(env, panel, policies, lambda: progress.advance(next(steps)))
+            progress.advance(horizon * rounds)
     return [
         PanelResult(
             run_id=candidate.run_id,

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
+from ledger_lab.pipeline.attempt import Terminated
 from ledger_lab.pipeline.console import tell_error
 
 
-def run_script(program: Callable[[Sequence[str]], int]) -> NoReturn:
+def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     """Run a program with the command line, and exit with its status.
 
     What the user can mend is told in one line, with status 2 and without a traceback.
@@ -24,3 +25,5 @@ def run_script(program: Callable[[Sequence[str]], int]) -> NoReturn:
         sys.exit(tell_error(error))
     except KeyboardInterrupt:
         sys.exit(130)
+    except Terminated:
+        sys.exit(143)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
@@ -17,8 +18,7 @@ from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelRes
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.panels import reaches_target
-from ledger_lab.panels.episodes import require_seedable
-from ledger_lab.pipeline.attempt import EXIT_STATUS, Attempt, attempt_life
+from ledger_lab.pipeline.attempt import Attempt, attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, training_figures
@@ -26,20 +26,18 @@ from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.score import Candidate, file_sha256, score_checkpoints
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
-from ledger_lab.runners.session import config_sha256, environment, peak_gpu_memory_bytes, physics_name, simulation_app
+from ledger_lab.runners.session import environment, peak_gpu_memory_bytes, physics_name, simulation_app
 
 
-def train_run(argv: Sequence[str], started_ns: int) -> int:
+def train_run(argv: Sequence[str], started_ns: int) -> NoReturn:
     """Train as the command line says, score the checkpoints, and report.
 
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
 
-    Returns:
-        The exit status: 0 only if all work was done.
-
     Raises:
+        SystemExit: In the end; with status 0 only if all work was done.
         UserError: If the request can't be carried out; nothing was spent and no row written.
     """
     args, overrides = parse(train_parser(), argv)
@@ -47,15 +45,16 @@ def train_run(argv: Sequence[str], started_ns: int) -> int:
     try:
         plan = plan_training(args, overrides)
         terminal.keep_log(plan.run_dir / "console.log")
-        return _carry_out(plan, terminal.console, started_ns)
+        _carry_out(plan, terminal, started_ns)
     finally:
         terminal.restore()
 
 
-def _carry_out(plan: TrainPlan, console: Console, started_ns: int) -> int:
+def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int) -> NoReturn:
     """Declare the run, train, score, end the attempt, report."""
     synchronize = torch.cuda.synchronize if plan.timing == "synchronized" and plan.device != "cpu" else None
     clock = PhaseClock(started_ns, synchronize=synchronize)
+    console = terminal.console
     with ExitStack() as shutdown:
         journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
         journal.append(_declaration(plan))
@@ -75,15 +74,15 @@ def _carry_out(plan: TrainPlan, console: Console, started_ns: int) -> int:
             dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             checkpoints = _train(plan, journal, clock, attempt, console)
-            clock.set_base(Phase.EVALUATE)
             results = _score(plan, journal, attempt, checkpoints, console)
             scores = [(result.outcomes.successes, result.outcomes.episodes) for result in results]
             if any(reaches_target(*score, plan.panel.target_success) for score in scores):
                 attempt.status = Status.TARGET_REACHED
-    if attempt.error is not None:
-        tell_error(attempt.error, console, plan.run_dir / "console.log")
-    _report(plan, console)
-    return EXIT_STATUS.get(attempt.status, 1)
+        if attempt.error is not None:
+            tell_error(attempt.error, console, terminal.log)
+        _report(plan, console)
+        # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
+        sys.exit(attempt.exit_status)
 
 
 def _greet(plan: TrainPlan, console: Console) -> None:
@@ -106,12 +105,12 @@ def _train(
         All checkpoints, in order.
     """
     with environment(plan.task, plan.env_cfg) as env:
-        require_seedable(env)
         with Progress(console, "training", plan.batch.max_iterations) as progress:
             recorder = _Recorder(plan, journal, clock, attempt, progress)
             trainer = plan.adapter.trainer(env, plan.agent_cfg, plan.run_dir, clock, recorder)
             clock.set_base(Phase.UNATTRIBUTED)
             trainer.train()
+        clock.set_base(Phase.EVALUATE)  # closing this simulation makes room for the one that scores
     return recorder.checkpoints
 
 
@@ -180,7 +179,7 @@ def _score(
 def _report(plan: TrainPlan, console: Console) -> None:
     """Print the run's table, and the first checkpoint that reached the target."""
     summary = summarize_run(read_ledger(plan.run_dir).runs[0])
-    console.print(render_report([summary], summarize_cohorts([summary])))
+    console.print(render_report([summary], summarize_cohorts([summary]), console.width))
     first = summary.first_reaching
     if first is not None:
         console.print(
@@ -217,7 +216,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         physics=physics_name(plan.env_cfg),
         timing=plan.timing,
         price=plan.price.to_dict(),
-        config_sha256={"env": config_sha256(plan.env_cfg), "agent": config_sha256(plan.agent_cfg)},
+        config_sha256=plan.config_sha256,
         versions=package_versions(),
         git=git_facts(Path(__file__).parent),
         hardware={

@@ -17,7 +17,7 @@ from ledger_lab.costs import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
-from ledger_lab.ledger import Attempt, CheckpointSaved, PanelResult, Run, Status
+from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import reaches_target, wilson_interval
 
@@ -38,6 +38,8 @@ class CheckpointSummary:
     heldout_episodes: int | None
     outcomes: list[bool] | None
     """Success per episode, in the order of the panel."""
+    heldout_survived: int | None
+    """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
     exactness: str | None
 
     def reaches(self, target: float) -> bool:
@@ -71,10 +73,10 @@ class RunSummary:
     """Price of the instance when the run was declared, or the one that the report was asked for [USD/h]."""
     env_steps: int
     """Environment steps that the learner saw, over all processes."""
-    train_s: float
-    """Seconds in the training loop: all phases but start-up, compile and evaluation."""
-    evaluate_s: float
-    """Seconds in the phase ``evaluate``."""
+    train_s: float | None
+    """Seconds in the training loop: all phases but start-up, compile and evaluation; ``None`` before an iteration."""
+    evaluate_s: float | None
+    """Seconds in the phase ``evaluate``; ``None`` where the run never got there."""
     wall_s: float
     """Seconds of all attempts, from the start of their processes to their ends."""
     env_steps_per_s: float | None
@@ -82,7 +84,8 @@ class RunSummary:
     updates_per_min: float | None
     """Iterations per minute of training."""
     wall_to_target_s: float | None
-    """Seconds until the first target-reaching checkpoint was saved, plus the evaluation that proved it."""
+    """Age of the attempt when it saved the first target-reaching checkpoint [s]: start-up, compile and training. The
+    scoring that proved it comes after the training; it is in ``evaluate_s`` and ``wall_s``."""
     evaluation_share: float | None
     """``evaluate_s`` ÷ ``wall_s``."""
     peak_gpu_memory_gb: float | None
@@ -123,12 +126,13 @@ class RunSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class CohortSummary:
-    """What the runs that were declared together cost, per task and panel."""
+    """What the runs that were declared together cost, per task, panel and target."""
 
     cohort: str | None
     """Name of the cohort; ``None`` holds the runs that were declared in none."""
     task: str
     panel_id: str
+    target_success: float
     runs: int
     failed_runs: int
     target_reaching_runs: int
@@ -155,16 +159,22 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     declared = run.declared
     price = price or Price.from_dict(declared.price)
     phase_ns = _phases(run.attempts)
-    train_s = _seconds(phase_ns, TRAINING_PHASES)
     windows = [window for attempt in run.attempts for window in attempt.windows]
     env_steps = max((window.env_steps for window in windows), default=0)
     updates = max((window.iteration or 0 for window in windows), default=0)
-    step_s, update_s = _seconds(phase_ns, _STEP), _seconds(phase_ns, _UPDATE)
-    evaluate_s = _seconds(phase_ns, {Phase.EVALUATE})
+    trained = updates > 0
+    train_s = _seconds(phase_ns, TRAINING_PHASES) if trained else None
+    step_s = _seconds(phase_ns, _STEP) if trained else None
+    step_inference_s = _seconds(phase_ns, _STEP | {Phase.INFER}) if trained else None
+    update_s = _seconds(phase_ns, _UPDATE)
+    evaluate_s = _seconds(phase_ns, {Phase.EVALUATE}) if Phase.EVALUATE in phase_ns else None
     wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
     usd = billable_usd([a.wall_ns / 1e9 for a in run.attempts], price, world_size=declared.world_size)
 
-    scores = {row.checkpoint: row for row in run.results if row.panel_id == declared.panel_id}
+    scores: dict[str, PanelResult] = {}
+    for row in run.results:
+        if row.panel_id == declared.panel_id:
+            scores.setdefault(row.checkpoint, row)  # the first score stands: nobody rolls again until it passes
     checkpoints = [_checkpoint(saved, scores.get(saved.path)) for saved in run.checkpoints]
     reaching = next((c for c in checkpoints if c.reaches(declared.target_success)), None)
     shown = reaching or next((c for c in reversed(checkpoints) if c.heldout_episodes is not None), None)
@@ -193,7 +203,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         wall_s=wall_s,
         env_steps_per_s=env_steps_per_s(env_steps, train_s),
         updates_per_min=updates_per_min(updates, train_s),
-        wall_to_target_s=None if reaching is None else reaching.wall_s + evaluate_s,
+        wall_to_target_s=None if reaching is None else reaching.wall_s,
         evaluation_share=evaluation_share(evaluate_s, wall_s),
         peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
         peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),
@@ -209,9 +219,9 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         usd_per_billion_env_steps=usd_per_billion_env_steps(usd, env_steps),
         phases={phase: nanoseconds / 1e9 for phase, nanoseconds in phase_ns.items()},
         fps_step=env_steps_per_s(env_steps, step_s),
-        fps_step_inference=env_steps_per_s(env_steps, step_s + _seconds(phase_ns, {Phase.INFER})),
+        fps_step_inference=env_steps_per_s(env_steps, step_inference_s),
         fps_total=env_steps_per_s(env_steps, train_s),
-        seconds_per_update=update_s / updates if updates else None,
+        seconds_per_update=update_s / updates if trained else None,
         checkpoints=checkpoints,
     )
 
@@ -225,11 +235,12 @@ def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
     Returns:
         One summary per cohort, task and panel, in the order of their first runs.
     """
-    groups: dict[tuple[str | None, str, str], list[RunSummary]] = {}
+    groups: dict[tuple[str | None, str, str, float], list[RunSummary]] = {}
     for summary in summaries:
-        groups.setdefault((summary.cohort, summary.task, summary.panel_id), []).append(summary)
+        key = (summary.cohort, summary.task, summary.panel_id, summary.target_success)
+        groups.setdefault(key, []).append(summary)
     cohorts = []
-    for (cohort, task, panel_id), members in groups.items():
+    for (cohort, task, panel_id, target), members in groups.items():
         cost = cohort_cost(
             [
                 RunCost(
@@ -246,6 +257,7 @@ def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
                 cohort=cohort,
                 task=task,
                 panel_id=panel_id,
+                target_success=target,
                 runs=cost.runs,
                 failed_runs=cost.failed_runs,
                 target_reaching_runs=cost.target_reaching_runs,
@@ -291,5 +303,6 @@ def _checkpoint(saved: CheckpointSaved, result: PanelResult | None) -> Checkpoin
         heldout_successes=result.outcomes.successes if result else None,
         heldout_episodes=result.outcomes.episodes if result else None,
         outcomes=result.outcomes.success if result else None,
+        heldout_survived=result.outcomes.ended_by.count(HORIZON) if result else None,
         exactness=result.exactness if result else None,
     )

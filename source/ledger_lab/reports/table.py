@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.console import Group
 from rich.table import Table
@@ -11,15 +12,16 @@ from rich.text import Text
 from ledger_lab.reports.format import MISSING, duration, gigabytes, percent, quantity, usd
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
-_STATUS_STYLES = {"target_reached": "green", "completed": "yellow"}
+_STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
 
 
-def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSummary]) -> Group:
+def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSummary], width: int) -> Group:
     """Draw all runs, grouped by what may be compared.
 
     Args:
         summaries: The runs.
         cohorts: Their cohorts.
+        width: Columns of the terminal.
 
     Returns:
         One block per task, panel and target, with a line per cohort below.
@@ -34,49 +36,72 @@ def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSumma
             Text(f"task {task} · panel {members[0].panel} ({panel_id[:11]}…) · target {percent(target, 0)} of ").append(
                 f"{episodes or 'its'} held-out episodes"
             ),
-            _table(members),
+            _table(members, width),
+            *_reason_lines(members),
         ]
-        blocks += [_cohort_line(c) for c in cohorts if (c.task, c.panel_id) == (task, panel_id)]
+        own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
+        blocks += [_cohort_line(cohort) for cohort in own]
         blocks += [_time_line(member) for member in members if member.phases]
         blocks.append(Text())
     return Group(*blocks)
 
 
-def _table(summaries: Sequence[RunSummary]) -> Table:
+_COLUMNS: dict[str, Literal["left", "right"]] = {
+    "run": "left",
+    "status": "left",
+    "success (95 %)": "left",
+    "to target": "right",
+    "cost": "right",
+    "steps/s": "right",
+    "library": "left",
+    "peak memory": "right",
+    "eval share": "right",
+    "instance": "left",
+    "updates/min": "right",
+    "envs": "right",
+}
+"""Columns and how they are aligned. Where the terminal is too narrow for all, the last ones go first."""
+
+_GAP = 2
+
+
+def _table(summaries: Sequence[RunSummary], width: int) -> Table:
     """Return one row per run."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    on_gpu = any(summary.peak_gpu_memory_gb is not None for summary in summaries)
-    for name, justify in (
-        ("run", "left"),
-        ("library", "left"),
-        ("instance", "left"),
-        ("envs", "right"),
-        ("steps/s", "right"),
-        ("updates/min", "right"),
-        ("to target", "right"),
-        ("eval share", "right"),
-        ("peak GPU" if on_gpu else "peak host", "right"),
-        ("success (95 %)", "left"),
-        ("cost", "right"),
-        ("status", "left"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=name != "status")  # type: ignore[arg-type]
-    for summary in summaries:
-        table.add_row(
-            summary.run_id,
-            summary.rl_library,
-            summary.instance,
-            quantity(summary.num_envs * summary.world_size),
-            quantity(summary.env_steps_per_s),
-            quantity(summary.updates_per_min),
-            duration(summary.wall_to_target_s) if summary.target_reached else f"> {duration(summary.wall_s)}",
-            percent(summary.evaluation_share),
-            gigabytes(summary.peak_gpu_memory_gb if on_gpu else summary.peak_host_memory_gb),
-            _success(summary),
-            usd(summary.billable_usd) if summary.usd_per_hour is not None else "unpriced",
-            Text(_status(summary), style=_STATUS_STYLES.get(summary.status, "red")),
-        )
+    rows = [_cells(summary) for summary in summaries]
+    names: list[str] = []
+    used = 0
+    for name in _COLUMNS:
+        used += max(len(name), *(len(row[name].plain) for row in rows)) + _GAP
+        if used - _GAP > width and len(names) >= 3:
+            break
+        names.append(name)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for name in names:
+        table.add_column(name, justify=_COLUMNS[name], no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
     return table
+
+
+def _cells(summary: RunSummary) -> dict[str, Text]:
+    """Return the figures of a run by the names of their columns."""
+    on_gpu = summary.peak_gpu_memory_gb is not None
+    peak = gigabytes(summary.peak_gpu_memory_gb if on_gpu else summary.peak_host_memory_gb)
+    texts = {
+        "run": summary.run_id,
+        "success (95 %)": _success(summary),
+        "to target": duration(summary.wall_to_target_s) if summary.target_reached else f"> {duration(summary.wall_s)}",
+        "cost": usd(summary.billable_usd) if summary.usd_per_hour is not None else "unpriced",
+        "steps/s": quantity(summary.env_steps_per_s),
+        "library": summary.rl_library,
+        "peak memory": MISSING if peak == MISSING else f"{peak} {'GPU' if on_gpu else 'host'}",
+        "eval share": percent(summary.evaluation_share),
+        "instance": summary.instance,
+        "updates/min": quantity(summary.updates_per_min),
+        "envs": quantity(summary.num_envs * summary.world_size),
+    }
+    cells = {name: Text(text) for name, text in texts.items()}
+    return {**cells, "status": Text(_status(summary), style=_STATUS_STYLES.get(summary.status, "red"))}
 
 
 def _success(summary: RunSummary) -> str:
@@ -89,10 +114,12 @@ def _success(summary: RunSummary) -> str:
 
 def _status(summary: RunSummary) -> str:
     """Return how the run ended, in words."""
-    words = summary.status.replace("_", " ")
-    if summary.status == "completed":
-        return "completed, short of target"
-    return f"{words} ({summary.reason})" if summary.reason else words
+    return "completed, short of target" if summary.status == "completed" else summary.status.replace("_", " ")
+
+
+def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
+    """Return why runs failed, one line each."""
+    return [Text(f"{s.run_id} {_status(s)}: {s.reason}", style="red") for s in summaries if s.reason]
 
 
 def _cohort_line(cohort: CohortSummary) -> Text:
@@ -116,3 +143,31 @@ def _time_line(summary: RunSummary) -> Text:
     shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
+
+
+def render_checkpoints(summary: RunSummary) -> Table:
+    """Draw the learning curve of a run: its checkpoints with their held-out scores.
+
+    Beside the panel's successes stand the episodes that merely lasted to their horizon, which Isaac Lab's survival
+    metric counts as success.
+
+    Args:
+        summary: The run.
+    """
+    table = Table(title=f"run {summary.run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in ("checkpoint", "iteration", "env steps", "saved at", "survived", "success", ""):
+        table.add_column(name, justify="left" if name in ("checkpoint", "") else "right", no_wrap=True)
+    for checkpoint in summary.checkpoints:
+        episodes = checkpoint.heldout_episodes
+        reached = checkpoint.reaches(summary.target_success)
+        table.add_row(
+            checkpoint.path,
+            str(checkpoint.iteration),
+            quantity(checkpoint.env_steps),
+            duration(checkpoint.wall_s),
+            MISSING if episodes is None else f"{checkpoint.heldout_survived}/{episodes}",
+            MISSING if episodes is None else f"{checkpoint.heldout_successes}/{episodes}",
+            "target reached" if reached else "",
+            style="green" if reached else None,
+        )
+    return table

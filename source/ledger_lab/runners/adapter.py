@@ -32,6 +32,18 @@ class BatchPlan:
     """Environment steps per iteration and environment."""
     epochs: int
     minibatches: int
+    save_interval: int
+    """Iterations between two checkpoints."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no training could run with.
+
+        Raises:
+            ValueError: If a count is not a whole number of at least 1.
+        """
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 
 
 class TrainingObserver(Protocol):

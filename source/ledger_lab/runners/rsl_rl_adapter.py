@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
+import math
 import os
 import pickle
 from collections.abc import Mapping
@@ -61,6 +62,7 @@ class RslRlAdapter:
             horizon=agent_cfg.num_steps_per_env,
             epochs=agent_cfg.algorithm.num_learning_epochs,
             minibatches=agent_cfg.algorithm.num_mini_batches,
+            save_interval=agent_cfg.save_interval,
         )
 
     def trainer(
@@ -145,8 +147,14 @@ class RslRlTrainer:
         if path == self._last_saved:
             return
         unfinished = f"{path}.partial"
-        self._library_save(unfinished, infos)
-        os.replace(unfinished, path)
+        try:
+            self._library_save(unfinished, infos)
+            with open(unfinished, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+        except BaseException:
+            Path(unfinished).unlink(missing_ok=True)
+            raise
         self._last_saved = path
         self._observer.on_checkpoint(Path(path), self._runner.current_learning_iteration + 1)
 
@@ -155,6 +163,9 @@ class RslRlTrainer:
         with contextlib.redirect_stdout(io.StringIO()):
             self._library_log(**figures)
         scalars = {f"Loss/{name}": float(value) for name, value in figures["loss_dict"].items()}
+        for name, value in scalars.items():
+            if not math.isfinite(value):
+                raise FloatingPointError(f"{name} is {value} at iteration {figures['it'] + 1}")
         rewards = self._runner.logger.rewbuffer
         if rewards:
             scalars["Train/mean_reward"] = sum(rewards) / len(rewards)

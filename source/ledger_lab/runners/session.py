@@ -1,15 +1,11 @@
-"""One process's simulation: resolving what the user asked for, building the environment, describing it."""
+"""One process's simulation: what runs here, and the environment."""
 
 from __future__ import annotations
 
-import ast
 import copy
-import hashlib
 import importlib.util
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
@@ -17,24 +13,13 @@ import torch
 import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.cli import load_external_tasks
-from isaaclab.utils import to_dict
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
-from isaaclab_tasks.utils import resolve_task_config
-from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
-from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
-from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.meters import package_versions
 from ledger_lab.panels.panel import Panel
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
-
-_NEWTON_PACKAGES = ("newton", "warp-lang", "mujoco", "mujoco-warp")
-_PHYSICS_NEUTRAL = frozenset({"class_type", "launcher_type", "use_cuda_graph", "debug_mode"})
-"""Fields of a physics configuration that change its speed or its output, but no trajectory."""
 
 
 def registered_tasks() -> list[str]:
@@ -83,72 +68,6 @@ def resolve_device(device: str | None) -> str:
     return name
 
 
-def resolve_configs(task: str, library: str, overrides: Sequence[str]) -> tuple[ManagerBasedRLEnvCfg, Any]:
-    """Resolve the configurations of a task and of a library's agent, with presets and overrides applied.
-
-    Args:
-        task: Gymnasium id of a registered task.
-        library: The library.
-        overrides: Hydra overrides: ``physics=NAME``, ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
-
-    Raises:
-        UserError: If an override matches nothing, or has the wrong type.
-    """
-    agent_key = f"{library}_cfg_entry_point"
-    _check_overrides(task, agent_key, overrides)
-    try:
-        env_cfg, agent_cfg = resolve_task_config(task, agent_key, overrides=list(overrides))
-    except ValueError as error:
-        raise UserError(f"{' '.join(overrides)}: {str(error).strip().splitlines()[0]}") from error
-    return env_cfg, agent_cfg
-
-
-def _check_overrides(task: str, agent_key: str, overrides: Sequence[str]) -> None:
-    """Refuse overrides that Isaac Lab would set without a look, or fail on deep inside."""
-    roots = {
-        "env": load_cfg_from_registry(task, "env_cfg_entry_point"),
-        "agent": load_cfg_from_registry(task, agent_key),
-    }
-    presets = enumerate_task_presets(task) or {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise UserError(
-                f"unknown argument {override!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE"
-            )
-        if key in ("physics", "renderer"):
-            known = presets.get(PresetTarget[key.upper()], [])
-            if value not in known:
-                raise UserError(f"{override}: task {task} has no such {key}: {nearest(value, known)}")
-        elif key != "presets":
-            _check_path(override, key, value, roots)
-
-
-def _check_path(override: str, key: str, value: str, roots: Mapping[str, Any]) -> None:
-    """Follow a dotted path through a configuration; refuse it where it leaves the tree or changes a type."""
-    root, *path = key.split(".")
-    if root not in roots or not path:
-        raise UserError(f"override {override!r} matches nothing: {nearest(root, [*roots, 'physics', 'presets'])}")
-    node = roots[root]
-    for depth, name in enumerate(path):
-        children = dict(node) if isinstance(node, Mapping) else vars(node) if hasattr(node, "__dict__") else {}
-        if name not in children:
-            parent = ".".join([root, *path[:depth]])
-            raise UserError(
-                f"override {override!r} matches nothing: {parent} has no {name!r}: {nearest(name, children)}"
-            )
-        node = children[name]
-    if not isinstance(node, bool | int | float):
-        return
-    try:
-        parsed = ast.literal_eval({"true": "True", "false": "False"}.get(value.lower(), value))
-    except (ValueError, SyntaxError):
-        parsed = value
-    fits = isinstance(parsed, bool) if isinstance(node, bool) else isinstance(parsed, int | float)
-    if not fits or (isinstance(parsed, bool) and not isinstance(node, bool)):
-        raise UserError(f"override {override!r}: {key} is a {type(node).__name__} ({node!r}), {value!r} is none")
-
-
 def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
     """Refuse physics, renderers and viewers that this environment can't start.
 
@@ -164,7 +83,10 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
     except ValueError as error:
         raise UserError(str(error).strip().splitlines()[0]) from error
     if kit_sources and importlib.util.find_spec("isaacsim") is None:
-        raise UserError(f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp")
+        raise UserError(
+            f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp or "
+            "--viz newton_gl"
+        )
 
 
 def held_out_config(env_cfg: ManagerBasedRLEnvCfg, panel: Panel, slots: int) -> ManagerBasedRLEnvCfg:
@@ -204,54 +126,6 @@ def physics_name(env_cfg: ManagerBasedRLEnvCfg) -> str:
     return engine if solver is None else f"{engine}/{type(solver).__name__.removesuffix('SolverCfg').lower()}"
 
 
-def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
-    """Return everything about a simulation that can change the outcome of an episode.
-
-    Args:
-        env_cfg: The resolved configuration.
-
-    Returns:
-        Plain JSON values for the identity of a panel. Asset files appear by the hash of their content.
-    """
-    scene = {key: value for key, value in _plain(env_cfg.scene).items() if key not in ("num_envs", "env_spacing")}
-    parts = {
-        name: _plain(getattr(env_cfg, name))
-        for name in ("actions", "observations", "events", "terminations", "commands")
-        if getattr(env_cfg, name, None) is not None
-    }
-    packages = ("isaaclab", *(_NEWTON_PACKAGES if is_newton(env_cfg) else ("ovphysx",)))
-    return {
-        "physics": {
-            "engine": physics_name(env_cfg),
-            "settings": {k: v for k, v in _plain(env_cfg.sim.physics).items() if k not in _PHYSICS_NEUTRAL},
-            "gravity": list(env_cfg.sim.gravity),
-        },
-        "time_step": {"physics_s": env_cfg.sim.dt, "decimation": env_cfg.decimation},
-        "environment_sha256": hashlib.sha256(canonical_json({"scene": scene, **parts})).hexdigest(),
-        "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
-    }
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any part of a configuration
-    """Return a part of a configuration as JSON values that are the same on every machine."""
-    if hasattr(value, "__dataclass_fields__"):
-        value = to_dict(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if key not in ("debug_vis", "enable_corruption")}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, str) and os.path.isfile(value):
-        return f"sha256:{hashlib.sha256(Path(value).read_bytes()).hexdigest()}"
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
-
-
-def config_sha256(cfg: Any) -> str:  # noqa: ANN401 - an environment's or any library's configuration
-    """Return the hash of a resolved configuration."""
-    return hashlib.sha256(canonical_json(_plain(cfg))).hexdigest()
-
-
 @contextmanager
 def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> Iterator[None]:
     """Start the runtime that the physics engine needs, for the life of the process.
@@ -288,7 +162,11 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
 
 
 def peak_gpu_memory_bytes(device: str) -> int | None:
-    """Return the most device memory that torch and Warp held in this process; ``None`` on a CPU."""
+    """Return the most device memory that torch and Warp held in this process; ``None`` on a CPU.
+
+    PhysX manages memory of its own, which is not among it.
+    """
     if device == "cpu":
         return None
-    return torch.cuda.max_memory_reserved(device) + warp.get_mempool_used_mem_high(device)
+    warp_bytes = warp.get_mempool_used_mem_high(device) if warp.is_mempool_enabled(device) else 0
+    return torch.cuda.max_memory_reserved(device) + warp_bytes

@@ -1,0 +1,170 @@
+"""Resolving a task's and an agent's configuration, with every override checked before Isaac Lab sets it unseen."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.utils import to_dict
+from isaaclab_tasks.utils import PresetCfg, resolve_task_config
+from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
+from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
+from isaaclab_tasks.utils.preset_target import PresetTarget
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger.encoding import canonical_json
+
+_SELECTORS = ("physics", "renderer", "presets")
+_MISSING = object()
+
+
+def resolve_configs(task: str, library: str, overrides: Sequence[str]) -> tuple[ManagerBasedRLEnvCfg, Any]:
+    """Resolve the configurations of a task and of a library's agent, with presets and overrides applied.
+
+    Args:
+        task: Gymnasium id of a registered task.
+        library: The library.
+        overrides: Hydra overrides: ``physics=NAME``, ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
+
+    Raises:
+        UserError: If an override matches nothing, or has the wrong type.
+    """
+    agent_key = f"{library}_cfg_entry_point"
+    plain = {
+        "env": load_cfg_from_registry(task, "env_cfg_entry_point"),
+        "agent": load_cfg_from_registry(task, agent_key),
+    }
+    choices = [override for override in overrides if _is_choice(override, task, plain)]
+    env_cfg, agent_cfg = _resolve(task, agent_key, choices)
+    for override in overrides:
+        if override not in choices:
+            _check_value(override, {"env": env_cfg, "agent": agent_cfg})
+    env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides))
+    if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
+        raise UserError(f"task {task} is not manager-based: only the managers let a panel see how an episode ends")
+    return env_cfg, agent_cfg
+
+
+def _resolve(task: str, agent_key: str, overrides: list[str]) -> tuple[ManagerBasedRLEnvCfg, Any]:
+    """Let Isaac Lab resolve the configurations; tell its refusals in one line."""
+    try:
+        env_cfg, agent_cfg = resolve_task_config(task, agent_key, overrides=overrides)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"task {task} cannot be configured with {' '.join(overrides)}: {reason}") from error
+    return env_cfg, agent_cfg
+
+
+def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
+    """Tell whether an override chooses among presets; refuse what is no override at all.
+
+    Args:
+        override: The override.
+        task: Gymnasium id.
+        plain: Configurations with their presets unresolved.
+    """
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise UserError(f"unknown argument {override!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
+    if key not in _SELECTORS:
+        root, *path = key.split(".")
+        if root not in plain or not path:
+            raise UserError(f"override {override!r} matches nothing: {nearest(root, [*plain, *_SELECTORS])}")
+        return isinstance(_follow(plain[root], path), PresetCfg)
+    presets = enumerate_task_presets(task) or {}
+    if key == "presets":
+        known = sorted({name for names in presets.values() for name in names})
+    else:
+        target = PresetTarget[key.upper()]
+        known = presets.get(target, [])
+    for name in value.split(","):
+        if name not in known and name not in PresetTarget.all_legacy_aliases():
+            what = "preset" if key == "presets" else key
+            raise UserError(f"{override}: task {task} has no {what} {name!r}: {nearest(name, known)}")
+    return True
+
+
+def _check_value(override: str, resolved: Mapping[str, Any]) -> None:
+    """Refuse a value whose path leaves the tree, or that changes what kind of thing stands there."""
+    key, _, value = override.partition("=")
+    root, *path = key.split(".")
+    for depth, name in enumerate(path):
+        parent = _follow(resolved[root], path[:depth])
+        if name not in _children(parent):
+            where = ".".join([root, *path[:depth]])
+            known = nearest(name, _children(parent))
+            raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
+    node = _follow(resolved[root], path)
+    parsed = _parse(value)
+    if parsed is None or node is None:
+        return
+    if _children(node) and not isinstance(parsed, Mapping):
+        raise UserError(
+            f"override {override!r}: {key} is a group: name one of its settings {', '.join(_children(node))}"
+        )
+    kinds: dict[type, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float), str: str}
+    for kind, allowed in kinds.items():
+        if type(node) is not kind:
+            continue
+        if not isinstance(parsed, allowed) or (isinstance(parsed, bool) and kind is not bool):
+            raise UserError(f"override {override!r}: {key} is of type {kind.__name__} ({node!r}), and {value!r} is not")
+
+
+def _children(node: Any) -> dict[str, Any]:
+    """Return the settings below a node of a configuration; none for a value."""
+    if isinstance(node, Mapping):
+        return {str(key): value for key, value in node.items()}
+    if hasattr(node, "__dataclass_fields__"):
+        return dict(vars(node))
+    return {str(index): item for index, item in enumerate(node)} if isinstance(node, list) else {}
+
+
+def _follow(node: Any, path: Sequence[str]) -> Any:
+    """Return what stands at the end of a path, or a value of no known kind where the path leaves the tree."""
+    for name in path:
+        node = _children(node).get(name, _MISSING)
+    return node
+
+
+def _parse(value: str) -> Any:
+    """Return an override's value as Isaac Lab reads it."""
+    literals = {"true": True, "false": False, "none": None, "null": None}
+    if value.lower() in literals:
+        return literals[value.lower()]
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+
+
+def plain_config(value: Any) -> Any:
+    """Return a part of a configuration as JSON values that are the same on every machine.
+
+    Absolute paths of files appear as the hash of what is in them.
+    """
+    if hasattr(value, "__dataclass_fields__"):
+        value = to_dict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_config(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_config(item) for item in value]
+    if isinstance(value, str) and value.startswith("/") and Path(value).is_file():
+        return f"sha256:{hashlib.sha256(Path(value).read_bytes()).hexdigest()}"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def config_sha256(cfg: Any, without: Sequence[str]) -> str:
+    """Return the hash of a resolved configuration.
+
+    Args:
+        cfg: An environment's or an agent's configuration.
+        without: Settings at its top that don't belong to what is hashed.
+    """
+    content = {key: value for key, value in plain_config(cfg).items() if key not in without}
+    return hashlib.sha256(canonical_json(content)).hexdigest()

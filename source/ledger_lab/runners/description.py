@@ -1,0 +1,80 @@
+"""Describing a simulation: everything about it that can change the outcome of an episode."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.meters import package_versions
+from ledger_lab.runners.configs import plain_config
+from ledger_lab.runners.session import physics_name
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_ENGINE_PACKAGES = {
+    "newton": ("newton", "warp-lang", "mujoco", "mujoco-warp"),
+    "ovphysx": ("ovphysx",),
+    "physx": ("isaacsim",),
+}
+_PHYSICS_NEUTRAL = frozenset({"class_type", "launcher_type", "use_cuda_graph", "debug_mode"})
+"""Settings of a physics engine that change its speed or its output, but no trajectory."""
+
+_SIMULATION_NEUTRAL = frozenset(
+    {
+        "create_stage_in_memory",
+        "default_visualizer_cfg",
+        "device",
+        "dt",
+        "log_dir",
+        "logging_level",
+        "physics",
+        "render",
+        "render_interval",
+        "save_logs_to_file",
+        "use_fabric",
+        "visualizer_cfgs",
+    }
+)
+"""Settings of the simulation that change no trajectory, or that are described by themselves."""
+
+_ENVIRONMENT_PARTS = ("scene", "actions", "observations", "events", "terminations", "commands")
+_SLOT_SETTINGS = frozenset({"num_envs", "env_spacing", "debug_vis", "enable_corruption"})
+"""Settings that a held-out simulation chooses by itself."""
+
+
+def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
+    """Return what a panel's identity needs to know of a simulation.
+
+    The type of device is part of it: a CPU and a GPU draw different numbers from the same seed, so that the same seed
+    starts different episodes.
+
+    Args:
+        env_cfg: The resolved configuration.
+
+    Returns:
+        Plain JSON values. Large parts, and asset files, appear by their hashes.
+    """
+    simulation = {key: value for key, value in plain_config(env_cfg.sim).items() if key not in _SIMULATION_NEUTRAL}
+    physics = {key: value for key, value in plain_config(env_cfg.sim.physics).items() if key not in _PHYSICS_NEUTRAL}
+    engine = physics_name(env_cfg)
+    packages = ("isaaclab", "torch", *_ENGINE_PACKAGES.get(engine.partition("/")[0], ()))
+    return {
+        "physics": {"engine": engine, "settings": physics, "simulation": simulation},
+        "time_step": {"physics_s": env_cfg.sim.dt, "decimation": env_cfg.decimation},
+        "environment_sha256": {
+            name: hashlib.sha256(canonical_json(_without_slots(plain_config(getattr(env_cfg, name))))).hexdigest()
+            for name in _ENVIRONMENT_PARTS
+            if getattr(env_cfg, name, None) is not None
+        },
+        "random_stream": env_cfg.sim.device.partition(":")[0],
+        "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
+    }
+
+
+def _without_slots(value: Any) -> Any:
+    """Return a part of a configuration without the settings that a held-out simulation chooses by itself."""
+    if isinstance(value, dict):
+        return {key: _without_slots(item) for key, item in value.items() if key not in _SLOT_SETTINGS}
+    return [_without_slots(item) for item in value] if isinstance(value, list) else value

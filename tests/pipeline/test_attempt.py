@@ -1,0 +1,104 @@
+"""An attempt ends with one status, whatever ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.pipeline.attempt import attempt_life, status_of
+
+
+def live(path: Path, error: BaseException | None, peak: int | Exception | None = None) -> AttemptEnded:
+    def measured() -> int | None:
+        if isinstance(peak, Exception):
+            raise peak
+        return peak
+
+    with Journal(path) as journal:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), measured) as attempt:
+            if error is not None:
+                raise error
+        assert attempt.error is error
+    (ended,) = read_journal(path).of(AttemptEnded)
+    return ended
+
+
+def test_an_attempt_without_an_error_is_completed(tmp_path: Path) -> None:
+    ended = live(tmp_path / "journal-1-0.jsonl", None, peak=5)
+    assert (ended.status, ended.reason, ended.peak_gpu_memory_bytes) == (Status.COMPLETED, None, 5)
+    assert ended.peak_host_memory_bytes is not None and ended.peak_host_memory_bytes > 1e6
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KeyboardInterrupt(), Status.INTERRUPTED),
+        (MemoryError(), Status.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: out of memory"), Status.OUT_OF_MEMORY),
+        (RuntimeError("Failed to allocate 123456 bytes on device 'cuda:0'"), Status.OUT_OF_MEMORY),
+        (ValueError("The rewards returned by the environment contain NaN values."), Status.NON_FINITE),
+        (FloatingPointError("Loss/value is inf at iteration 3"), Status.NON_FINITE),
+        (RuntimeError("normal expects all elements of std >= 0.0"), Status.NON_FINITE),
+        (RuntimeError("banana"), Status.CRASHED),
+        (ZeroDivisionError("division by zero"), Status.CRASHED),
+    ],
+)
+def test_every_end_has_its_status(error: BaseException, status: Status, tmp_path: Path) -> None:
+    assert status_of(error) is status
+    ended = live(tmp_path / "journal-1-0.jsonl", error)
+    assert ended.status is status
+    assert ended.reason is not None and ended.reason.startswith(type(error).__name__)
+
+
+def test_a_device_that_cannot_be_asked_any_more_costs_the_figure_and_not_the_end(tmp_path: Path) -> None:
+    ended = live(tmp_path / "journal-1-0.jsonl", RuntimeError("illegal memory access"), peak=RuntimeError("again"))
+    assert (ended.status, ended.peak_gpu_memory_bytes) == (Status.CRASHED, None)
+
+
+def test_a_second_signal_does_not_come_between(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+
+    def again() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 1
+
+    with Journal(path) as journal, attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), again) as attempt:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+    assert attempt.exit_status == 143
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.PREEMPTED
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path) -> None:
+    broken = False
+
+    def synchronize() -> None:
+        if broken:
+            raise RuntimeError("device lost")
+
+    path = tmp_path / "journal-1-0.jsonl"
+    clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
+    with Journal(path) as journal, attempt_life(journal.append, clock, lambda: None) as attempt:
+        broken = True
+        clock.set_base(Phase.UNATTRIBUTED)
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.CRASHED
+    assert "device lost" in str(attempt.error)
+
+
+def test_the_users_own_mistakes_exit_with_2(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None) as attempt:
+            raise UserError("checkpoint gone")
+        assert attempt.exit_status == 2
