@@ -1,0 +1,144 @@
+"""Ledgers written by hand, for what must follow from rows alone."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from ledger_lab.costs import load_prices
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    Journal,
+    Outcomes,
+    PanelResult,
+    PhaseWindow,
+    RunDeclared,
+    Status,
+)
+
+SECOND = 1_000_000_000
+
+
+def outcomes(successes: int, episodes: int = 10) -> Outcomes:
+    """Return outcomes with so many successes; the failures fell."""
+    won = [index < successes for index in range(episodes)]
+    return Outcomes(
+        cell=["nominal"] * episodes,
+        seed=list(range(episodes)),
+        success=won,
+        success_any=won,
+        steps=[300] * episodes,
+        episode_return=[1.0] * episodes,
+        ended_by=["horizon" if success else "fell" for success in won],
+    )
+
+
+def declared(run_id: str, **changes: object) -> RunDeclared:
+    """Return the declaration of a run with 10 environments and 4 steps an iteration."""
+    fields: dict[str, object] = {
+        "run_id": run_id,
+        "cohort": None,
+        "task": "T",
+        "rl_library": "rsl_rl",
+        "experiment": "e",
+        "overrides": [],
+        "seed": 1,
+        "device": "cpu",
+        "num_envs": 10,
+        "world_size": 1,
+        "max_iterations": 2,
+        "horizon": 4,
+        "epochs": 1,
+        "minibatches": 1,
+        "panel": "p",
+        "panel_id": "p1-aa",
+        "panel_fields": {},
+        "target_success": 0.9,
+        "physics": "newton/mjwarp",
+        "timing": "host",
+        "price": load_prices()["local"].to_dict(),
+        "config_sha256": {},
+        "versions": {},
+        "git": {},
+        "hardware": {},
+        "command": [],
+    }
+    return RunDeclared(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def write_run(
+    root: Path,
+    run_id: str,
+    scores: tuple[int, ...] = (5, 9),
+    status: Status | None = Status.COMPLETED,
+    pid: int = 2**22 + 1,
+    **changes: object,
+) -> Path:
+    """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of scoring.
+
+    Args:
+        root: Root of the ledger.
+        run_id: The run.
+        scores: Successes of 10 of the two checkpoints; none for a run that ends after its first iteration.
+        status: How it ends; ``None`` for a run that never says.
+        pid: Its process; by default one that can't exist.
+        changes: Fields of the declaration.
+
+    Returns:
+        The run's directory.
+    """
+    run_dir = root / "rsl_rl" / "e" / run_id
+    run_dir.mkdir(parents=True)
+    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+        journal.append(declared(run_id, **changes))
+        journal.append(
+            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=pid, host=socket.gethostname(), wall_ns=SECOND)
+        )
+        journal.append(PhaseWindow(iteration=None, env_steps=0, phase_ns={"startup": 2 * SECOND}, wall_ns=2 * SECOND))
+        for iteration in range(1, 3 if scores else 2):
+            wall_ns = (2 + 3 * iteration) * SECOND
+            phase_ns = {"simulate": SECOND, "manage": SECOND // 2, "infer": SECOND // 2, "learn": SECOND}
+            journal.append(
+                PhaseWindow(iteration=iteration, env_steps=40 * iteration, phase_ns=phase_ns, wall_ns=wall_ns)
+            )
+            journal.append(
+                CheckpointSaved(
+                    path=f"model_{iteration}.pt",
+                    sha256="00",
+                    size_bytes=1,
+                    iteration=iteration,
+                    env_steps=40 * iteration,
+                    wall_ns=wall_ns,
+                )
+            )
+        for iteration, successes in enumerate(scores, start=1):
+            journal.append(result(run_id, f"model_{iteration}.pt", successes))
+        if scores:
+            journal.append(PhaseWindow(iteration=None, env_steps=80, phase_ns={"evaluate": SECOND}, wall_ns=9 * SECOND))
+        if status is not None:
+            journal.append(
+                AttemptEnded(
+                    status=status,
+                    reason=None,
+                    wall_ns=9 * SECOND if scores else 5 * SECOND,
+                    peak_host_memory_bytes=2_000_000_000,
+                    peak_gpu_memory_bytes=None,
+                )
+            )
+    return run_dir
+
+
+def result(run_id: str, checkpoint: str, successes: int, panel_id: str = "p1-aa") -> PanelResult:
+    """Return the score of a checkpoint."""
+    return PanelResult(
+        run_id=run_id,
+        checkpoint=checkpoint,
+        checkpoint_sha256="00",
+        panel="p",
+        panel_id=panel_id,
+        exactness="bitwise",
+        device="cpu",
+        outcomes=outcomes(successes),
+    )

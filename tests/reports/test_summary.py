@@ -1,0 +1,169 @@
+"""Every figure follows from the rows, with its denominator."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.fakes.ledgers import result, write_run
+
+from ledger_lab.costs import load_prices
+from ledger_lab.ledger import Journal, Status, read_ledger
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports.format import duration, quantity, usd
+
+PRICED = {
+    **load_prices()["local"].to_dict(),
+    "usd_per_hour": 3600.0,
+    "market": "custom",
+    "source": "s",
+    "date": "2026-01-01",
+}
+
+
+def summary_of(root: Path):  # noqa: ANN201
+    (run,) = read_ledger(root).runs
+    return summarize_run(run)
+
+
+def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 9), status=Status.TARGET_REACHED, price=PRICED)
+    summary = summary_of(tmp_path)
+    assert (summary.env_steps, summary.wall_s, summary.train_s, summary.evaluate_s) == (80, 9.0, 6.0, 1.0)
+    assert summary.env_steps_per_s == summary.fps_total == pytest.approx(80 / 6)
+    assert summary.fps_step == pytest.approx(80 / 3)
+    assert summary.fps_step_inference == pytest.approx(80 / 4)
+    assert summary.updates_per_min == pytest.approx(20)
+    assert summary.seconds_per_update == pytest.approx(1.0)
+    assert summary.evaluation_share == pytest.approx(1 / 9)
+    assert (summary.target_reached, summary.wall_to_target_s) == (True, 8.0)
+    assert (summary.heldout_successes, summary.heldout_episodes, summary.heldout_success) == (9, 10, 0.9)
+    assert summary.heldout_interval is not None and summary.heldout_interval[0] < 0.9 < summary.heldout_interval[1]
+    assert summary.billable_usd == pytest.approx(9.0)
+    assert summary.usd_per_billion_env_steps == pytest.approx(9 / 80 * 1e9)
+    assert (summary.peak_host_memory_gb, summary.peak_gpu_memory_gb) == (2.0, None)
+    assert sum(summary.phases.values()) == pytest.approx(summary.wall_s)
+    assert [c.heldout_survived for c in summary.checkpoints] == [5, 9]
+
+
+def test_a_run_that_fell_short_shows_its_last_checkpoint_and_no_time(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(8, 3))
+    summary = summary_of(tmp_path)
+    assert (summary.heldout_successes, summary.target_reached, summary.wall_to_target_s) == (3, False, None)
+    assert summary.billable_usd is None
+
+
+def test_what_was_not_measured_is_none_and_never_zero(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(), status=Status.CRASHED)
+    summary = summary_of(tmp_path)
+    assert (summary.evaluate_s, summary.evaluation_share, summary.heldout_success) == (None, None, None)
+    path = tmp_path / "rsl_rl" / "e" / "aa" / "journal-1-0.jsonl"
+    path.write_bytes(b"\n".join(path.read_bytes().split(b"\n")[:3]) + b"\n")
+    summary = summary_of(tmp_path)
+    assert summary.status == "lost"
+    assert summary.wall_s == 2.0
+    assert (summary.train_s, summary.env_steps_per_s, summary.fps_step, summary.updates_per_min) == (None,) * 4
+
+
+def test_a_killed_run_is_lost_and_a_living_one_is_running(tmp_path: Path) -> None:
+    write_run(tmp_path / "dead", "aa", scores=(), status=None)
+    write_run(tmp_path / "alive", "bb", scores=(), status=None, pid=os.getpid())
+    assert summary_of(tmp_path / "dead").status == "lost"
+    assert summary_of(tmp_path / "alive").status == "running"
+    assert [Status(s).failed for s in ("lost", "running")] == [True, False]
+    assert summary_of(tmp_path / "dead").wall_s == 5.0
+
+
+def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(5, 8))
+    with Journal(run_dir / "journal-evaluation-00-0.jsonl") as journal:
+        journal.append(result("aa", "model_2.pt", 10))
+        journal.append(result("aa", "model_1.pt", 10, panel_id="p1-bb"))
+    summary = summary_of(tmp_path)
+    assert [c.heldout_successes for c in summary.checkpoints] == [5, 8]
+    assert not summary.target_reached
+
+
+def test_a_cohort_pays_for_its_failures(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 9), status=Status.TARGET_REACHED, price=PRICED, cohort="c")
+    write_run(tmp_path, "bb", scores=(5, 5), price=PRICED, cohort="c")
+    write_run(tmp_path, "cc", scores=(), status=Status.CRASHED, price=PRICED, cohort="c")
+    write_run(tmp_path, "dd", scores=(5, 9), panel_id="p1-bb", cohort="c")
+    first, other = summarize_cohorts([summarize_run(run) for run in read_ledger(tmp_path).runs])
+    assert (first.runs, first.failed_runs, first.target_reaching_runs) == (3, 1, 1)
+    assert first.spend_usd == pytest.approx(9 + 9 + 5)
+    assert first.usd_per_target_reaching_checkpoint == pytest.approx(23)
+    assert (other.runs, other.panel_id, other.spend_usd) == (1, "p1-bb", None)
+    assert other.undefined_reason is not None and "unpriced" in other.undefined_reason
+
+
+def test_another_price_changes_the_cost_and_nothing_else(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    (run,) = read_ledger(tmp_path).runs
+    price = load_prices()["aws-g5.xlarge"]
+    repriced = summarize_run(run, price)
+    assert repriced.billable_usd == pytest.approx(60 / 3600 * price.usd_per_hour)
+    assert repriced.instance == "aws-g5.xlarge"
+    assert replace(
+        repriced, instance="local", usd_per_hour=None, billable_usd=None, usd_per_billion_env_steps=None
+    ) == (summarize_run(run))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int) -> None:
+    write_run(tmp_path, "aaaaaaaa", scores=(5, 9), status=Status.TARGET_REACHED)
+    write_run(tmp_path, "bbbbbbbb", scores=(), status=Status.CRASHED)
+    summaries = [summarize_run(run) for run in read_ledger(tmp_path).runs]
+    out = StringIO()
+    Console(file=out, width=width).print(render_report(summaries, summarize_cohorts(summaries), width))
+    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [59.6, 98.2]"):
+        assert text in out.getvalue()
+    assert ("updates/min" in out.getvalue()) == (width >= 200)
+
+
+def test_the_json_has_every_field_that_was_promised(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    assert build_report(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path / "report.json")]) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    promised = (
+        "run_id, cohort, task, rl_library, num_envs, world_size, seed, status, instance, usd_per_hour, env_steps, "
+        "train_s, evaluate_s, wall_s, env_steps_per_s, updates_per_min, wall_to_target_s, evaluation_share, "
+        "peak_gpu_memory_gb, peak_host_memory_gb, heldout_successes, heldout_episodes, heldout_success, "
+        "heldout_interval, target_success, target_reached, panel_id, billable_usd, usd_per_billion_env_steps, phases, "
+        "fps_step, fps_step_inference, fps_total, seconds_per_update, checkpoints"
+    )
+    assert set(promised.split(", ")) <= set(report["runs"][0])
+    of_checkpoint = {"path", "iteration", "env_steps", "wall_s", "heldout_successes", "outcomes", "exactness"}
+    assert of_checkpoint <= set(report["runs"][0]["checkpoints"][0])
+    of_cohort = {"runs", "failed_runs", "target_reaching_runs", "spend_usd", "usd_per_target_reaching_checkpoint"}
+    assert of_cohort <= set(report["cohorts"][0])
+
+
+def test_a_copied_run_is_not_counted_twice(tmp_path: Path) -> None:
+    import shutil
+
+    from ledger_lab.errors import UserError
+
+    shutil.copytree(write_run(tmp_path, "aa"), tmp_path / "copy")
+    with pytest.raises(UserError, match="run aa lies in"):
+        build_report(["--log_root", str(tmp_path)])
+
+
+def test_figures_read_well() -> None:
+    assert [duration(s) for s in (None, 59.6, 61, 3661)] == ["–", "1:00", "1:01", "1:01:01"]
+    assert [quantity(n) for n in (None, 0, 999, 1024, 999_700, 1.2e6, 3e9)] == [
+        "–",
+        "0",
+        "999",
+        "1.02 k",
+        "1 M",
+        "1.2 M",
+        "3 G",
+    ]
+    assert [usd(x) for x in (None, 0, 0.0123, 12.5)] == ["–", "$0.00", "$0.012", "$12.50"]

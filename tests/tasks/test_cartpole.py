@@ -1,0 +1,49 @@
+"""The assets are what the script writes, and what the task needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pxr import Usd, UsdPhysics
+
+from ledger_lab.assets import ASSET_ROOT, CARTPOLE_USD, GROUND_USD
+
+
+def test_the_committed_assets_are_what_the_script_writes(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "ledger_lab.assets.build", "--output", str(tmp_path)], check=True)
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == sorted(path.name for path in ASSET_ROOT.iterdir())
+    for name in written:
+        assert (tmp_path / name).read_text() == (ASSET_ROOT / name).read_text()
+
+
+def test_bodies_are_flat_and_have_mass_joints_and_one_root() -> None:
+    stage = Usd.Stage.Open(str(CARTPOLE_USD))
+    masses = {
+        prim.GetName(): UsdPhysics.MassAPI(prim).GetMassAttr().Get()
+        for prim in stage.GetDefaultPrim().GetChildren()
+        if prim.HasAPI(UsdPhysics.RigidBodyAPI)
+    }
+    assert masses == {"rail": 1.0, "cart": 1.0, "pole": 1.0}
+    joints = {prim.GetName(): prim.GetTypeName() for prim in stage.Traverse() if prim.IsA(UsdPhysics.Joint)}
+    assert joints == {
+        "world_to_rail": "PhysicsFixedJoint",
+        "slider_to_cart": "PhysicsPrismaticJoint",
+        "cart_to_pole": "PhysicsRevoluteJoint",
+    }
+    assert [p.GetPath() for p in stage.Traverse() if p.HasAPI(UsdPhysics.ArticulationRootAPI)] == ["/Cartpole"]
+    inertia = UsdPhysics.MassAPI(stage.GetPrimAtPath("/Cartpole/pole")).GetDiagonalInertiaAttr().Get()
+    assert inertia[0] == pytest.approx((0.06**2 + 1.0**2) / 12, rel=1e-5)
+
+
+def test_the_ground_collides_as_a_plane() -> None:
+    stage = Usd.Stage.Open(str(GROUND_USD))
+    assert [p.GetTypeName() for p in stage.Traverse() if p.HasAPI(UsdPhysics.CollisionAPI)] == ["Plane"]
+
+
+def test_assets_need_no_network() -> None:
+    for path in ASSET_ROOT.iterdir():
+        assert "http" not in path.read_text()
