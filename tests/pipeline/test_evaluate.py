@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import one_run_dir, script
 
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Status, read_journal, read_ledger
 from ledger_lab.ledger.reader import find_journals
+from tests.conftest import one_run_dir, script
 
 
 @pytest.fixture

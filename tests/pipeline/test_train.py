@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import SHORT, command, one_run_dir, script
 
 from ledger_lab.ledger import AttemptEnded, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
 from ledger_lab.ledger.reader import read_journal
+from tests.conftest import SHORT, command, one_run_dir, script
 
 
 def report(log_root: Path) -> dict[str, object]:
