@@ -85,10 +85,9 @@ class Progress:
 
     def _draw(self) -> Group:
         """Return the picture: a bar of the work, the figures, and a bar of the phases."""
-        rows: list[Table | Text | ProgressBar] = [
-            ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH, pulse=self._total is None),
-            Text(self._line()),
-        ]
+        bar = Table.grid()  # a bare bar doesn't end its line
+        bar.add_row(ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH, pulse=self._total is None))
+        rows: list[Table | Text] = [bar, Text(self._line())]
         total_ns = sum(self._phases.values())
         if total_ns:
             rows += phase_bar(dict(self._phases), _BAR_WIDTH)
