@@ -17,6 +17,7 @@ from ledger_lab.panels import Panel, PanelIdentity
 from ledger_lab.panels.scoring import score_policies
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.runners import Adapter
+from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, exactness, held_out_config
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def score_checkpoints(
     rounds = -(-len(candidates) // places)
     cfg = held_out_config(env_cfg, panel, places * episodes)
     title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"
-    with environment(task, cfg) as env:
+    with environment(task, cfg) as env, recorded_physics(env):
         env.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
         horizon = round(panel.episode_length_s / env.unwrapped.step_dt)

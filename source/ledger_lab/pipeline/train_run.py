@@ -26,6 +26,7 @@ from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.score import Candidate, file_sha256, score_checkpoints
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
+from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, peak_gpu_memory_bytes, physics_name, simulation_app
 
 
@@ -104,7 +105,7 @@ def _train(
     Returns:
         All checkpoints, in order.
     """
-    with environment(plan.task, plan.env_cfg) as env:
+    with environment(plan.task, plan.env_cfg) as env, recorded_physics(env):
         with Progress(console, "training", plan.batch.max_iterations) as progress:
             recorder = _Recorder(plan, journal, clock, attempt, progress)
             trainer = plan.adapter.trainer(env, plan.agent_cfg, plan.run_dir, clock, recorder)

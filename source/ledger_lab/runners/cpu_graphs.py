@@ -1,0 +1,54 @@
+"""Newton without Python between its kernels, on the CPU, too.
+
+On a GPU, Isaac Lab captures a physics step as a CUDA graph. On a CPU it launches hundreds of kernels one by one from
+Python, which takes several times as long as the kernels. Warp can record a step there as well, and replay it in C++
+(``warp.capture_begin`` on a CPU device); loops of the solver are recorded as loops. Only the MuJoCo-Warp solver is
+recorded: a test proves its replayed steps equal to the launched ones bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import warp
+from isaaclab_newton.physics import NewtonManager
+from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+@contextmanager
+def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
+    """Replay the physics step of an environment from a recording, where it runs on Newton on the CPU.
+
+    The first step is launched as usual and recorded; all others are replayed. Isaac Lab discards the recording
+    whenever it would discard a CUDA graph. ``env.sim.physics.use_cuda_graph=False`` turns this off.
+
+    Args:
+        env: The environment, as ``gym.make`` returns it.
+    """
+    physics = env.unwrapped.cfg.sim.physics
+    solver = str(getattr(physics, "class_type", "")).rpartition(":")[2]
+    if env.unwrapped.device != "cpu" or solver != NewtonMJWarpManager.__name__ or not physics.use_cuda_graph:
+        yield
+        return
+    launch = NewtonMJWarpManager._simulate_physics_only
+
+    def replay() -> None:
+        if NewtonManager._graph is None:
+            launch()
+            with warp.ScopedCapture(device="cpu") as capture:
+                launch()
+            NewtonManager._graph = capture.graph
+        else:
+            warp.capture_launch(NewtonManager._graph)
+
+    NewtonMJWarpManager._simulate_physics_only = staticmethod(replay)
+    try:
+        yield
+    finally:
+        del NewtonMJWarpManager._simulate_physics_only  # the base class's own is there again
+        NewtonManager._graph = None
