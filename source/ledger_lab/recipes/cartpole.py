@@ -11,7 +11,7 @@ CARTPOLE = PpoRecipe(
     minibatches=4,
     learning_rate=1.0e-3,
     entropy_coef=0.005,
-    max_iterations=60,
+    max_iterations=55,
     save_interval=5,
 )
 """The stock recipe of ``Isaac-Cartpole``, with a checkpoint every five iterations."""

@@ -12,10 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import warp
-from isaaclab_newton.physics import NewtonManager
-from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
-
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
@@ -30,6 +26,10 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
     Args:
         env: The environment, as ``gym.make`` returns it.
     """
+    import warp
+    from isaaclab_newton.physics import NewtonManager
+    from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
+
     physics = env.unwrapped.cfg.sim.physics
     solver = str(getattr(physics, "class_type", "")).rpartition(":")[2]
     if env.unwrapped.device != "cpu" or solver != NewtonMJWarpManager.__name__ or not physics.use_cuda_graph:
