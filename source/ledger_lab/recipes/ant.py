@@ -1,0 +1,20 @@
+"""The recipe of the ant family."""
+
+from ledger_lab.recipes.ppo import PpoRecipe
+
+ANT = PpoRecipe(
+    experiment_name="ledgerlab_ant",
+    hidden_dims=(128, 64),
+    activation="elu",
+    observation_normalization=True,
+    horizon=16,
+    epochs=5,
+    minibatches=4,
+    learning_rate=1.0e-3,
+    entropy_coef=0.0,
+    kl_target=0.02,
+    max_iterations=100,
+    save_interval=10,
+)
+"""For 512 environments on a CPU: beside the stock recipe of ``Isaac-Ant``, rollouts are half as long, the network is
+smaller, observations are normalized, and updates may change the policy twice as much."""

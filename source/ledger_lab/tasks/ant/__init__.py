@@ -1,0 +1,15 @@
+"""Walk on four legs, as far along +x as possible."""
+
+import gymnasium as gym
+
+gym.register(
+    id="LedgerLab-Ant",
+    entry_point="isaaclab.envs:ManagerBasedRLEnv",
+    disable_env_checker=True,
+    kwargs={
+        "env_cfg_entry_point": f"{__name__}.env_cfg:AntEnvCfg",
+        "rsl_rl_cfg_entry_point": f"{__name__}.agents:rsl_rl_cfg",
+        "default_agent": "rsl_rl",
+        "default_panel": "ant_v1",
+    },
+)
