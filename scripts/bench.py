@@ -1,8 +1,9 @@
-"""Benchmarks: ratios that are measured side by side in one call."""
+"""Benchmarks: what is compared side by side in one call."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Sequence
 
 from ledger_lab.pipeline.script import run_script
@@ -11,12 +12,18 @@ from ledger_lab.pipeline.script import run_script
 def main(argv: Sequence[str]) -> int:
     """Dispatch to a benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("benchmark", choices=("overhead",), help="overhead: metered training against `isaaclab train`.")
+    parser.add_argument(
+        "benchmark",
+        choices=("evaluate", "evaluators", "held_out", "overhead", "time_to_target", "verdict"),
+        help="evaluate: 1, 4 and 16 checkpoints scored in one pass; evaluators: common ways to evaluate a policy "
+        "against each seed once; held_out: judging inside the training simulation against pausing and processes; "
+        "overhead: metered training against `isaaclab train`; time_to_target: our recipe against the stock one; "
+        "verdict: how often the rule of a run's verdict errs, and how soon it passes a good policy.",
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; --help explains them.")
     args = parser.parse_args(argv)
-    from ledger_lab.pipeline.bench_overhead import bench_overhead
-
-    return bench_overhead(args.arguments)
+    module = importlib.import_module(f"ledger_lab.pipeline.bench_{args.benchmark}")
+    return getattr(module, f"bench_{args.benchmark}")(args.arguments)
 
 
 if __name__ == "__main__":

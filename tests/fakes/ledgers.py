@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Literal
 
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
@@ -32,6 +33,7 @@ def outcomes(successes: int, episodes: int = 10) -> Outcomes:
         steps=[300] * episodes,
         episode_return=[1.0] * episodes,
         ended_by=["horizon" if success else "fell" for success in won],
+        fingerprint=[f"{index:016x}" for index in range(episodes)],
     )
 
 
@@ -56,6 +58,10 @@ def declared(run_id: str, **changes: object) -> RunDeclared:
         "panel_id": "p1-aa",
         "panel_fields": {},
         "target_success": 0.9,
+        "held_out_slots": 10,
+        "eval_every": None,
+        "stop_at_target": True,
+        "error_budget": 0.05,
         "physics": "newton/mjwarp",
         "timing": "host",
         "price": load_prices()["local"].to_dict(),
@@ -72,16 +78,18 @@ def write_run(
     root: Path,
     run_id: str,
     scores: tuple[int, ...] = (5, 9),
+    confirmation: int | None = None,
     status: Status | None = Status.COMPLETED,
     pid: int = 2**22 + 1,
     **changes: object,
 ) -> Path:
-    """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of scoring.
+    """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of judging.
 
     Args:
         root: Root of the ledger.
         run_id: The run.
         scores: Successes of 10 of the two checkpoints; none for a run that ends after its first iteration.
+        confirmation: Successes of 10 on fresh seeds of the last one, if it came to that; it needs 9.
         status: How it ends; ``None`` for a run that never says.
         pid: Its process; by default one that can't exist.
         changes: Fields of the declaration.
@@ -114,7 +122,10 @@ def write_run(
                 )
             )
         for iteration, successes in enumerate(scores, start=1):
-            journal.append(result(run_id, f"model_{iteration}.pt", successes))
+            journal.append(result(run_id, f"model_{iteration}.pt", successes, purpose="screening"))
+        if confirmation is not None:
+            again = result(run_id, f"model_{len(scores)}.pt", confirmation, "p1-fresh", purpose="confirmation")
+            journal.append(again)
         if scores:
             journal.append(PhaseWindow(iteration=None, env_steps=80, phase_ns={"evaluate": SECOND}, wall_ns=9 * SECOND))
         if status is not None:
@@ -130,15 +141,27 @@ def write_run(
     return run_dir
 
 
-def result(run_id: str, checkpoint: str, successes: int, panel_id: str = "p1-aa") -> PanelResult:
-    """Return the score of a checkpoint."""
+def result(
+    run_id: str,
+    checkpoint: str,
+    successes: int,
+    panel_id: str = "p1-aa",
+    purpose: Literal["screening", "confirmation", "evaluation"] = "evaluation",
+    invalid: str | None = None,
+) -> PanelResult:
+    """Return the score of a checkpoint, 9 s after the start."""
     return PanelResult(
         run_id=run_id,
         checkpoint=checkpoint,
         checkpoint_sha256="00",
         panel="p",
         panel_id=panel_id,
+        purpose=purpose,
+        confirmation=None if purpose == "evaluation" else 1,
+        needed=None if purpose == "evaluation" else 9,
         exactness="bitwise",
         device="cpu",
+        wall_ns=9 * SECOND,
+        invalid=invalid,
         outcomes=outcomes(successes),
     )

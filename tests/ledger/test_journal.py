@@ -180,6 +180,7 @@ def outcomes(**changes: list[object]) -> Outcomes:
         "steps": [300, 12],
         "episode_return": [1.5, None],
         "ended_by": ["horizon", "non_finite"],
+        "fingerprint": ["00", "01"],
     }
     return Outcomes(**{**columns, **changes})  # type: ignore[arg-type]
 

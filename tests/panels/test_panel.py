@@ -7,16 +7,8 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels import (
-    PanelIdentity,
-    differing_fields,
-    episode_stream,
-    find_panels,
-    load_panel,
-    reaches_target,
-    wilson_interval,
-)
-from ledger_lab.panels.seeds import TRAINING_SEED_LIMIT
+from ledger_lab.panels import PanelIdentity, differing_fields, find_panels, load_panel
+from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, confirmation_seeds, stream_key
 
 GOOD = """
 task = "T"
@@ -60,7 +52,7 @@ def test_every_panel_of_the_project_loads() -> None:
         ("count = 4", "cuont = 4", "unknown field 'seeds.cuont': did you mean 'count'"),
         ("hold_s = 1.0", "tolerance = 1.0", "unknown field 'success.tolerance'"),
         ("count = 4", "", "field 'seeds.count' is missing"),
-        ("count = 4", "count = 0", "seeds.count at least 1"),
+        ("count = 4", "count = 0", "seeds must lie between 0 and 4294967295, at least one"),
         ("count = 4", 'count = "4"', "field 'seeds.count' has the wrong type"),
         ("version = 1", "version = true", "field 'success.version' has the wrong type"),
         ("target_success = 0.9", "target_success = 90", "target_success must lie"),
@@ -110,28 +102,77 @@ def test_a_refusal_names_the_fields_that_differ() -> None:
     assert differing_fields(left, right) == ["new: None != 3", "physics.engine: 'newton' != 'ovphysx'"]
 
 
-def test_episode_streams_are_distinct_and_never_training_seeds() -> None:
-    streams = {
-        episode_stream(task, cell, seed) for task in ("A", "B") for cell in ("nominal", "heavy") for seed in range(500)
+def test_every_stream_has_a_key_of_its_own() -> None:
+    keys = {
+        stream_key(purpose, task, seed, cell)
+        for purpose in ("startup", "episode", "condition", "disturbance")
+        for task in ("A", "B")
+        for cell in ("nominal", "heavy")
+        for seed in range(500)
     }
-    assert len(streams) == 2000
-    assert min(streams) > TRAINING_SEED_LIMIT
-    assert max(streams) < 2**63
-    assert min(stream & 0xFFFFFFFF for stream in streams) >= TRAINING_SEED_LIMIT, "torch's CPU generator sees 32 bits"
-    assert episode_stream("A", "nominal", 7) == episode_stream("A", "nominal", 7)
+    assert len(keys) == 8000 and max(keys) < 2**64
+    assert stream_key("episode", "A", 7) == stream_key("episode", "A", 7)
 
 
-def test_wilson_interval_agrees_with_scipy() -> None:
-    from scipy.stats import binomtest
+def test_a_confirmation_has_seeds_that_nobody_has_seen_one_per_episode(tmp_path: Path) -> None:
+    panel = load_panel(panel_file(tmp_path, GOOD + '[[cells]]\nname = "a"\n[[cells]]\nname = "b"\n'))
+    assert len(panel.episodes) == 8 and len({seed for _, seed in panel.episodes}) == 4
+    fresh = panel.confirmation("run", 1)
+    assert [cell for cell, _ in fresh.episodes] == [cell for cell, _ in panel.episodes]
+    assert len({seed for _, seed in fresh.episodes}) == 8, "episodes of a confirmation don't depend on each other"
+    assert min(fresh.seeds) >= PANEL_SEED_LIMIT and max(fresh.seeds) < 2**53
+    others = [confirmation_seeds("run", 2, 8), confirmation_seeds("other", 1, 8)]
+    assert all(set(fresh.seeds).isdisjoint(seeds) for seeds in others)
+    assert PanelIdentity.of(fresh, {}).id != PanelIdentity.of(panel, {}).id
 
-    for successes, episodes in ((0, 5), (231, 256), (253, 256), (256, 256), (1, 1)):
-        expected = binomtest(successes, episodes).proportion_ci(0.95, method="wilson")
-        assert wilson_interval(successes, episodes) == pytest.approx((expected.low, expected.high), abs=1e-12)
-    with pytest.raises(ValueError, match="3 successes of 2"):
-        wilson_interval(3, 2)
+
+CELLS = """
+[[cells]]
+name = "nominal"
+[[cells]]
+name = "heavy"
+mass = { bodies = "pole", scale = [1.2, 1.5] }
+action_delay = { steps = 2 }
+"""
 
 
-def test_a_target_is_reached_by_the_share_itself() -> None:
-    assert not reaches_target(230, 256, 0.9)
-    assert reaches_target(231, 256, 0.9)
-    assert reaches_target(55, 100, 0.55)
+def test_cells_are_read_with_their_perturbations(tmp_path: Path) -> None:
+    panel = load_panel(panel_file(tmp_path, GOOD + CELLS))
+    assert [cell for cell, _ in panel.episodes] == ["nominal"] * 4 + ["heavy"] * 4
+    mass, delay = panel.cells[1].perturbations
+    assert (mass.kind, dict(mass.params)) == ("mass", {"asset": "robot", "bodies": "pole", "scale": (1.2, 1.5)})
+    assert (delay.kind, dict(delay.params)) == ("action_delay", {"steps": (2, 2)})
+    ids = {
+        PanelIdentity.of(load_panel(panel_file(tmp_path, GOOD + text)), {}).id
+        for text in ("", CELLS, CELLS.replace("1.5", "1.6"), CELLS.replace('"heavy"', '"heavier"'))
+    }
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("mass", "mas", "unknown perturbation 'mas': did you mean 'mass'"),
+        ("bodies =", "body =", "mass has no 'body'"),
+        (", scale = [1.2, 1.5]", "", "mass needs 'scale'"),
+        ("[1.2, 1.5]", "[1.5, 1.2]", "mass.scale is .*: must be a number, or"),
+        ("[1.2, 1.5]", "0", "must be above 0"),
+        ("[1.2, 1.5]", "[true, 2]", "must be a number"),
+        ("steps = 2", "steps = 1.5", "must be whole numbers"),
+        ('name = "heavy"', 'name = "nominal"', "two cells have the name 'nominal'"),
+        ('name = "heavy"', "", "needs a name"),
+        ("action_delay = { steps = 2 }", "action_delay = 2", "action_delay must be a table"),
+    ],
+)
+def test_a_wrong_cell_is_refused_in_one_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as raised:
+        load_panel(panel_file(tmp_path, GOOD + CELLS.replace(old, new)))
+    assert "\n" not in str(raised.value) and "mine.toml" in str(raised.value)
+
+
+def test_seeds_may_come_in_ranges_that_do_not_overlap(tmp_path: Path) -> None:
+    ranges = "seeds = [{ first = 0, count = 4 }, { first = 10, count = 2 }]\n"
+    text = ranges + GOOD.replace("[seeds]\nfirst = 0\ncount = 4\n", "")
+    assert load_panel(panel_file(tmp_path, text)).seeds == (0, 1, 2, 3, 10, 11)
+    with pytest.raises(UserError, match="the ranges of seeds overlap: 3 is in more than one"):
+        load_panel(panel_file(tmp_path, text.replace("first = 10", "first = 3")))

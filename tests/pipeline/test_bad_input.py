@@ -34,6 +34,10 @@ TRAIN_MISTAKES = [
     (["agent.algorithm.num_mini_batches=0"], r"minibatches must be a whole number of at least 1, not 0"),
     (["agent.algorithm=3"], r"agent.algorithm is a group: name one of its settings class_name"),
     (["agent.experiment_name=../../out"], r"agent.experiment_name '../../out': must be a name"),
+    (["--target", "90"], r"--target 90.0: must lie above 0 and not above 1"),
+    (["--target", "1"], r"not even 256 successes of 256 episodes prove a success of 1"),
+    (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),
+    (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
     (["--distributed"], r"unknown argument '--distributed'"),
 ]
 
@@ -174,6 +178,6 @@ def test_tasks_whose_episodes_a_seed_does_not_fix_are_refused() -> None:
 
     env_cfg, _ = resolve_configs("Isaac-Cartpole", "rsl_rl", [])
     require_seedable(env_cfg)
-    env_cfg.events.reset_cart_position.min_step_count_between_reset = 5
-    with pytest.raises(UserError, match="reset event 'reset_cart_position'"):
+    env_cfg.events.reset_cart_position.mode = "prestartup"
+    with pytest.raises(UserError, match="prestartup event 'reset_cart_position'"):
         require_seedable(env_cfg)

@@ -12,7 +12,7 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
     finished = script("play", run_dir / "model_2.pt", "--video", "--video_length", "5", "--num_envs", "2",
                       "--device", "cpu", "--log_root", trained)  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    video = run_dir / "videos" / "play" / "model_2_0000.mp4"
+    video = run_dir / "videos" / "play" / "model_2.mp4"
     assert str(video) in finished.stdout
     import imageio
 

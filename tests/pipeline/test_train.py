@@ -14,6 +14,7 @@ import pytest
 
 from ledger_lab.ledger import AttemptEnded, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
 from ledger_lab.ledger.reader import read_journal
+from ledger_lab.panels import find_panels
 from tests.conftest import SHORT, command, one_run_dir, script
 
 
@@ -33,7 +34,9 @@ def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
     assert kinds[-1] == "AttemptEnded"
     assert [row.iteration for row in attempt.journal.of(CheckpointSaved)] == [1, 2, 3]
     assert [row.env_steps for row in attempt.journal.of(CheckpointSaved)] == [64 * 16 * n for n in (1, 2, 3)]
-    assert [row.outcomes.episodes for row in attempt.journal.of(PanelResult)] == [256] * 3
+    judged = attempt.journal.of(PanelResult)
+    assert [row.checkpoint for row in judged] == ["model_0.pt", "model_2.pt"], "the newest whenever a panel is over"
+    assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("screening", 256, 231)}
     assert all((run.directory / saved.path).is_file() for saved in run.checkpoints)
     assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, "newton/mjwarp")
     assert script("verify_ledger", "--log_root", trained).returncode == 0
@@ -58,7 +61,7 @@ def test_the_report_answers_every_question(trained: Path) -> None:
     assert run["billable_usd"] == pytest.approx(run["wall_s"] / 1000, rel=0.05)
     assert (run["wall_to_target_s"], run["target_reached"], run["status"]) == (None, False, "completed")
     assert (run["peak_gpu_memory_gb"], run["peak_host_memory_gb"] > 0.1) == (None, True)
-    assert [c["exactness"] for c in run["checkpoints"]] == ["bitwise"] * 3
+    assert [c["exactness"] for c in run["checkpoints"]] == ["bitwise", None, "bitwise"]
     assert run["heldout_successes"] == sum(run["checkpoints"][-1]["outcomes"])
     text = (trained / "stdout.txt").read_text()
     assert run["run_id"] in text and "completed, short of target" in text
@@ -81,10 +84,52 @@ def test_the_same_seed_gives_the_same_outcomes_checkpoint_by_checkpoint(trained:
         [(row.checkpoint, row.outcomes) for row in read_ledger(root).runs[0].results if row.checkpoint]
         for root in (trained, tmp_path)
     )
-    assert second == first[:3]
+    assert second == first[:2]
     other = tmp_path / "other"
     assert script("train", *SHORT, "--seed", "7", "--log_root", other).returncode == 0
     assert [(row.checkpoint, row.outcomes) for row in read_ledger(other).runs[0].results] != second
+
+
+def test_the_learner_does_not_notice_held_out_slots(trained: Path, tmp_path: Path) -> None:
+    import torch
+
+    alone = script("train", *SHORT, "--no_eval", "env.scene.env_spacing=0.0", "--log_root", tmp_path)
+    assert alone.returncode == 0, alone.stdout + alone.stderr
+    assert report(tmp_path)["heldout_success"] is None
+    for name in ("model_0.pt", "model_1.pt", "model_2.pt"):
+        first, second = (torch.load(one_run_dir(root) / name, weights_only=True) for root in (trained, tmp_path))
+        for part in ("actor_state_dict", "critic_state_dict"):
+            assert first[part].keys() == second[part].keys()
+            assert all(torch.equal(value, second[part][key]) for key, value in first[part].items())
+    scalars = [sorted(tensorboard_scalars(one_run_dir(root)).items()) for root in (trained, tmp_path)]
+    assert scalars[0] == scalars[1] and len(scalars[0]) > 10
+
+
+def tensorboard_scalars(run_dir: Path) -> dict[str, list[float]]:
+    """Return everything that was logged, but for how long things took."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(run_dir), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    tags = [tag for tag in accumulator.Tags()["scalars"] if not tag.startswith("Perf/") and "time" not in tag.lower()]
+    return {tag: [event.value for event in accumulator.Scalars(tag)] for tag in tags}
+
+
+def test_a_policy_is_confirmed_on_fresh_seeds_and_ends_the_training(tmp_path: Path) -> None:
+    easy = tmp_path / "easy.toml"
+    easy.write_text(find_panels()["cartpole_v1"].read_text().replace("tolerance_rad = 0.2", "tolerance_rad = 7.0"))
+    finished = script("train", "--num_envs", "64", "--max_iterations", "500", "--device", "cpu", "--panel", easy,
+                      "--target", "0.1", "--eval_every", "25", "--log_root", tmp_path)  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (run,) = read_ledger(tmp_path).runs
+    assert run.attempts[0].status is Status.TARGET_REACHED
+    screened, confirmed = run.results[-2:]
+    assert (screened.purpose, confirmed.purpose) == ("screening", "confirmation")
+    assert screened.checkpoint_sha256 == confirmed.checkpoint_sha256
+    assert set(screened.outcomes.seed).isdisjoint(confirmed.outcomes.seed)
+    assert confirmed.outcomes.successes >= confirmed.needed > screened.needed
+    assert max(window.iteration or 0 for window in run.attempts[0].windows) < 500
+    assert report(tmp_path)["wall_to_target_s"] == pytest.approx(confirmed.wall_ns / 1e9)
 
 
 def started_training(log_root: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -33,7 +33,7 @@ def summary_of(root: Path):  # noqa: ANN201
 
 
 def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", scores=(5, 9), status=Status.TARGET_REACHED, price=PRICED)
+    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, price=PRICED)
     summary = summary_of(tmp_path)
     assert (summary.env_steps, summary.wall_s, summary.train_s, summary.evaluate_s) == (80, 9.0, 6.0, 1.0)
     assert summary.env_steps_per_s == summary.fps_total == pytest.approx(80 / 6)
@@ -42,7 +42,7 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     assert summary.updates_per_min == pytest.approx(20)
     assert summary.seconds_per_update == pytest.approx(1.0)
     assert summary.evaluation_share == pytest.approx(1 / 9)
-    assert (summary.target_reached, summary.wall_to_target_s) == (True, 8.0)
+    assert (summary.target_reached, summary.wall_to_target_s) == (True, 9.0)
     assert (summary.heldout_successes, summary.heldout_episodes, summary.heldout_success) == (9, 10, 0.9)
     assert summary.heldout_interval is not None and summary.heldout_interval[0] < 0.9 < summary.heldout_interval[1]
     assert summary.billable_usd == pytest.approx(9.0)
@@ -80,6 +80,18 @@ def test_a_killed_run_is_lost_and_a_living_one_is_running(tmp_path: Path) -> Non
     assert summary_of(tmp_path / "dead").wall_s == 5.0
 
 
+def test_a_screening_alone_proves_nothing_and_neither_does_an_invalid_confirmation(tmp_path: Path) -> None:
+    write_run(tmp_path / "screened", "aa", scores=(5, 10))
+    write_run(tmp_path / "refuted", "bb", scores=(5, 10), confirmation=8)
+    run_dir = write_run(tmp_path / "invalid", "cc", scores=(5, 10))
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(result("cc", "model_2.pt", 10, "p1-fresh", purpose="confirmation", invalid="overflow"))
+    for name, shown, again in (("screened", 10, None), ("refuted", 10, 8), ("invalid", 10, 10)):
+        summary = summary_of(tmp_path / name)
+        assert (summary.target_reached, summary.wall_to_target_s, summary.confirmed) == (False, None, None), name
+        assert (summary.heldout_successes, summary.checkpoints[-1].confirmation_successes) == (shown, again)
+
+
 def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(5, 8))
     with Journal(run_dir / "journal-evaluation-00-0.jsonl") as journal:
@@ -91,7 +103,7 @@ def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) ->
 
 
 def test_a_cohort_pays_for_its_failures(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", scores=(5, 9), status=Status.TARGET_REACHED, price=PRICED, cohort="c")
+    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, price=PRICED, cohort="c")
     write_run(tmp_path, "bb", scores=(5, 5), price=PRICED, cohort="c")
     write_run(tmp_path, "cc", scores=(), status=Status.CRASHED, price=PRICED, cohort="c")
     write_run(tmp_path, "dd", scores=(5, 9), panel_id="p1-bb", cohort="c")
@@ -117,7 +129,7 @@ def test_another_price_changes_the_cost_and_nothing_else(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int) -> None:
-    write_run(tmp_path, "aaaaaaaa", scores=(5, 9), status=Status.TARGET_REACHED)
+    write_run(tmp_path, "aaaaaaaa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
     write_run(tmp_path, "bbbbbbbb", scores=(), status=Status.CRASHED)
     summaries = [summarize_run(run) for run in read_ledger(tmp_path).runs]
     out = StringIO()

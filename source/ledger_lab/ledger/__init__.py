@@ -3,6 +3,7 @@
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.reader import Attempt, Ledger, LedgerDamageError, Run, read_journal, read_ledger
 from ledger_lab.ledger.rows import (
+    CAPACITY,
     HORIZON,
     NON_FINITE,
     AttemptEnded,
@@ -19,6 +20,7 @@ from ledger_lab.ledger.rows import (
 )
 
 __all__ = [
+    "CAPACITY",
     "HORIZON",
     "NON_FINITE",
     "Attempt",

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
-HORIZON, NON_FINITE = "horizon", "non_finite"
-"""How an episode can end besides by a termination term."""
+HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
+"""How an episode can end besides by a termination term: it lasted, its figures are no numbers, or the physics engine
+ran out of room for its contacts or constraints."""
 
 
 class Status(StrEnum):
@@ -92,6 +93,13 @@ class RunDeclared(Row):
     panel_fields: dict[str, Any]
     """What the panel's id is the hash of, so that a refusal to compare can name the difference."""
     target_success: float
+    held_out_slots: int
+    """Slots beside the training environments in which policies are judged while training goes on; 0 for none."""
+    eval_every: int | None
+    """Iterations between two judged policies; ``None`` judges back to back."""
+    stop_at_target: bool
+    error_budget: float
+    """Probability that the run confirms a policy below the target."""
     physics: str
     timing: Literal["host", "synchronized"]
     price: dict[str, Any]
@@ -166,7 +174,9 @@ class Outcomes:
     episode_return: list[float | None]
     """Undiscounted sum of rewards; ``None`` where it is not finite."""
     ended_by: list[str]
-    """``horizon``, ``non_finite`` or the name of the termination term that fired."""
+    """``horizon``, ``non_finite``, ``capacity`` or the name of the termination term that fired."""
+    fingerprint: list[str]
+    """Hash of every bit of the observations and rewards of the episode: equal where two episodes went the same way."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not describe each episode exactly once."""
@@ -199,9 +209,30 @@ class PanelResult(Row):
     checkpoint_sha256: str
     panel: str
     panel_id: str
+    """Identity of the panel as it was taken; that of a confirmation has seeds of its own."""
+    purpose: Literal["screening", "confirmation", "evaluation"]
+    """Screening and confirmation belong to a run's verdict; an evaluation is made when somebody asks."""
+    confirmation: int | None
+    """Which confirmation of the run, from 1; the next one where this is a screening; ``None`` for an evaluation."""
+    needed: int | None
+    """Successes that the run's rule asks for here; ``None`` for an evaluation."""
     exactness: Literal["bitwise", "statistical"]
     device: str
+    wall_ns: int
+    """Age of the process when the last episode ended."""
+    invalid: str | None
+    """Why the score is no proof of anything; ``None`` if it is one."""
     outcomes: Outcomes
+
+    @property
+    def passes(self) -> bool:
+        """Whether a screening or a confirmation reached the successes it needed."""
+        return self.needed is not None and self.invalid is None and self.outcomes.successes >= self.needed
+
+    @property
+    def confirms(self) -> bool:
+        """Whether this proves that the checkpoint reaches the target."""
+        return self.purpose == "confirmation" and self.passes
 
     def __post_init__(self) -> None:
         """Restore the outcomes from plain values."""

@@ -45,6 +45,10 @@ TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUA
 """The phases whose sum is the denominator of training throughput."""
 
 
+SHARED_PHASES = frozenset({Phase.SIMULATE, Phase.MANAGE})
+"""The phases of ``env.step``, in which training and held-out slots advance together."""
+
+
 class PhaseClock:
     """Splits the wall-clock time of a process into phases that are exclusive and sum to it exactly.
 
@@ -74,6 +78,7 @@ class PhaseClock:
         self._spent_ns: dict[Phase, int] = dict.fromkeys(Phase, 0)
         self._synchronize = synchronize
         self._clock_ns = clock_ns
+        self._held_out, self._slots = 0, 1
 
     @property
     def base(self) -> Phase:
@@ -93,6 +98,17 @@ class PhaseClock:
             raise RuntimeError(f"cannot change the base phase inside the window {self._stack[-1]!r}")
         self._charge()
         self._stack[0] = phase
+
+    def share(self, held_out: int, slots: int) -> None:
+        """Count a part of :data:`SHARED_PHASES` as evaluation from now on: the held-out slots' part of all slots.
+
+        Args:
+            held_out: Held-out slots whose episodes go on.
+            slots: All slots.
+        """
+        if (held_out, slots) != (self._held_out, self._slots):
+            self._charge()
+            self._held_out, self._slots = held_out, slots
 
     def open(self, phase: Phase) -> None:
         """Open a window. :meth:`window` and :meth:`wrap` close theirs by themselves."""
@@ -171,5 +187,10 @@ class PhaseClock:
         if self._synchronize is not None:
             self._synchronize()
         now_ns = self._clock_ns()
-        self._spent_ns[self._stack[-1]] += now_ns - self._mark_ns
+        phase, passed_ns = self._stack[-1], now_ns - self._mark_ns
+        if self._held_out and phase in SHARED_PHASES:
+            evaluating_ns = passed_ns * self._held_out // self._slots
+            self._spent_ns[Phase.EVALUATE] += evaluating_ns
+            passed_ns -= evaluating_ns
+        self._spent_ns[phase] += passed_ns
         self._mark_ns = now_ns

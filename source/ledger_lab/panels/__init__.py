@@ -1,22 +1,25 @@
-"""Where a policy is judged: panels, their identity, their episodes and their scores.
+"""Where a policy is judged: panels, their identity, their episodes, their scores and the verdict.
 
-What this module exports needs neither torch nor Isaac Lab; ``episodes`` and ``scoring`` run inside a simulation.
+What this module exports needs neither torch nor Isaac Lab; ``slots``, ``view`` and ``scoring`` run inside a simulation.
 """
 
+from ledger_lab.panels.comparison import Comparison, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields
-from ledger_lab.panels.intervals import wilson_interval
+from ledger_lab.panels.intervals import lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, load_panel
-from ledger_lab.panels.seeds import episode_stream
-from ledger_lab.panels.verdict import reaches_target
+from ledger_lab.panels.verdict import ERROR_BUDGET, VerdictRule
 
 __all__ = [
+    "ERROR_BUDGET",
     "Cell",
+    "Comparison",
     "Panel",
     "PanelIdentity",
+    "VerdictRule",
+    "compare_paired",
     "differing_fields",
-    "episode_stream",
     "find_panels",
     "load_panel",
-    "reaches_target",
+    "lower_bound",
     "wilson_interval",
 ]

@@ -33,7 +33,11 @@ class PanelIdentity:
         exam = {
             "task": panel.task,
             "seeds": list(panel.seeds),
-            "cells": [{"name": cell.name} for cell in panel.cells],
+            "fresh_seeds": panel.fresh,
+            "cells": [
+                {"name": cell.name, "perturbations": {part.kind: part.plain() for part in cell.perturbations}}
+                for cell in panel.cells
+            ],
             "episode_length_s": panel.episode_length_s,
             "success": {
                 "function": panel.success_function,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.panels.perturbations import Perturbation, read_perturbations
+from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, confirmation_seeds
 from ledger_lab.paths import config_root
 
 
@@ -17,6 +19,8 @@ class Cell:
     """One condition of a panel."""
 
     name: str
+    perturbations: tuple[Perturbation, ...] = ()
+    """What is done to the task; nothing in a nominal cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +52,37 @@ class Panel:
     """How long the function must hold at the end [s]; 0 asks for the last step only."""
     cells: tuple[Cell, ...] = (Cell("nominal"),)
 
+    fresh: bool = False
+    """Whether each episode has a seed of its own, in the order of :attr:`episodes`, and not each seed one episode per
+    cell: the episodes of a confirmation must not depend on each other."""
+
     @property
     def episodes(self) -> tuple[tuple[str, int], ...]:
         """All (cell, seed) pairs, in the order of their slots."""
-        return tuple((cell.name, seed) for cell in self.cells for seed in self.seeds)
+        if not self.fresh:
+            return tuple((cell.name, seed) for cell in self.cells for seed in self.seeds)
+        each = len(self.seeds) // len(self.cells)
+        names = (cell.name for cell in self.cells for _ in range(each))
+        return tuple(zip(names, self.seeds, strict=True))
+
+    def confirmation(self, run_id: str, number: int) -> Panel:
+        """Return the same exam for a run's confirmation, on seeds that nobody has seen.
+
+        Args:
+            run_id: The run.
+            number: Number of the confirmation in the run, from 1.
+        """
+        return replace(self, seeds=confirmation_seeds(run_id, number, len(self.episodes)), fresh=True)
 
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "task": str,
     "description": str,
-    "seeds": dict,
+    "seeds": (dict, list),
     "episode_length_s": (int, float),
     "target_success": (int, float),
     "success": dict,
+    "cells": list,
 }
 _SEED_FIELDS: dict[str, type | tuple[type, ...]] = {"first": int, "count": int}
 _SUCCESS_FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -109,26 +131,31 @@ def load_panel(name_or_path: str) -> Panel:
 
 def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
     """Build a panel from the content of its file, refusing what it doesn't understand."""
+    content = {"cells": [{"name": "nominal"}], **content}
     _check(path, "", content, _FIELDS)
-    seeds, success = content["seeds"], content["success"]
-    _check(path, "seeds.", seeds, _SEED_FIELDS)
+    ranges, success = content["seeds"], content["success"]
+    ranges = ranges if isinstance(ranges, list) else [ranges]
+    for each in ranges:
+        if not isinstance(each, dict):
+            raise UserError(f"panel file {path}: seeds must read {{ first = 0, count = 256 }}, or be a list of such")
+        _check(path, "seeds.", each, _SEED_FIELDS)
     _check(path, "success.", {"params": {}, "hold_s": 0.0, **success}, _SUCCESS_FIELDS)
     panel = Panel(
         name=path.stem,
         source=source,
         task=content["task"],
         description=content["description"],
-        seeds=tuple(range(seeds["first"], seeds["first"] + seeds["count"])),
+        seeds=_seeds(path, ranges),
         episode_length_s=float(content["episode_length_s"]),
         target_success=float(content["target_success"]),
         success_function=success["function"],
         success_version=success["version"],
         success_params=dict(success.get("params", {})),
         hold_s=float(success.get("hold_s", 0.0)),
+        cells=_cells(path, content["cells"]),
     )
     for valid, complaint in (
         (_finite(content), "numbers must be finite, and dates are none"),
-        (seeds["first"] >= 0 and seeds["count"] >= 1, "seeds.first must be at least 0 and seeds.count at least 1"),
         (panel.episode_length_s > 0, "episode_length_s must be positive"),
         (0 < panel.target_success <= 1, "target_success must lie in (0, 1]"),
         (0 <= panel.hold_s <= panel.episode_length_s, "success.hold_s must lie between 0 and episode_length_s"),
@@ -137,6 +164,38 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         if not valid:
             raise UserError(f"panel file {path}: {complaint}")
     return panel
+
+
+def _seeds(path: Path, ranges: list[dict[str, int]]) -> tuple[int, ...]:
+    """Return the seeds of one or more ranges."""
+    seeds: dict[int, None] = {}
+    for each in ranges:
+        first, count = each["first"], each["count"]
+        if first < 0 or count < 1 or first + count > PANEL_SEED_LIMIT:
+            raise UserError(f"panel file {path}: seeds must lie between 0 and {PANEL_SEED_LIMIT - 1}, at least one")
+        twice = next((seed for seed in range(first, first + count) if seed in seeds), None)
+        if twice is not None:
+            raise UserError(f"panel file {path}: the ranges of seeds overlap: {twice} is in more than one")
+        seeds.update(dict.fromkeys(range(first, first + count)))
+    if not seeds:
+        raise UserError(f"panel file {path}: no seeds")
+    return tuple(seeds)
+
+
+def _cells(path: Path, tables: list[Any]) -> tuple[Cell, ...]:
+    """Return the cells of a panel."""
+    cells: dict[str, Cell] = {}
+    for table in tables:
+        if not isinstance(table, dict) or not isinstance(table.get("name"), str) or not table["name"]:
+            raise UserError(f"panel file {path}: each of its cells needs a name")
+        name = table["name"]
+        if name in cells:
+            raise UserError(f"panel file {path}: two cells have the name {name!r}")
+        perturbations = {kind: given for kind, given in table.items() if kind != "name"}
+        cells[name] = Cell(name, read_perturbations(f"panel file {path}: cell {name!r}", perturbations))
+    if not cells:
+        raise UserError(f"panel file {path}: no cells")
+    return tuple(cells.values())
 
 
 def _finite(value: Any) -> bool:

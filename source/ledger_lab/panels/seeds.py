@@ -1,27 +1,57 @@
-"""From the seed of an episode to the seed of its random stream."""
+"""From the seed of an episode to the keys of its random streams."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Literal
 
-TRAINING_SEED_LIMIT = 2**31
-"""Training seeds are below this number."""
+PANEL_SEED_LIMIT = 2**32
+"""Seeds that a panel names are below this number; those of confirmations are drawn above it."""
+
+_CONFIRMATION_SEEDS = 2**52 - PANEL_SEED_LIMIT
+
+type Purpose = Literal["startup", "episode", "condition", "disturbance"]
+"""What a stream is for: the task's start-up randomization, everything the task draws in an episode, what a cell does to
+the whole of it, and what it does along the way."""
 
 
-def episode_stream(task: str, cell: str, seed: int) -> int:
-    """Return the seed of an episode's random stream.
+def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:
+    """Return the key of one random stream of an episode.
 
-    Training draws from streams that are seeded with numbers below 2^31. In an episode's seed the bit 31 is always set,
-    so that an episode is held out by construction, even on the CPU, where torch's generator looks at the lower 32 bits
-    alone.
+    The task's own draws don't depend on the cell, so that an episode starts alike in every cell and cells are compared
+    seed by seed.
 
     Args:
+        purpose: What the stream is for.
         task: Gymnasium id of the task.
-        cell: Name of the cell.
         seed: Seed of the episode.
+        cell: Name of the cell, for what the cell itself draws.
 
     Returns:
-        A number in [2^62, 2^63) with bit 31 set.
+        A number below 2^64.
     """
-    digest = hashlib.sha256(f"ledger_lab/episode/{task}/{cell}/{seed}".encode()).digest()
-    return 2**62 | 2**31 | int.from_bytes(digest[:8], "big") >> 2
+    digest = hashlib.sha256(f"ledger_lab/stream/{purpose}/{task}/{cell}/{seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+def confirmation_seeds(run_id: str, confirmation: int, count: int) -> tuple[int, ...]:
+    """Draw the fresh seeds of a run's confirmation.
+
+    They differ from the seeds of every panel, from those of the run's other confirmations, and from run to run.
+
+    Args:
+        run_id: The run.
+        confirmation: Number of the confirmation in the run, from 1.
+        count: Seeds to draw.
+
+    Returns:
+        Different numbers in [2^32, 2^52).
+    """
+    seeds: dict[int, None] = {}
+    position = 0
+    while len(seeds) < count:
+        text = f"ledger_lab/confirmation/{run_id}/{confirmation}/{position}"
+        number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        seeds[PANEL_SEED_LIMIT + number % _CONFIRMATION_SEEDS] = None
+        position += 1
+    return tuple(seeds)

@@ -48,7 +48,7 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
-    """Find one checkpoint to look at: of a run, the first that reached the target, else the last.
+    """Find one checkpoint to look at: of a run, the one that was confirmed to reach the target, else the last.
 
     Args:
         name: Run id or its beginning, run directory, or checkpoint file.
@@ -58,7 +58,7 @@ def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
         UserError: If the name stands for nothing.
     """
     found = find_checkpoints([name], log_root)
-    first = summarize_run(found[0].run).first_reaching
+    first = summarize_run(found[0].run).confirmed
     return next((c for c in found if first is not None and c.saved.path == first.path), found[-1])
 
 

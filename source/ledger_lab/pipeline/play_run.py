@@ -6,16 +6,15 @@ import itertools
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
 
 import torch
-from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
 from ledger_lab.errors import UserError
 from ledger_lab.pipeline.console import Terminal
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.progress import Progress
+from ledger_lab.pipeline.record import recorded, recording_args
 from ledger_lab.pipeline.request import launcher_args, parse, play_parser
 from ledger_lab.pipeline.score import Candidate, require_unchanged
 from ledger_lab.runners import load_adapter
@@ -27,9 +26,6 @@ from ledger_lab.runners.session import (
     resolve_device,
     simulation_app,
 )
-
-if TYPE_CHECKING:
-    from isaaclab.envs import ManagerBasedRLEnvCfg
 
 
 def play_run(argv: Sequence[str]) -> int:
@@ -47,12 +43,8 @@ def play_run(argv: Sequence[str]) -> int:
     args, overrides = parse(play_parser(), argv)
     if args.num_envs < 1 or args.video_length < 1:
         raise UserError("--num_envs and --video_length must be at least 1")
-    if args.video and args.visualizer is None:
-        args.visualizer = ["newton_gl"]
-    if not args.visualizer:
+    if not args.video and not args.visualizer:
         raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
-    if args.video and args.visualizer[0] in ("rerun", "viser"):
-        raise UserError(f"--viz {args.visualizer[0]} cannot record: use --video with --viz newton_gl or kit")
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
         _play(args, overrides, best_checkpoint(args.checkpoint, args.log_root), terminal)
@@ -74,12 +66,14 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     agent_cfg = adapter.prepare(agent_cfg, device)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, args.seed, args.num_envs
     flags = launcher_args(args, device)
+    if args.video:
+        flags = recording_args(flags)
     require_runtime(env_cfg, flags)
     candidate = Candidate(
         run_id=declared.run_id, run_dir=found.run.directory, saved=found.saved, adapter=adapter, agent_cfg=agent_cfg
     )
     require_unchanged(candidate)
-    video = _record_video(args, env_cfg, candidate) if args.video else None
+    video = candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4" if args.video else None
     console = terminal.console
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
@@ -89,7 +83,10 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
         policy = adapter.load_policy(candidate.path, env, agent_cfg)
         if video is None:
             console.print("press Ctrl+C to stop")
-        with Progress(console, "recording" if video else "playing", args.video_length if video else None) as progress:
+        with (
+            Progress(console, "recording" if video else "playing", args.video_length if video else None) as progress,
+            recorded(env, video, flags["visualizer"][0], args.video_length) if video else nullcontext(),
+        ):
             for step in itertools.count(1):
                 if video is None and not env.unwrapped.sim.is_running():
                     break
@@ -101,28 +98,4 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
                 if video is None:
                     time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
     if video is not None:
-        if not video.is_file():
-            raise RuntimeError(f"no video was written to {video}; --verbose shows what the viewer says")
         console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
-
-
-def _record_video(args: Namespace, env_cfg: ManagerBasedRLEnvCfg, candidate: Candidate) -> Path:
-    """Ask Isaac Lab for one clip from the chosen viewer.
-
-    Returns:
-        The file that it is going to write; older ones of this checkpoint are replaced.
-    """
-    folder = candidate.run_dir / "videos" / "play"
-    prefix = candidate.path.stem
-    for older in folder.glob(f"{prefix}_*.mp4"):
-        older.unlink()
-    env_cfg.video_recorders = [
-        VideoRecorderCfg(
-            source=f"visualizer:{args.visualizer[0]}",
-            output_dir=str(folder),
-            output_filename_prefix=prefix,
-            video_length=args.video_length,
-            video_interval=0,
-        )
-    ]
-    return folder / f"{prefix}_0000.mp4"

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,10 +16,9 @@ import gymnasium as gym
 
 from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.panels import Panel, PanelIdentity, load_panel
-from ledger_lab.panels.episodes import resolve_success
+from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
+from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
-from ledger_lab.panels.seeds import TRAINING_SEED_LIMIT
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
@@ -35,6 +34,9 @@ from ledger_lab.runners.session import (
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_SEED_LIMIT = 2**32
+"""Seeds that numpy takes are below this number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,14 @@ class TrainPlan:
     seed: int
     batch: BatchPlan
     panel: Panel
+    simulation: dict[str, Any]
+    """What the panel's identity needs to know of the simulation."""
     identity: PanelIdentity
+    slots_cfg: ManagerBasedRLEnvCfg
+    """The environment with its held-out slots; the training's own, where there are none."""
+    held_out_slots: int
+    eval_every: int | None
+    stop_at_target: bool
     price: Price
     config_sha256: dict[str, str]
     timing: Literal["host", "synchronized"]
@@ -80,8 +89,10 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     library = args.rl_library or require_task_default(args.task)
     adapter = load_adapter(library)
     registered = require_task(args.task, library)
-    panel = task_panel(args.task, args.panel or registered.get("default_panel"))
+    panel = task_panel(args.task, args.panel or registered.get("default_panel"), args.target)
     env_cfg, agent_cfg = resolve_configs(args.task, library, overrides)
+    if not args.no_eval:
+        require_judgeable(panel, env_cfg)
 
     agent_cfg = adapter.prepare(agent_cfg, device)
     env_cfg.sim.device = device
@@ -91,8 +102,8 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         agent_cfg.max_iterations = _at_least_one("--max_iterations", args.max_iterations)
     if args.seed is not None:
         agent_cfg.seed = args.seed
-    if not 0 <= agent_cfg.seed < TRAINING_SEED_LIMIT:
-        raise UserError(f"--seed {agent_cfg.seed}: training seeds lie between 0 and {TRAINING_SEED_LIMIT - 1}")
+    if not 0 <= agent_cfg.seed < _SEED_LIMIT:
+        raise UserError(f"--seed {agent_cfg.seed}: training seeds lie between 0 and {_SEED_LIMIT - 1}")
     env_cfg.seed = agent_cfg.seed
     _require_name("agent.experiment_name", agent_cfg.experiment_name)
     for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
@@ -102,13 +113,13 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     except ValueError as error:
         raise UserError(f"the agent's configuration: {error}") from error
     check_batch(env_cfg.scene.num_envs, batch)
-    require_seedable(env_cfg)
-    if round(panel.episode_length_s / (env_cfg.sim.dt * env_cfg.decimation)) < 1:
-        raise UserError(f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step")
+    if args.eval_every is not None:
+        _at_least_one("--eval_every", args.eval_every)
     config_hashes = hash_configs(env_cfg, agent_cfg)
     flags = launcher_args(args, device)
     require_runtime(env_cfg, flags)
-    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, panel, 1)))
+    simulation = describe_simulation(held_out_config(env_cfg, 1))
+    held_out_slots = 0 if args.no_eval else len(panel.episodes)
 
     run_id = secrets.token_hex(4)
     run_dir = _make_run_dir(args.log_root, library, agent_cfg.experiment_name, run_id)
@@ -127,7 +138,12 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         seed=agent_cfg.seed,
         batch=batch,
         panel=panel,
-        identity=identity,
+        simulation=simulation,
+        identity=PanelIdentity.of(panel, simulation),
+        slots_cfg=held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else env_cfg,
+        held_out_slots=held_out_slots,
+        eval_every=args.eval_every,
+        stop_at_target=args.stop_at_target,
         price=price,
         config_sha256=config_hashes,
         timing=args.timing,
@@ -140,12 +156,13 @@ def require_task_default(task: str) -> str:
     return preferred if preferred in LIBRARIES else "rsl_rl"
 
 
-def task_panel(task: str, name: str | None) -> Panel:
+def task_panel(task: str, name: str | None, target: float | None = None) -> Panel:
     """Load the panel to judge a task by, and check that it can.
 
     Args:
         task: Gymnasium id.
         name: Name or file of a panel, or ``None`` where nobody named one.
+        target: Share of successes to ask for in place of the panel's.
 
     Raises:
         UserError: If there is none, it belongs to another task, or its success function is missing.
@@ -156,7 +173,50 @@ def task_panel(task: str, name: str | None) -> Panel:
     if panel.task != task:
         raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")
     resolve_success(panel)
-    return panel
+    if target is None:
+        return panel
+    if not 0 < target <= 1:
+        raise UserError(f"--target {target}: must lie above 0 and not above 1")
+    return replace(panel, target_success=target)
+
+
+def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Check that a panel's episodes can be taken in an environment, and can lead to a verdict.
+
+    Args:
+        panel: The panel.
+        env_cfg: Resolved configuration.
+
+    Raises:
+        UserError: If they can't be taken, or are too few.
+    """
+    require_takeable(panel, env_cfg)
+    if not VerdictRule(panel.target_success).is_decidable(len(panel.episodes)):
+        raise UserError(
+            f"panel {panel.name}: not even {len(panel.episodes)} successes of {len(panel.episodes)} episodes prove a "
+            f"success of {panel.target_success:g}: give it more seeds, or a lower --target"
+        )
+
+
+def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Check that a panel's episodes can be taken in an environment.
+
+    Args:
+        panel: The panel.
+        env_cfg: Resolved configuration.
+
+    Raises:
+        UserError: If the task has parts that a seed doesn't fix, or the episodes don't fit into its own.
+    """
+    require_seedable(env_cfg)
+    step_s = env_cfg.sim.dt * env_cfg.decimation
+    if round(panel.episode_length_s / step_s) < 1:
+        raise UserError(f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step")
+    if panel.episode_length_s > env_cfg.episode_length_s + step_s / 2:
+        raise UserError(
+            f"panel {panel.name}: episode_length_s {panel.episode_length_s} is longer than the task's own episodes of "
+            f"{env_cfg.episode_length_s} s: shorten it, or set env.episode_length_s"
+        )
 
 
 def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any) -> dict[str, str]:

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ledger_lab.ledger import PanelResult
 from ledger_lab.reports.format import PHASE_STYLES, duration, quantity
 
 _LINE_EVERY_S = 10.0
@@ -115,3 +116,9 @@ def training_figures(env_steps: int, train_s: float) -> str:
     """Return steps and steps per second in a few words."""
     rate = f"{quantity(env_steps / train_s)} steps/s" if train_s > 0 else ""
     return " · ".join(part for part in (f"{quantity(env_steps)} steps", rate) if part)
+
+
+def judged(result: PanelResult) -> str:
+    """Return a held-out score in a few words."""
+    what = "confirmed by" if result.confirms else "confirming" if result.purpose == "confirmation" else "screened"
+    return f"{what} {result.outcomes.successes}/{result.outcomes.episodes}"

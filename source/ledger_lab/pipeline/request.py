@@ -47,7 +47,7 @@ def parse_plain(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argpars
     """
     add_launcher_args(parser)
     parser.set_defaults(device=None)
-    return parser.parse_args(list(argv))
+    return parser.parse_intermixed_args(list(argv))
 
 
 def launcher_args(args: argparse.Namespace, device: str) -> dict[str, Any]:
@@ -60,8 +60,10 @@ def train_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="train.py",
         description=(
-            "Train a task, score its checkpoints on the held-out panel, and write what it cost into the ledger. "
-            "Without arguments: the cart-pole, on the GPU where there is one, else on the CPU."
+            "Train a task until a policy is proven to reach its held-out target, and write what it cost into the "
+            "ledger. Policies are judged in slots of the training simulation that the learner never sees; one that "
+            "passes the panel is confirmed on fresh seeds. Without arguments: the cart-pole, on the GPU where there is "
+            "one, else on the CPU."
         ),
     )
     task = parser.add_argument_group("what to train")
@@ -77,6 +79,23 @@ def train_parser() -> argparse.ArgumentParser:
         "--panel",
         default=None,
         help="Held-out panel: a name from config/panels, or a .toml file (default: the task's).",
+    )
+    judge.add_argument("--target", type=float, default=None, help="Success to reach, in (0, 1] (default: the panel's).")
+    judge.add_argument(
+        "--stop_at_target",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="End the training when a policy is confirmed to reach the target (default), or train on.",
+    )
+    judge.add_argument(
+        "--eval_every",
+        type=int,
+        metavar="N",
+        default=None,
+        help="Judge a policy every N iterations (default: back to back, the newest one whenever a panel is over).",
+    )
+    judge.add_argument(
+        "--no_eval", action="store_true", help="Judge nothing, and simulate no held-out slots; see evaluate.py."
     )
     ledger = parser.add_argument_group("what it is worth, and where that is written")
     ledger.add_argument(
@@ -104,16 +123,51 @@ def evaluate_parser() -> argparse.ArgumentParser:
         prog="evaluate.py",
         description=(
             "Score any number of checkpoints on every episode of a panel, in one pass of one simulation, and write the "
-            "results beside the journals of their runs."
+            "results beside the journals of their runs. Exit status 0 if all scores are valid."
         ),
     )
     parser.add_argument(
         "checkpoints",
         nargs="+",
         metavar="RUN_OR_CHECKPOINT",
-        help="Run id, run directory or checkpoint file; any number.",
+        help="Run id, run directory or checkpoint file; any number. A run stands for all its checkpoints.",
     )
     parser.add_argument("--panel", default=None, help="Panel name or .toml file (default: the one the run declared).")
+    parser.add_argument(
+        "--target",
+        type=float,
+        default=None,
+        help="Success to look for, in (0, 1] (default: the run's; for a panel that it did not declare, the panel's).",
+    )
+    parser.add_argument(
+        "--sim",
+        action="append",
+        default=[],
+        metavar="OVERRIDES",
+        help=(
+            "Score in one more simulation, too, and tell the difference: physics=NAME and env.PATH=VALUE on top of "
+            "what the run declared, several in quotes, like 'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
+        ),
+    )
+    parser.add_argument(
+        "--versus",
+        metavar="RUN_OR_CHECKPOINT",
+        default=None,
+        help=(
+            "Compare the one named checkpoint with this one, episode by episode. Here a run stands for the checkpoint "
+            "that was confirmed to reach the target, else for its last one."
+        ),
+    )
+    parser.add_argument(
+        "--video",
+        type=int,
+        metavar="N",
+        default=None,
+        help=(
+            "Record the N worst episodes of the last named checkpoint, one mp4 each, in videos/ beside the journal: "
+            "failed ones first, then the shortest, then those of the lowest return. Needs no GPU and no display."
+        ),
+    )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     return parser
 

@@ -13,8 +13,10 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, PanelResult
+from ledger_lab.meters import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
 from ledger_lab.panels.scoring import score_policies
+from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.runners import Adapter
 from ledger_lab.runners.cpu_graphs import recorded_physics
@@ -44,6 +46,18 @@ class Candidate:
         return self.run_dir / self.saved.path
 
 
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """A simulation that a panel is taken in."""
+
+    name: str
+    """The overrides that make it another one than the runs declared; empty for that one."""
+    task: str
+    env_cfg: ManagerBasedRLEnvCfg
+    identity: PanelIdentity
+    """The panel's identity in it."""
+
+
 def require_unchanged(candidate: Candidate) -> None:
     """Refuse a checkpoint that is not the one that the ledger speaks of.
 
@@ -59,22 +73,15 @@ def require_unchanged(candidate: Candidate) -> None:
 
 
 def score_checkpoints(
-    candidates: Sequence[Candidate],
-    *,
-    task: str,
-    env_cfg: ManagerBasedRLEnvCfg,
-    panel: Panel,
-    identity: PanelIdentity,
-    console: Console,
+    candidates: Sequence[Candidate], simulation: Simulation, panel: Panel, clock: PhaseClock, console: Console
 ) -> list[PanelResult]:
     """Score all candidates on every episode of a panel in one pass.
 
     Args:
         candidates: The checkpoints.
-        task: Gymnasium id.
-        env_cfg: Configuration of the environment that they were trained in.
+        simulation: Where they are scored.
         panel: The panel.
-        identity: The panel's identity in that environment.
+        clock: The evaluation's clock.
         console: Where the progress is shown.
 
     Returns:
@@ -88,28 +95,39 @@ def score_checkpoints(
     episodes = len(panel.episodes)
     places = min(len(candidates), max(1, MAX_SLOTS // episodes))
     rounds = -(-len(candidates) // places)
-    cfg = held_out_config(env_cfg, panel, places * episodes)
+    cfg = held_out_config(simulation.env_cfg, places * episodes)
     title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"
-    with environment(task, cfg) as env, recorded_physics(env):
-        env.reset()
+    if simulation.name:
+        title += f" with {simulation.name}"
+    with (
+        environment(simulation.task, cfg) as env,
+        recorded_physics(env),
+        HeldOutSlots(env, panel, places=places).attached() as slots,
+    ):
+        slots.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
-        horizon = round(panel.episode_length_s / env.unwrapped.step_dt)
-        with Progress(console, title, horizon * rounds) as progress:
-            steps = itertools.accumulate(itertools.repeat(1))
-            outcomes = score_policies(env, panel, policies, lambda: progress.advance(next(steps)))
-            progress.advance(horizon * rounds)
+        total = rounds * (1 + slots.horizon)
+        with Progress(console, title, total) as progress:
+            steps = itertools.count(1)
+            scores = score_policies(slots, policies, lambda: progress.advance(next(steps)))
+            progress.advance(total)
     return [
         PanelResult(
             run_id=candidate.run_id,
             checkpoint=candidate.saved.path,
             checkpoint_sha256=candidate.saved.sha256,
             panel=panel.name,
-            panel_id=identity.id,
+            panel_id=simulation.identity.id,
+            purpose="evaluation",
+            confirmation=None,
+            needed=None,
             exactness=exactness(cfg),
             device=cfg.sim.device,
-            outcomes=outcome,
+            wall_ns=clock.wall_ns(),
+            invalid=score.invalid,
+            outcomes=score.outcomes,
         )
-        for candidate, outcome in zip(candidates, outcomes, strict=True)
+        for candidate, score in zip(candidates, scores, strict=True)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import socket
 import sys
@@ -14,28 +16,33 @@ import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
-from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelResult, RunDeclared, Status, read_ledger
+from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, RunDeclared, Status, read_ledger
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
-from ledger_lab.panels import reaches_target
+from ledger_lab.panels import ERROR_BUDGET
+from ledger_lab.panels.slots import HeldOutSlots, Policy
+from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import Attempt, attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
+from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
-from ledger_lab.pipeline.progress import Progress, training_figures
+from ledger_lab.pipeline.progress import Progress, judged, training_figures
 from ledger_lab.pipeline.request import parse, train_parser
-from ledger_lab.pipeline.score import Candidate, file_sha256, score_checkpoints
+from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
+from ledger_lab.runners import Trainer
 from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, peak_gpu_memory_bytes, physics_name, simulation_app
 
 
-def train_run(argv: Sequence[str], started_ns: int) -> NoReturn:
-    """Train as the command line says, score the checkpoints, and report.
+def train_run(argv: Sequence[str], started_ns: int, judge: type[Judge] = Judge) -> NoReturn:
+    """Train as the command line says, judge the policies on the way, and report.
 
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
+        judge: Judges the policies.
 
     Raises:
         SystemExit: In the end; with status 0 only if all work was done.
@@ -46,13 +53,13 @@ def train_run(argv: Sequence[str], started_ns: int) -> NoReturn:
     try:
         plan = plan_training(args, overrides)
         terminal.keep_log(plan.run_dir / "console.log")
-        _carry_out(plan, terminal, started_ns)
+        _carry_out(plan, terminal, started_ns, judge)
     finally:
         terminal.restore()
 
 
-def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int) -> NoReturn:
-    """Declare the run, train, score, end the attempt, report."""
+def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, judge: type[Judge]) -> NoReturn:
+    """Declare the run, train and judge, end the attempt, report."""
     synchronize = torch.cuda.synchronize if plan.timing == "synchronized" and plan.device != "cpu" else None
     clock = PhaseClock(started_ns, synchronize=synchronize)
     console = terminal.console
@@ -74,10 +81,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int) -> NoReturn
             _greet(plan, console)
             dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
-            checkpoints = _train(plan, journal, clock, attempt, console)
-            results = _score(plan, journal, attempt, checkpoints, console)
-            scores = [(result.outcomes.successes, result.outcomes.episodes) for result in results]
-            if any(reaches_target(*score, plan.panel.target_success) for score in scores):
+            if _train(plan, journal, clock, attempt, console, judge):
                 attempt.status = Status.TARGET_REACHED
         if attempt.error is not None:
             tell_error(attempt.error, console, terminal.log)
@@ -98,43 +102,80 @@ def _greet(plan: TrainPlan, console: Console) -> None:
 
 
 def _train(
-    plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, console: Console
-) -> list[CheckpointSaved]:
-    """Train to the end.
+    plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, console: Console, judge_type: type[Judge]
+) -> bool:
+    """Train, and judge the policies on the way.
 
     Returns:
-        All checkpoints, in order.
+        Whether a policy was confirmed to reach the target.
     """
-    with environment(plan.task, plan.env_cfg) as env, recorded_physics(env):
-        with Progress(console, "training", plan.batch.max_iterations) as progress:
-            recorder = _Recorder(plan, journal, clock, attempt, progress)
+    with ExitStack() as stack:
+        env = stack.enter_context(environment(plan.task, plan.slots_cfg))
+        stack.enter_context(recorded_physics(env))
+        recorder = _Recorder(plan, journal, clock, attempt)
+        if not plan.held_out_slots:
             trainer = plan.adapter.trainer(env, plan.agent_cfg, plan.run_dir, clock, recorder)
-            clock.set_base(Phase.UNATTRIBUTED)
-            trainer.train()
-        clock.set_base(Phase.EVALUATE)  # closing this simulation makes room for the one that scores
-    return recorder.checkpoints
+            recorder.train(trainer, None, console)
+            return False
+        judging = functools.partial(clock.window, Phase.EVALUATE)
+        slots = stack.enter_context(
+            HeldOutSlots(env, plan.panel, plan.env_cfg.scene.num_envs, window=judging).attached()
+        )
+        view = TrainingView(env, slots)
+        trainer = plan.adapter.trainer(view, plan.agent_cfg, plan.run_dir, clock, recorder)
+
+        def snapshot() -> CheckpointSaved:
+            name = trainer.save().name
+            return next(saved for saved in reversed(recorder.checkpoints) if saved.path == name)
+
+        def load(saved: CheckpointSaved) -> Policy:
+            return plan.adapter.load_policy(plan.run_dir / saved.path, env, plan.agent_cfg)
+
+        judge = judge_type(plan, slots, clock, journal.append, snapshot, load)
+        recorder.train(trainer, judge, console)
+        attempt.iterations = None
+        clock.set_base(Phase.EVALUATE)
+        if judge.confirmed is None:
+            with Progress(console, "judging the last policy", None) as progress:
+                steps = itertools.accumulate(itertools.repeat(1))
+                judge.finish(lambda: progress.advance(next(steps)))
+        return judge.confirmed is not None
 
 
 class _Recorder:
     """Writes what the training loop reports into the journal, and shows it."""
 
-    def __init__(
-        self, plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, progress: Progress
-    ) -> None:
+    def __init__(self, plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt) -> None:
         """Begin with nothing trained."""
-        self._plan, self._journal, self._clock, self._attempt, self._progress = plan, journal, clock, attempt, progress
+        self._plan, self._journal, self._clock, self._attempt = plan, journal, clock, attempt
         self._train_ns = 0
         self.checkpoints: list[CheckpointSaved] = []
 
-    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> None:
-        """Write the iteration's phases."""
+    def train(self, trainer: Trainer, judge: Judge | None, console: Console) -> None:
+        """Run the training loop under a progress bar.
+
+        Args:
+            trainer: The loop.
+            judge: Who judges its policies, if anybody does.
+            console: Where the progress is shown.
+        """
+        self._judge = judge
+        with Progress(console, "training", self._plan.batch.max_iterations) as self._progress:
+            self._clock.set_base(Phase.UNATTRIBUTED)
+            trainer.train()
+
+    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
+        """Write the iteration's phases, and let the policy be judged."""
         self._attempt.iterations, self._attempt.env_steps = iterations, self._env_steps(iterations)
         phase_ns, _ = self._attempt.beat()
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
         line = training_figures(self._attempt.env_steps, self._train_ns / 1e9)
         if "Train/mean_reward" in figures:
             line += f" · reward {figures['Train/mean_reward']:.2f}"
+        if self._judge is not None and self._judge.last is not None:
+            line += f" · held out {judged(self._judge.last)}"
         self._progress.advance(iterations, line, phase_ns)
+        return self._judge is None or self._judge.after_iteration(iterations)
 
     def on_checkpoint(self, path: Path, iterations: int) -> None:
         """Write what was saved."""
@@ -154,38 +195,16 @@ class _Recorder:
         return iterations * self._plan.batch.horizon * self._plan.env_cfg.scene.num_envs
 
 
-def _score(
-    plan: TrainPlan, journal: Journal, attempt: Attempt, checkpoints: Sequence[CheckpointSaved], console: Console
-) -> list[PanelResult]:
-    """Score all checkpoints and write their results."""
-    results = score_checkpoints(
-        [
-            Candidate(
-                run_id=plan.run_id, run_dir=plan.run_dir, saved=saved, adapter=plan.adapter, agent_cfg=plan.agent_cfg
-            )
-            for saved in checkpoints
-        ],
-        task=plan.task,
-        env_cfg=plan.env_cfg,
-        panel=plan.panel,
-        identity=plan.identity,
-        console=console,
-    )
-    attempt.iterations = None
-    for result in results:
-        journal.append(result)
-    return results
-
-
 def _report(plan: TrainPlan, console: Console) -> None:
     """Print the run's table, and the first checkpoint that reached the target."""
     summary = summarize_run(read_ledger(plan.run_dir).runs[0])
     console.print(render_report([summary], summarize_cohorts([summary]), console.width))
-    first = summary.first_reaching
+    first = summary.confirmed
     if first is not None:
         console.print(
-            f"first to reach the target: {first.path} after {first.iteration} iterations, saved at "
-            f"{duration(first.wall_s)}: {first.heldout_successes} of {first.heldout_episodes} held-out episodes\n"
+            f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
+            f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
+            "episodes\n"
             f"watch it: ./isaaclab.sh -p scripts/play.py {plan.run_dir / first.path} --video --viz newton_gl",
             style="green",
             markup=False,
@@ -214,6 +233,10 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         panel_id=plan.identity.id,
         panel_fields=plan.identity.fields,
         target_success=plan.panel.target_success,
+        held_out_slots=plan.held_out_slots,
+        eval_every=plan.eval_every,
+        stop_at_target=plan.stop_at_target,
+        error_budget=ERROR_BUDGET,
         physics=physics_name(plan.env_cfg),
         timing=plan.timing,
         price=plan.price.to_dict(),

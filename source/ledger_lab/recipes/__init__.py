@@ -1,6 +1,7 @@
 """How a task is learned: library-neutral recipes and their pure translations to each library's configuration."""
 
+from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS
 from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.to_rsl_rl import to_rsl_rl
 
-__all__ = ["PpoRecipe", "to_rsl_rl"]
+__all__ = ["CARTPOLE", "STOCK_CARTPOLE", "STOCK_CARTPOLE_NUM_ENVS", "PpoRecipe", "to_rsl_rl"]

@@ -19,7 +19,7 @@ from ledger_lab.costs import (
 )
 from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.panels import reaches_target, wilson_interval
+from ledger_lab.panels import wilson_interval
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 _UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
@@ -41,12 +41,10 @@ class CheckpointSummary:
     heldout_survived: int | None
     """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
     exactness: str | None
-
-    def reaches(self, target: float) -> bool:
-        """Tell whether the checkpoint has a score, and that reaches a target."""
-        if self.heldout_successes is None or self.heldout_episodes is None:
-            return False
-        return reaches_target(self.heldout_successes, self.heldout_episodes, target)
+    confirmation_successes: int | None
+    """Successes on the fresh seeds of its confirmation, where it came to one."""
+    confirmed: bool
+    """Whether that proved that it reaches the target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +82,14 @@ class RunSummary:
     updates_per_min: float | None
     """Iterations per minute of training."""
     wall_to_target_s: float | None
-    """Age of the attempt when it saved the first target-reaching checkpoint [s]: start-up, compile and training. The
-    scoring that proved it comes after the training; it is in ``evaluate_s`` and ``wall_s``."""
+    """Age of the attempt when a policy was confirmed to reach the target [s]: start-up, compile, training and the
+    judging that proved it."""
     evaluation_share: float | None
     """``evaluate_s`` ÷ ``wall_s``."""
     peak_gpu_memory_gb: float | None
     peak_host_memory_gb: float | None
     heldout_successes: int | None
-    """Score of the first checkpoint that reached the target, else of the last that was scored."""
+    """Successes of the confirmation that proved a policy; where there is none, of the last checkpoint screened."""
     heldout_episodes: int | None
     heldout_success: float | None
     heldout_interval: tuple[float, float] | None
@@ -115,9 +113,9 @@ class RunSummary:
     checkpoints: list[CheckpointSummary]
 
     @property
-    def first_reaching(self) -> CheckpointSummary | None:
-        """The first checkpoint that reached the target."""
-        return next((c for c in self.checkpoints if c.reaches(self.target_success)), None)
+    def confirmed(self) -> CheckpointSummary | None:
+        """The checkpoint that was confirmed to reach the target."""
+        return next((c for c in self.checkpoints if c.confirmed), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain JSON values."""
@@ -172,13 +170,16 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     usd = billable_usd([a.wall_ns / 1e9 for a in run.attempts], price, world_size=declared.world_size)
 
     scores: dict[str, PanelResult] = {}
+    confirmations: dict[str, PanelResult] = {}
     for row in run.results:
-        if row.panel_id == declared.panel_id:
+        if row.purpose == "confirmation":
+            confirmations[row.checkpoint] = row
+        elif row.panel_id == declared.panel_id:
             scores.setdefault(row.checkpoint, row)  # the first score stands: nobody rolls again until it passes
-    checkpoints = [_checkpoint(saved, scores.get(saved.path)) for saved in run.checkpoints]
-    reaching = next((c for c in checkpoints if c.reaches(declared.target_success)), None)
-    shown = reaching or next((c for c in reversed(checkpoints) if c.heldout_episodes is not None), None)
-    successes, episodes = (shown.heldout_successes, shown.heldout_episodes) if shown else (None, None)
+    checkpoints = [_checkpoint(c, scores.get(c.path), confirmations.get(c.path)) for c in run.checkpoints]
+    proof = next((row for row in confirmations.values() if row.confirms), None)
+    shown = proof or next((scores[c.path] for c in reversed(run.checkpoints) if c.path in scores), None)
+    successes, episodes = (shown.outcomes.successes, shown.outcomes.episodes) if shown else (None, None)
     share, interval = None, None
     if successes is not None and episodes is not None:
         share, interval = successes / episodes, wilson_interval(successes, episodes)
@@ -203,7 +204,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         wall_s=wall_s,
         env_steps_per_s=env_steps_per_s(env_steps, train_s),
         updates_per_min=updates_per_min(updates, train_s),
-        wall_to_target_s=None if reaching is None else reaching.wall_s,
+        wall_to_target_s=None if proof is None else proof.wall_ns / 1e9,
         evaluation_share=evaluation_share(evaluate_s, wall_s),
         peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
         peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),
@@ -212,7 +213,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         heldout_success=share,
         heldout_interval=interval,
         target_success=declared.target_success,
-        target_reached=reaching is not None,
+        target_reached=proof is not None,
         panel=declared.panel,
         panel_id=declared.panel_id,
         billable_usd=usd,
@@ -293,8 +294,10 @@ def _peak_gb(peaks_bytes: Sequence[int | None]) -> float | None:
     return max(measured) / 1e9 if measured else None
 
 
-def _checkpoint(saved: CheckpointSaved, result: PanelResult | None) -> CheckpointSummary:
-    """Join a checkpoint with its score."""
+def _checkpoint(
+    saved: CheckpointSaved, result: PanelResult | None, confirmation: PanelResult | None
+) -> CheckpointSummary:
+    """Join a checkpoint with its scores."""
     return CheckpointSummary(
         path=saved.path,
         iteration=saved.iteration,
@@ -305,4 +308,6 @@ def _checkpoint(saved: CheckpointSaved, result: PanelResult | None) -> Checkpoin
         outcomes=result.outcomes.success if result else None,
         heldout_survived=result.outcomes.ended_by.count(HORIZON) if result else None,
         exactness=result.exactness if result else None,
+        confirmation_successes=confirmation.outcomes.successes if confirmation else None,
+        confirmed=confirmation is not None and confirmation.confirms,
     )

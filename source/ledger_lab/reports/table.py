@@ -155,11 +155,10 @@ def render_checkpoints(summary: RunSummary) -> Table:
         summary: The run.
     """
     table = Table(title=f"run {summary.run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in ("checkpoint", "iteration", "env steps", "saved at", "survived", "success", ""):
+    for name in ("checkpoint", "iteration", "env steps", "saved at", "survived", "success", "confirmation", ""):
         table.add_column(name, justify="left" if name in ("checkpoint", "") else "right", no_wrap=True)
     for checkpoint in summary.checkpoints:
-        episodes = checkpoint.heldout_episodes
-        reached = checkpoint.reaches(summary.target_success)
+        episodes, again = checkpoint.heldout_episodes, checkpoint.confirmation_successes
         table.add_row(
             checkpoint.path,
             str(checkpoint.iteration),
@@ -167,7 +166,8 @@ def render_checkpoints(summary: RunSummary) -> Table:
             duration(checkpoint.wall_s),
             MISSING if episodes is None else f"{checkpoint.heldout_survived}/{episodes}",
             MISSING if episodes is None else f"{checkpoint.heldout_successes}/{episodes}",
-            "target reached" if reached else "",
-            style="green" if reached else None,
+            MISSING if again is None else f"{again}/{episodes}",
+            "target reached" if checkpoint.confirmed else "",
+            style="green" if checkpoint.confirmed else None,
         )
     return table

@@ -49,12 +49,15 @@ class BatchPlan:
 class TrainingObserver(Protocol):
     """Who hears of a training's progress. Calls come from inside the training loop."""
 
-    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> None:
+    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
         """An iteration is complete.
 
         Args:
             iterations: Iterations completed so far.
             figures: Scalars of the training, by the name the library logs them under.
+
+        Returns:
+            Whether to go on training.
         """
 
     def on_checkpoint(self, path: Path, iterations: int) -> None:
@@ -70,7 +73,14 @@ class Trainer(Protocol):
     """A library's training loop, ready to run once."""
 
     def train(self) -> None:
-        """Train to the end, opening phases around the library's own callables."""
+        """Train to the end, or until the observer says so, opening phases around the library's own callables."""
+
+    def save(self) -> Path:
+        """Save the policy of the last iteration, unless that is done; to be called between two iterations.
+
+        Returns:
+            The checkpoint, whole on disk.
+        """
 
 
 class Adapter(Protocol):
@@ -96,7 +106,7 @@ class Adapter(Protocol):
         """Build the library's runner around an environment.
 
         Args:
-            env: The environment, wrapped as ``gym.make`` returns it.
+            env: The environment, or the part of it that the learner may see.
             agent_cfg: The library's configuration.
             run_dir: Where checkpoints and TensorBoard files go.
             clock: Opens the phases.

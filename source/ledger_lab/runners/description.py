@@ -47,9 +47,6 @@ _SLOT_SETTINGS = frozenset({"num_envs", "env_spacing", "debug_vis", "enable_corr
 def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
     """Return what a panel's identity needs to know of a simulation.
 
-    The type of device is part of it: a CPU and a GPU draw different numbers from the same seed, so that the same seed
-    starts different episodes.
-
     Args:
         env_cfg: The resolved configuration.
 
@@ -68,7 +65,7 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
             for name in _ENVIRONMENT_PARTS
             if getattr(env_cfg, name, None) is not None
         },
-        "random_stream": env_cfg.sim.device.partition(":")[0],
+        "task_episode_length_s": env_cfg.episode_length_s,
         "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
     }
 

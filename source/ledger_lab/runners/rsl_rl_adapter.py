@@ -101,6 +101,10 @@ class RslRlAdapter:
         return act
 
 
+class _Stop(Exception):  # noqa: N818 - no error
+    """Leaves the library's loop, which knows no other way out."""
+
+
 class RslRlTrainer:
     """RSL-RL's own training loop with phases around its callables; no step of it is copied."""
 
@@ -114,7 +118,7 @@ class RslRlTrainer:
     ) -> None:
         """Build the runner and put the meter around it."""
         self._agent_cfg = agent_cfg
-        self._observer = observer
+        self._observer, self._run_dir = observer, run_dir
         self._last_saved: str | None = None
         wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
         self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
@@ -137,7 +141,18 @@ class RslRlTrainer:
 
     def train(self) -> None:
         """Run the library's loop."""
-        self._runner.learn(self._agent_cfg.max_iterations, init_at_random_ep_len=self._agent_cfg.init_at_random_ep_len)
+        cfg = self._agent_cfg
+        try:
+            self._runner.learn(cfg.max_iterations, init_at_random_ep_len=cfg.init_at_random_ep_len)
+        except _Stop:
+            self.save()
+            self._runner.logger.stop_logging_writer()
+
+    def save(self) -> Path:
+        """Save under the library's own name of the iteration."""
+        path = self._run_dir / f"model_{self._runner.current_learning_iteration}.pt"
+        self._runner.save(str(path))
+        return path
 
     def _save(self, path: str, infos: dict[str, Any] | None = None) -> None:
         """Save under a temporary name and rename, so that a checkpoint is whole or absent.
@@ -169,4 +184,5 @@ class RslRlTrainer:
         rewards = self._runner.logger.rewbuffer
         if rewards:
             scalars["Train/mean_reward"] = sum(rewards) / len(rewards)
-        self._observer.on_iteration(figures["it"] + 1, scalars)
+        if not self._observer.on_iteration(figures["it"] + 1, scalars):
+            raise _Stop

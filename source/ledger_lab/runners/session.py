@@ -16,7 +16,6 @@ from isaaclab.cli import load_external_tasks
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.panels.panel import Panel
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -89,22 +88,28 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
         )
 
 
-def held_out_config(env_cfg: ManagerBasedRLEnvCfg, panel: Panel, slots: int) -> ManagerBasedRLEnvCfg:
-    """Return the configuration of a simulation that only scores policies.
+SLOTS_MULTIPLE = 64
+"""What is left over when torch's vector instructions have gone through a tensor on a CPU is computed by other ones,
+whose ``atan2`` differs in the last bit. With whole multiples nothing is left over."""
+
+
+def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
+    """Return the configuration of a simulation with held-out slots.
+
+    Slots are added until their number is a multiple of :data:`SLOTS_MULTIPLE`.
 
     Args:
-        env_cfg: Configuration that the policies were trained in.
-        panel: The panel.
-        slots: Episodes that run at once.
+        env_cfg: Configuration of the training.
+        held_out: Held-out slots.
+        training: Training slots beside them.
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
-    cfg.scene.num_envs = slots
-    cfg.episode_length_s = panel.episode_length_s
+    cfg.scene.num_envs = -(-(training + held_out) // SLOTS_MULTIPLE) * SLOTS_MULTIPLE
     if is_newton(cfg):
         cfg.scene.env_spacing = 0.0  # every world is its own: at the origin, all slots round alike
-    for group in vars(cfg.observations).values():
-        if hasattr(group, "enable_corruption"):
-            group.enable_corruption = False
+    generator = getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None)
+    if generator is not None and generator.seed is None:
+        generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
     return cfg
 
 

@@ -1,0 +1,163 @@
+"""Watching whether Newton had room for every contact and constraint.
+
+MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size. What does not fit is dropped, and the physics
+goes on as another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import torch
+import warp as wp
+
+from ledger_lab.runners.session import physics_name
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How much of a capacity was needed at most."""
+
+    needed: int
+    """The most at any physics step so far. What was dropped may have called for more."""
+    capacity: int
+
+
+@wp.kernel(enable_backward=False)
+def _note_step(
+    dropping: int,
+    constraints: wp.array[int],
+    contacts: wp.array[int],
+    candidates: wp.array[int],
+    candidate_capacity: int,
+    solver_flags: wp.array[int],
+    flags: wp.array[int],
+    most_constraints: wp.array[int],
+    most_contacts: wp.array[int],
+) -> None:
+    """Note what one step of the solver dropped, and how much it needed; one thread per world."""
+    world = wp.tid()
+    flags[world] = flags[world] | (solver_flags[world] & dropping)
+    solver_flags[world] = solver_flags[world] & ~dropping
+    if candidates[0] > candidate_capacity:
+        flags[world] = flags[world] | dropping
+    most_constraints[world] = wp.max(most_constraints[world], constraints[world])
+    if world == 0:
+        most_contacts[0] = wp.max(most_contacts[0], wp.max(contacts[0], candidates[0]))
+
+
+class CapacityWatch:
+    """Looks at the solver after each of its steps, and remembers which slots it had no room for.
+
+    It sees every substep (``decimation`` and ``num_substeps``), because it follows the solver's own step inside
+    whatever launches, records or replays it. Constraints have a capacity per slot; contacts share one pool, and when
+    that is exceeded, all slots are concerned.
+    """
+
+    @classmethod
+    def attach(cls, env: ManagerBasedRLEnv) -> CapacityWatch | None:
+        """Watch an environment; ``None`` where its physics engine has no such capacities.
+
+        Args:
+            env: The environment, as ``gym.make`` returns it.
+        """
+        cfg = env.unwrapped.cfg
+        if physics_name(cfg) != "newton/mjwarp" or cfg.sim.physics.solver_cfg.use_mujoco_cpu:
+            return None
+        return cls(env)
+
+    def __init__(self, env: ManagerBasedRLEnv) -> None:
+        """Start watching.
+
+        Args:
+            env: An environment on Newton with MuJoCo-Warp, as ``gym.make`` returns it.
+        """
+        from isaaclab_newton.physics import NewtonManager
+        from mujoco_warp import OverflowType
+
+        self._base = base = env.unwrapped
+        self._solver: Any = NewtonManager._solver
+        self._data: Any = self._solver.mjw_data
+        device = self._data.nefc.device
+        self._flags = wp.zeros(base.num_envs, dtype=int, device=device)
+        self._most_constraints = wp.zeros(base.num_envs, dtype=int, device=device)
+        self._most_contacts = wp.zeros(1, dtype=int, device=device)
+        dropping = (
+            OverflowType.NEFC
+            | OverflowType.NJMAX_NNZ
+            | OverflowType.BROADPHASE
+            | OverflowType.NARROWPHASE
+            | OverflowType.CCD
+            | OverflowType.HFIELD
+        )
+        candidates, self._contact_capacity = self._data.ncollision, self._data.naconmax
+        if NewtonManager._needs_collision_pipeline:  # Newton's own collisions; MuJoCo-Warp does not see all of them
+            collisions = NewtonManager._contacts
+            candidates = collisions.rigid_contact_count
+            self._contact_capacity = min(self._contact_capacity, collisions.rigid_contact_max)
+        step = self._solver.step
+
+        def watched_step(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed through
+            step(*args, **kwargs)
+            wp.launch(
+                _note_step,
+                dim=base.num_envs,
+                inputs=[
+                    int(dropping),
+                    self._data.nefc,
+                    self._data.nacon,
+                    candidates,
+                    self._contact_capacity,
+                    self._data.overflow,
+                ],
+                outputs=[self._flags, self._most_constraints, self._most_contacts],
+                device=device,
+            )
+
+        self._solver.step = watched_step
+        base.sim.physics_manager._invalidate_graph()  # what is recorded doesn't watch yet
+
+    def detach(self) -> None:
+        """Stop watching."""
+        del self._solver.step  # the class's own is there again
+        self._base.sim.physics_manager._invalidate_graph()
+
+    def overflowed(self) -> torch.Tensor:
+        """Tell which slots lost contacts or constraints since the last call.
+
+        Returns:
+            Boolean tensor of shape (num_envs,).
+        """
+        flags = wp.to_torch(self._flags)
+        lost = flags != 0
+        flags.zero_()
+        return lost
+
+    @property
+    def constraints(self) -> Usage:
+        """Constraints of the slot that needed most."""
+        return Usage(int(wp.to_torch(self._most_constraints).max()), self._data.njmax)
+
+    @property
+    def contacts(self) -> Usage:
+        """Contacts of all slots together, or pairs of shapes that came close, whichever are more."""
+        return Usage(int(wp.to_torch(self._most_contacts)), self._contact_capacity)
+
+    def advice(self) -> str:
+        """Name the settings to raise, and how far at least, after capacities were exceeded."""
+        slots = self._base.num_envs
+        settings = (
+            ("njmax", self.constraints.capacity, self.constraints.needed),
+            ("nconmax", self.contacts.capacity // slots, ceil(self.contacts.needed / slots)),
+        )
+        raises = [
+            f"raise env.sim.physics.solver_cfg.{name} from {now} to at least {needed}"
+            for name, now, needed in settings
+            if needed > now
+        ]
+        return " and ".join(raises) or "no setting helps: MuJoCo-Warp's own message names the buffer that was too small"

@@ -1,0 +1,363 @@
+"""Doing to held-out slots what their cells ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.panels.panel import Cell
+from ledger_lab.panels.perturbations import Perturbation, Range
+from ledger_lab.panels.physical import PhysicalParameters
+from ledger_lab.panels.streams import SlotStreams
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+_PHYSICAL = frozenset(
+    {"mass", "center_of_mass", "friction", "joint_friction", "actuator_strength", "actuator_damping", "gravity_tilt"}
+)
+
+
+class Conditions:
+    """The perturbations of all held-out slots of an environment.
+
+    What stays the same for an episode (masses, delays, biases) is drawn when the slot gets its seed; what varies within
+    it (noise, pushes) as it goes on. Both come from streams of the slot's own, apart from the task's.
+    """
+
+    def __init__(self, env: ManagerBasedRLEnv, first: int, cells: Sequence[Cell]) -> None:
+        """Prepare.
+
+        Args:
+            env: The environment, as ``gym.make`` returns it.
+            first: The first held-out slot.
+            cells: The cell of each held-out slot.
+
+        Raises:
+            UserError: If a cell asks for something that the task doesn't have.
+        """
+        self._base, self._first = env.unwrapped, first
+        count, device = len(cells), self._base.device
+        self._parts: list[tuple[Perturbation, NDArray[np.int64]]] = [
+            (part, np.array([slot for slot, other in enumerate(cells) if other.name == cell.name], dtype=np.int64))
+            for cell in {cell.name: cell for cell in cells}.values()
+            for part in cell.perturbations
+        ]
+        kinds = {part.kind for part, _ in self._parts}
+        self._physical: PhysicalParameters | None = None
+        if kinds & _PHYSICAL:
+            self._physical = PhysicalParameters(env, torch.arange(first, first + count, device=device))
+        self._fixed, self._varying = SlotStreams(count), SlotStreams(count)
+        self._delay = torch.zeros(count, dtype=torch.long, device=device)
+        self._latency = torch.zeros(count, dtype=torch.long, device=device)
+        self._spread = torch.ones(count, device=device)
+        self._fresh = torch.ones(count, dtype=torch.bool, device=device)
+        longest = max((part.params["steps"][1] for part, _ in self._of("action_delay")), default=0)
+        actions = self._base.action_manager.total_action_dim
+        self._history = torch.zeros(longest + 1, count, actions, device=device)
+        self._bias: list[tuple[str, Any, torch.Tensor]] = []
+        for part, _ in self._of("push"):
+            _require_joints(self._base, part)
+        self._pushes = [(part, slots, self._ids(slots), np.zeros(len(slots))) for part, slots in self._of("push")]
+        self._noise = [
+            (place, slots, std)
+            for part, slots in self._of("observation_noise")
+            for place, std in self._terms(part, "std")
+        ]
+        self._restores = bool(list(self._of("initial_state")))
+
+    def attach(self, undo: ExitStack) -> None:
+        """Reach between the actions and the motors, where a cell asks for it.
+
+        Args:
+            undo: Gives everything back.
+        """
+        if self._physical is not None:
+            undo.callback(self._physical.restore)
+        if not any(True for _ in self._of("control_latency")):
+            return
+        base, manager = self._base, self._base.action_manager
+        longest = max(part.params["physics_steps"][1] for part, _ in self._of("control_latency"))
+        if base._physics_handles_decimation:
+            raise UserError("control_latency cannot be done here: the engine does all physics steps of an action alone")
+        if longest > base.cfg.decimation:
+            raise UserError(
+                f"control_latency of {longest} physics steps is longer than an action of {base.cfg.decimation}: give "
+                "whole actions to action_delay"
+            )
+        process, apply = manager.process_action, manager.apply_action
+        held_out = slice(self._first, base.num_envs)
+        now: list[torch.Tensor] = []
+        before: list[torch.Tensor] = []
+        passed = 0
+
+        def process_action(action: torch.Tensor) -> None:
+            nonlocal passed
+            before[:] = now
+            process(action)
+            now[:] = [term.processed_actions[held_out].clone() for term in manager._terms.values()]
+            before[:] = [
+                torch.where(self._fresh.unsqueeze(1), new, old) for old, new in zip(before or now, now, strict=True)
+            ]
+            self._fresh[:] = False
+            passed = 0
+
+        def apply_action() -> None:
+            nonlocal passed
+            waits = (self._latency > passed).unsqueeze(1)
+            for term, old, new in zip(manager._terms.values(), before, now, strict=True):
+                term.processed_actions[held_out] = torch.where(waits, old, new)
+            passed += 1
+            apply()
+
+        for name, value in (("process_action", process_action), ("apply_action", apply_action)):
+            setattr(manager, name, value)
+            undo.callback(delattr, manager, name)
+
+    def assign(self, keys: NDArray[np.uint64]) -> None:
+        """Draw what stays the same in each slot's episodes, and write it into the physics.
+
+        Args:
+            keys: Keys of the slots' streams; shape (slots,).
+        """
+        self._fixed.restart(np.arange(len(keys)), keys)
+        self._bias = []
+        if self._physical is not None:
+            self._physical.restore()
+        for part, slots in self._parts:
+            self._assign(part, slots)
+
+    def start(self, slots: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
+        """Begin episodes, after the task's own reset.
+
+        Args:
+            slots: The slots that begin.
+            keys: Keys of their streams.
+        """
+        self._varying.restart(slots, keys)
+        begun = torch.as_tensor(slots, device=self._base.device)
+        self._history[:, begun] = 0.0
+        self._fresh[begun] = True
+        for part, own, _, timers in self._pushes:
+            chosen = np.isin(own, slots)
+            if chosen.any():
+                timers[chosen] = self._draw(self._varying, own[chosen], part.params["interval_s"])[:, 0]
+        if self._restores:
+            self._widen(begun)
+
+    def delayed(self, actions: torch.Tensor) -> torch.Tensor:
+        """Return the actions that reach the task now.
+
+        Args:
+            actions: What the policies say now; shape (slots, actions).
+        """
+        if len(self._history) == 1:
+            return actions
+        self._history = torch.cat([actions.unsqueeze(0), self._history[:-1]])
+        return self._history[self._delay, torch.arange(len(actions), device=actions.device)]
+
+    def seen(self, observations: dict[str, Any]) -> dict[str, Any]:
+        """Return what the policies see of the observations.
+
+        Args:
+            observations: Groups of the held-out slots, each of shape (slots, ...); they are left as they are.
+        """
+        if not self._noise and not self._bias:
+            return observations
+        seen = {
+            name: group.clone() if isinstance(group, torch.Tensor) else dict(group)
+            for name, group in observations.items()
+        }
+        for (group, place, width), slots, std in self._noise:
+            rows = torch.as_tensor(slots, device=self._base.device)
+            part = _part(seen, group, place)[rows]
+            drawn = self._varying.normal(slots, width).reshape(part.shape)
+            _add(seen, group, place, rows, std * torch.as_tensor(drawn).to(part))
+        for group, place, bias in self._bias:
+            part = _part(seen, group, place)
+            _add(seen, group, place, slice(None), bias.reshape(part.shape).to(part))
+        return seen
+
+    def after_step(self) -> None:
+        """Push what is due to be pushed."""
+        for part, slots, ids, timers in self._pushes:
+            timers -= self._base.step_dt
+            due = timers < 1e-6
+            if not due.any():
+                continue
+            timers[due] = self._draw(self._varying, slots[due], part.params["interval_s"])[:, 0]
+            self._push(part, slots[due], ids[torch.as_tensor(due, device=ids.device)])
+
+    def _assign(self, part: Perturbation, slots: NDArray[np.int64]) -> None:
+        """Draw and write one perturbation of one cell."""
+        params = part.params
+        rows = torch.as_tensor(slots, device=self._base.device)
+
+        def drawn(limits: Range, width: int = 1) -> torch.Tensor:
+            values = self._draw(self._fixed, slots, limits, width)
+            return torch.as_tensor(values, dtype=torch.float32, device=self._base.device)
+
+        def everywhere(values: torch.Tensor, otherwise: float) -> torch.Tensor:
+            all_slots = torch.full((len(self._delay), *values.shape[1:]), otherwise, device=values.device)
+            all_slots[rows] = values
+            return all_slots
+
+        match part.kind:
+            case "initial_state":
+                self._spread[rows] = drawn(params["scale"])[:, 0]
+            case "action_delay":
+                self._delay[rows] = self._whole(slots, params["steps"])
+            case "control_latency":
+                self._latency[rows] = self._whole(slots, params["physics_steps"])
+            case "observation_bias":
+                for (group, place, width), most in self._terms(part, "range"):
+                    self._bias.append((group, place, everywhere(drawn((-most, most), width), 0.0)))
+            case kind if kind in _PHYSICAL:
+                self._write(kind, params, drawn, everywhere)
+
+    def _write(
+        self,
+        kind: str,
+        params: Any,  # noqa: ANN401 - a perturbation's parameters
+        drawn: Callable[..., torch.Tensor],
+        everywhere: Callable[[torch.Tensor, float], torch.Tensor],
+    ) -> None:
+        """Write one physical perturbation."""
+        physical = self._physical
+        assert physical is not None
+        if kind == "gravity_tilt":
+            angles = everywhere(drawn(params["angle_rad"]), 0.0)[:, 0]
+            physical.tilt_gravity(angles, everywhere(drawn((0.0, 2 * np.pi)), 0.0)[:, 0])
+            return
+        asset = params["asset"]
+        if kind == "center_of_mass":
+            physical.shift_center_of_mass(asset, params["bodies"], everywhere(drawn(params["offset_m"], 3), 0.0))
+        elif kind == "joint_friction":
+            physical.add_joint_friction(asset, params["joints"], everywhere(drawn(params["add"]), 0.0)[:, 0])
+        else:
+            factors = everywhere(drawn(params["scale"]), 1.0)[:, 0]
+            if kind == "mass":
+                physical.scale_mass(asset, params["bodies"], factors)
+            elif kind == "friction":
+                physical.scale_friction(asset, params["bodies"], factors)
+            elif kind == "actuator_damping":
+                physical.scale_gains(asset, params["joints"], torch.ones_like(factors), factors)
+            else:
+                physical.scale_gains(asset, params["joints"], factors, factors)
+                physical.scale_effort_limit(asset, params["joints"], factors)
+                if self._drives_by_effort(asset):
+                    physical.scale_effort(asset, params["joints"], factors)
+
+    def _drives_by_effort(self, asset: str) -> bool:
+        """Tell whether the task's actions are efforts: a weaker motor turns the same command into less of it."""
+        from isaaclab.envs.mdp import JointEffortAction
+
+        terms = self._base.action_manager._terms.values()
+        return any(isinstance(term, JointEffortAction) and term.cfg.asset_name == asset for term in terms)
+
+    def _widen(self, begun: torch.Tensor) -> None:
+        """Move states away from, or towards, their defaults."""
+        begun = begun[self._spread[begun] != 1.0]
+        if not len(begun):
+            return
+        base, scale = self._base, self._spread[begun].unsqueeze(1)
+        ids = begun + self._first
+        for asset in (*base.scene.articulations.values(), *base.scene.rigid_objects.values()):
+            data = asset.data
+            pose, rest = data.root_link_pose_w.torch[ids].clone(), data.default_root_pose.torch[ids]
+            home = rest[:, :3] + base.scene.env_origins[ids]
+            pose[:, :3] = home + scale * (pose[:, :3] - home)
+            asset.write_root_pose_to_sim_index(root_pose=pose, env_ids=ids.int())
+            velocity, rest = data.root_com_vel_w.torch[ids], data.default_root_vel.torch[ids]
+            asset.write_root_velocity_to_sim_index(root_velocity=rest + scale * (velocity - rest), env_ids=ids.int())
+        for robot in base.scene.articulations.values():
+            data = robot.data
+            position, rest = data.joint_pos.torch[ids], data.default_joint_pos.torch[ids]
+            limits = data.soft_joint_pos_limits.torch[ids]
+            wide = torch.clamp(rest + scale * (position - rest), limits[..., 0], limits[..., 1])
+            robot.write_joint_position_to_sim_index(position=wide, env_ids=ids.int())
+            velocity, rest = data.joint_vel.torch[ids], data.default_joint_vel.torch[ids]
+            robot.write_joint_velocity_to_sim_index(velocity=rest + scale * (velocity - rest), env_ids=ids.int())
+
+    def _push(self, part: Perturbation, slots: NDArray[np.int64], ids: torch.Tensor) -> None:
+        """Add a velocity, to joints or to the root in the plane of the ground."""
+        asset = self._base.scene[part.params["asset"]]
+        if part.params["joints"]:
+            columns, _ = asset.find_joints(part.params["joints"])
+            kick = self._draw(self._varying, slots, part.params["velocity"], len(columns))
+            velocity = asset.data.joint_vel.torch[ids][:, columns] + torch.as_tensor(kick).to(
+                asset.data.joint_vel.torch
+            )
+            asset.write_joint_velocity_to_sim_index(velocity=velocity, joint_ids=columns, env_ids=ids.int())
+            return
+        velocity = asset.data.root_com_vel_w.torch[ids].clone()
+        velocity[:, :2] += torch.as_tensor(self._draw(self._varying, slots, part.params["velocity"], 2)).to(velocity)
+        asset.write_root_velocity_to_sim_index(root_velocity=velocity, env_ids=ids.int())
+
+    def _terms(self, part: Perturbation, name: str) -> Iterator[tuple[tuple[str, Any, int], float]]:
+        """Return where observation terms stand: their group, their columns or their name in it, and their width."""
+        manager = self._base.observation_manager
+        for term, value in part.params[name].items():
+            known = {each for terms in manager.active_terms.values() for each in terms}
+            if term not in known:
+                raise UserError(f"{part.kind}: the task has no observation {term!r}: {nearest(term, known)}")
+            for group, terms in manager.active_terms.items():
+                if term not in terms:
+                    continue
+                widths = [int(np.prod(shape)) for shape in manager.group_obs_term_dim[group]]
+                begin, width = sum(widths[: terms.index(term)]), widths[terms.index(term)]
+                together = manager.group_obs_concatenate[group]
+                yield (group, slice(begin, begin + width) if together else term, width), value
+
+    def _whole(self, slots: NDArray[np.int64], limits: tuple[int, int]) -> torch.Tensor:
+        """Draw whole numbers."""
+        low, high = limits
+        values = low + (self._fixed.bits(slots, 1)[:, 0] % np.uint64(high - low + 1)).astype(np.int64)
+        return torch.as_tensor(values, device=self._base.device)
+
+    @staticmethod
+    def _draw(streams: SlotStreams, slots: NDArray[np.int64], limits: Range, width: int = 1) -> NDArray[np.float64]:
+        """Draw from a range; shape (slots, width)."""
+        low, high = limits
+        return low + (high - low) * streams.uniform(slots, width)
+
+    def _of(self, kind: str) -> Iterator[tuple[Perturbation, NDArray[np.int64]]]:
+        """Return the perturbations of one kind, with their slots."""
+        return ((part, slots) for part, slots in self._parts if part.kind == kind)
+
+    def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
+        """Return environment ids."""
+        return torch.as_tensor(self._first + slots, device=self._base.device)
+
+
+def _require_joints(base: ManagerBasedRLEnv, part: Perturbation) -> None:
+    """Refuse a push of joints that are not there."""
+    asset, joints = part.params["asset"], part.params["joints"]
+    entities = {**base.scene.articulations, **base.scene.rigid_objects}
+    if asset not in entities:
+        raise UserError(f"push: the scene has no {asset!r}: {nearest(asset, entities)}")
+    names = getattr(entities[asset], "joint_names", [])
+    if joints and not any(re.fullmatch(joints, name) for name in names):
+        raise UserError(f"push: {asset!r} has no joint {joints!r}: {nearest(joints, names)}")
+
+
+def _part(observations: Any, group: str, place: Any) -> torch.Tensor:  # noqa: ANN401 - groups of any shape
+    """Return one term's part of the observations."""
+    part: torch.Tensor = observations[group][place] if isinstance(place, str) else observations[group][..., place]
+    return part
+
+
+def _add(observations: Any, group: str, place: Any, rows: Any, value: torch.Tensor) -> None:  # noqa: ANN401
+    """Add to one term's part of the observations."""
+    if isinstance(place, str):
+        observations[group][place] = observations[group][place].clone()
+        observations[group][place][rows] += value
+    else:
+        observations[group][rows, ..., place] += value

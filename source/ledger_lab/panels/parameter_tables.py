@@ -1,0 +1,220 @@
+"""Where the physics engines keep the parameters that a panel perturbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import warp as wp
+
+from ledger_lab.errors import UserError
+
+
+@dataclass(frozen=True)
+class ParameterTable:
+    """One physical parameter, with a row per environment."""
+
+    read: Callable[[], torch.Tensor]
+    """Returns all rows; shape (num_envs, columns, ...)."""
+    write: Callable[[torch.Tensor, torch.Tensor], object]
+    """Writes rows of shape (n, columns, ...) of the environments of shape (n,), and has the solver told."""
+
+
+@dataclass(frozen=True)
+class MotorParameter:
+    """Where a parameter of motors is kept, which depends on who computes them."""
+
+    implicit: tuple[str, str, str]
+    """The solver: attribute, writer and argument of :func:`asset_table`."""
+    explicit: str
+    """Isaac Lab: the attribute of the actuator model."""
+    native: tuple[str, str]
+    """Newton's actuators: component and parameter."""
+
+
+STIFFNESS = MotorParameter(
+    ("joint_stiffness", "write_joint_stiffness_to_sim_index", "stiffness"), "stiffness", ("controller", "kp")
+)
+DAMPING = MotorParameter(
+    ("joint_damping", "write_joint_damping_to_sim_index", "damping"), "damping", ("controller", "kd")
+)
+EFFORT_LIMIT = MotorParameter(
+    ("joint_effort_limits", "write_joint_effort_limit_to_sim_index", "limits"),
+    "actuator_effort_limit",
+    ("clamping", "max_effort"),
+)
+
+
+def asset_table(asset: Any, attribute: str, writer: str, argument: str) -> ParameterTable:
+    """Return a parameter that an asset has a writer for.
+
+    Args:
+        asset: An articulation or rigid object.
+        attribute: Where its data has the parameter.
+        writer: Method that writes it.
+        argument: Name of the method's argument.
+    """
+    return ParameterTable(
+        lambda: getattr(asset.data, attribute).torch,
+        lambda rows, slots: getattr(asset, writer)(env_ids=slots, **{argument: rows}),
+    )
+
+
+def explicit_motor_table(actuator: Any, parameter: MotorParameter) -> ParameterTable:
+    """Return a parameter of motors that Isaac Lab computes; shape (num_envs, joints of the group).
+
+    Args:
+        actuator: Their model.
+        parameter: The parameter.
+    """
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        getattr(actuator, parameter.explicit)[slots] = rows
+
+    return ParameterTable(lambda: getattr(actuator, parameter.explicit), write)
+
+
+def native_motor_table(articulation: Any, group: str, parameter: MotorParameter) -> ParameterTable:
+    """Return a parameter of motors that Newton computes; shape (num_envs, joints of the group).
+
+    Args:
+        articulation: The articulation.
+        group: Name of its group of actuators.
+        parameter: The parameter.
+
+    Raises:
+        UserError: If the actuators have no such parameter.
+    """
+    from isaaclab.actuators.newton import read_group_parameter, write_group_parameter
+
+    where = (articulation.actuators, group, *parameter.native)
+    try:
+        read_group_parameter(*where)
+    except ValueError as error:
+        raise UserError(f"the actuators {group!r} cannot be perturbed: they have no {parameter.native[1]}") from error
+    return ParameterTable(
+        lambda: read_group_parameter(*where), lambda rows, slots: write_group_parameter(*where, rows, env_ids=slots)
+    )
+
+
+def delivered_effort_table(articulation: Any) -> ParameterTable:
+    """Return factors for the efforts that actuators hand to the engine; shape (num_envs, joints).
+
+    From now on, they are applied whenever Isaac Lab has computed the actuators.
+
+    Args:
+        articulation: An articulation without actuators that Newton computes.
+    """
+    actuators = articulation.actuators
+    factors = wp.ones((articulation.num_instances, articulation.num_joints), dtype=float, device=articulation.device)
+    compute = actuators.compute
+
+    def compute_and_scale(dt: float = 0.0) -> None:
+        compute(dt)
+        wp.to_torch(actuators.output_command.effort.warp).mul_(wp.to_torch(factors))
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        wp.to_torch(factors)[slots] = rows
+
+    actuators.compute = compute_and_scale
+    return ParameterTable(lambda: wp.to_torch(factors), write)
+
+
+def gravity_table(base: Any) -> ParameterTable:
+    """Return gravity in Newton [m/s^2]; shape (num_envs, 3).
+
+    Args:
+        base: The unwrapped environment.
+    """
+    from newton import ModelFlags
+
+    manager = base.sim.physics_manager
+
+    def read() -> torch.Tensor:
+        return wp.to_torch(manager.get_model().gravity)[: base.num_envs]
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        read()[slots] = rows
+        manager.add_model_change(ModelFlags.MODEL_PROPERTIES)
+
+    return ParameterTable(read, write)
+
+
+def newton_friction_table(base: Any, asset: Any) -> ParameterTable:
+    """Return the friction coefficients of an asset's shapes in Newton; shape (num_envs, shapes).
+
+    Args:
+        base: The unwrapped environment.
+        asset: An articulation or rigid object.
+    """
+    from newton import ModelFlags
+
+    manager, view = base.sim.physics_manager, asset.root_view
+
+    def coefficients() -> Any:
+        return view.get_attribute("shape_material_mu", manager.get_model())
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        values = coefficients()
+        wp.to_torch(values)[slots, 0] = rows
+        view.set_attribute("shape_material_mu", manager.get_model(), values)
+        manager.add_model_change(ModelFlags.SHAPE_PROPERTIES)
+
+    return ParameterTable(lambda: wp.to_torch(coefficients())[:, 0], write)
+
+
+def newton_ground_friction_table(base: Any) -> ParameterTable:
+    """Return factors for the friction of the shapes that all slots share in Newton; shape (num_envs, 1).
+
+    Newton's model has one coefficient for each of them, and MuJoCo-Warp's has one per world, which Newton writes anew
+    whenever a shape changes. From now on, the factors are applied each time.
+
+    Args:
+        base: The unwrapped environment.
+    """
+    from newton import ModelFlags
+
+    manager = base.sim.physics_manager
+    solver = manager._solver
+    factors = wp.ones((base.num_envs, 1), dtype=float, device=base.device)
+    worlds = manager.get_model().shape_world.numpy()[solver.mjc_geom_to_newton_shape.numpy()[0]]
+    (shared,) = (worlds < 0).nonzero()
+    notify = solver.notify_model_changed
+
+    def notify_and_scale(flags: int) -> None:
+        notify(flags)
+        if flags & ModelFlags.SHAPE_PROPERTIES:
+            wp.to_torch(solver.mjw_model.geom_friction)[:, shared, 0] *= wp.to_torch(factors)
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        wp.to_torch(factors)[slots] = rows
+        manager.add_model_change(ModelFlags.SHAPE_PROPERTIES)
+
+    solver.notify_model_changed = notify_and_scale
+    return ParameterTable(lambda: wp.to_torch(factors), write)
+
+
+def physx_friction_table(asset: Any) -> ParameterTable:
+    """Return static and dynamic friction of an asset's shapes in OvPhysX; shape (num_envs, shapes, 2).
+
+    Args:
+        asset: An articulation or rigid object.
+    """
+    from isaaclab.assets import BaseArticulation
+    from isaaclab_ov import tensor_types
+
+    view = asset.root_view
+    kind = tensor_types.RIGID_BODY_SHAPE_FRICTION_AND_RESTITUTION
+    if isinstance(asset, BaseArticulation):
+        kind = tensor_types.SHAPE_FRICTION_AND_RESTITUTION
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        values = view.get_attribute(kind)
+        materials = wp.to_torch(values)
+        places = slots.to(materials.device)
+        materials[places, :, :2] = rows.to(materials.device)
+        view.set_attribute(kind, values, indices=wp.from_torch(places))
+
+    return ParameterTable(lambda: wp.to_torch(view.get_attribute(kind))[..., :2].to(asset.device), write)

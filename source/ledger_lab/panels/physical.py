@@ -1,0 +1,299 @@
+"""Physical parameters of single slots: masses, friction, motors, gravity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.panels.parameter_tables import (
+    DAMPING,
+    EFFORT_LIMIT,
+    STIFFNESS,
+    MotorParameter,
+    ParameterTable,
+    asset_table,
+    delivered_effort_table,
+    explicit_motor_table,
+    gravity_table,
+    native_motor_table,
+    newton_friction_table,
+    newton_ground_friction_table,
+    physx_friction_table,
+)
+from ledger_lab.runners.session import physics_name
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+type Names = str | list[str]
+"""Regular expressions of bodies or joints, as in Isaac Lab's ``SceneEntityCfg``."""
+
+_NEWTON, _OVPHYSX = "newton/mjwarp", "ovphysx"
+
+
+class PhysicalParameters:
+    """Changes physical parameters of some slots while the simulation runs, and puts them back as they were built.
+
+    Changes add up: factors multiply, and offsets are added to, what is there. A factor of 1 and an offset of 0 leave
+    their slot untouched, bit for bit. The engine's arrays are changed in place, and Isaac Lab updates the solver before
+    its next step, so that recorded steps and CUDA graphs see the change, too.
+    """
+
+    def __init__(self, env: ManagerBasedRLEnv, slots: torch.Tensor) -> None:
+        """Prepare; nothing is changed.
+
+        Args:
+            env: The environment, as ``gym.make`` returns it.
+            slots: Environments that may be changed; shape (n,).
+        """
+        self._base = base = env.unwrapped
+        self._slots = slots.to(base.device, torch.int32)
+        self._engine = physics_name(base.cfg)
+        self._built: dict[str, tuple[ParameterTable, torch.Tensor, torch.Tensor]] = {}
+        self._hooked: dict[str, ParameterTable] = {}
+
+    def restore(self) -> None:
+        """Put everything back as it was before the first change.
+
+        OvPhysX turns an inertia that it is given into principal axes of its own choice, so that there the motion is the
+        same up to rounding; Newton repeats it bit for bit.
+        """
+        for table, rows, changed in reversed(self._built.values()):
+            table.write(rows[changed], self._slots[changed])
+        self._built.clear()
+
+    def scale_mass(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
+        """Scale masses and inertias.
+
+        Args:
+            asset: Name of an articulation or rigid object in the scene.
+            bodies: Its bodies.
+            factors: Shape (n,).
+        """
+        entity, columns = self._bodies("mass", asset, bodies)
+        for attribute, what in (("body_mass", "masses"), ("body_inertia", "inertias")):
+            table = asset_table(entity, attribute, f"set_{what}_index", what)
+            self._scale(f"{asset}/{what}", table, columns, factors)
+
+    def shift_center_of_mass(self, asset: str, bodies: Names, offsets_m: torch.Tensor) -> None:
+        """Move centers of mass.
+
+        Args:
+            asset: Name of an articulation or rigid object in the scene.
+            bodies: Its bodies.
+            offsets_m: Offsets in the frame of the body [m]; shape (n, 3).
+        """
+        entity, columns = self._bodies("center_of_mass", asset, bodies)
+        attribute = "body_com_pos_b" if self._engine == _NEWTON else "body_com_pose_b"
+        offsets = offsets_m.to(self._slots.device)
+
+        def shift(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            rows[:, columns, :3] += offsets[changed].unsqueeze(1)
+
+        table = asset_table(entity, attribute, "set_coms_index", "coms")
+        self._change(f"{asset}/center_of_mass", table, (offsets != 0.0).any(dim=-1), shift)
+
+    def scale_friction(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
+        """Scale the friction of contacts, static and dynamic.
+
+        Of two shapes in contact, MuJoCo-Warp takes the larger coefficient. There, the ground and all else that the
+        slots share is scaled, too, in the same slots. PhysX combines the two as their materials say, and its ground
+        stays as it is.
+
+        Args:
+            asset: Name of an articulation or rigid object in the scene.
+            bodies: Its bodies; with PhysX all of them.
+            factors: Shape (n,).
+        """
+        entity, columns = self._bodies("friction", asset, bodies)
+        if self._engine == _NEWTON:
+            table = newton_friction_table(self._base, entity)
+            links = getattr(entity, "map_body_ids_to_backend", list)(columns)
+            shapes = [shape for link in links for shape in entity.root_view.body_shapes[link]]
+        elif len(columns) == entity.num_bodies:
+            table = physx_friction_table(entity)
+            shapes = list(range(table.read().shape[1]))
+        else:
+            raise UserError(f"the perturbation 'friction' of single bodies cannot be done by {self._engine}")
+        if not shapes:
+            raise UserError(f"the perturbation 'friction' needs shapes that touch something: {asset!r} has none there")
+        self._scale(f"{asset}/friction", table, shapes, factors)
+        if self._engine == _NEWTON:
+            ground = self._hook("ground", lambda: newton_ground_friction_table(self._base))
+            self._scale("ground/friction", ground, [0], factors)
+
+    def add_joint_friction(self, asset: str, joints: Names, values: torch.Tensor) -> None:
+        """Add dry friction to joints. For MuJoCo-Warp, each such joint is one more constraint (``njmax``).
+
+        Args:
+            asset: Name of an articulation in the scene.
+            joints: Its joints.
+            values: Force or torque that resists motion [N or N m]; shape (n,).
+        """
+        entity, columns = self._joints("joint_friction", asset, joints)
+        values = values.to(self._slots.device)
+
+        def add(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            rows[:, columns] += values[changed].unsqueeze(1)
+
+        for kind in ["joint_friction"] if self._engine == _NEWTON else ["joint_friction", "joint_dynamic_friction"]:
+            table = asset_table(entity, f"{kind}_coeff", f"write_{kind}_coefficient_to_sim_index", f"{kind}_coeff")
+            self._change(f"{asset}/{kind}", table, values != 0.0, add)
+
+    def scale_gains(
+        self, asset: str, joints: Names, stiffness_factors: torch.Tensor, damping_factors: torch.Tensor
+    ) -> None:
+        """Scale the gains with which motors follow positions and velocities.
+
+        Args:
+            asset: Name of an articulation in the scene.
+            joints: Its joints.
+            stiffness_factors: Shape (n,).
+            damping_factors: Shape (n,).
+        """
+        self._scale_motors("gains", asset, joints, STIFFNESS, stiffness_factors)
+        self._scale_motors("gains", asset, joints, DAMPING, damping_factors)
+
+    def scale_effort_limit(self, asset: str, joints: Names, factors: torch.Tensor) -> None:
+        """Scale the largest effort with which motors follow positions and velocities.
+
+        An effort that is itself the command is not limited by the engines; :meth:`scale_effort` makes it weaker.
+
+        Args:
+            asset: Name of an articulation in the scene.
+            joints: Its joints.
+            factors: Shape (n,).
+        """
+        self._scale_motors("effort_limit", asset, joints, EFFORT_LIMIT, factors)
+
+    def scale_effort(self, asset: str, joints: Names, factors: torch.Tensor) -> None:
+        """Scale what motors deliver of the efforts that are commanded.
+
+        Args:
+            asset: Name of an articulation in the scene, whose actuators are not computed by Newton.
+            joints: Its joints.
+            factors: Shape (n,).
+        """
+        entity, columns = self._joints("effort", asset, joints)
+        if entity.actuators._native_group_names:
+            raise UserError(f"the perturbation 'effort' cannot be done to {asset!r}: Newton computes its actuators")
+        table = self._hook(asset, lambda: delivered_effort_table(entity))
+        self._scale(f"{asset}/effort", table, columns, factors)
+
+    def tilt_gravity(self, angles_rad: torch.Tensor, directions_rad: torch.Tensor) -> None:
+        """Turn gravity away from the vertical, as if the slot stood on a slope. A second tilt replaces the first.
+
+        Args:
+            angles_rad: Angle from the vertical [rad]; shape (n,).
+            directions_rad: Horizontal direction that it is turned to, from +x towards +y [rad]; shape (n,).
+        """
+        self._require("gravity_tilt", _NEWTON)
+        angles, directions = angles_rad.to(self._slots.device), directions_rad.to(self._slots.device)
+
+        def tilt(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            angle, direction = angles[changed], directions[changed]
+            vector = [angle.sin() * direction.cos(), angle.sin() * direction.sin(), -angle.cos()]
+            rows[:] = rows.norm(dim=1, keepdim=True) * torch.stack(vector, dim=1)
+
+        self._change("gravity", gravity_table(self._base), angles != 0.0, tilt)
+
+    def _scale_motors(
+        self, perturbation: str, asset: str, joints: Names, parameter: MotorParameter, factors: torch.Tensor
+    ) -> None:
+        """Scale a parameter of motors, whoever computes them."""
+        entity, columns = self._joints(perturbation, asset, joints)
+        chosen = {entity.joint_names[column] for column in columns}
+        actuators = entity.actuators
+        for group, members in actuators._group_joint_names.items():
+            name, places = f"{asset}/{group}/{parameter.explicit}", [members.index(j) for j in members if j in chosen]
+            if not places:
+                continue
+            if group in actuators._native_group_names:
+                table = native_motor_table(entity, group, parameter)
+            elif actuators[group].is_implicit_model:
+                name, table = f"{asset}/{parameter.explicit}", asset_table(entity, *parameter.implicit)
+                places = [entity.joint_names.index(members[place]) for place in places]
+            else:
+                table = explicit_motor_table(actuators[group], parameter)
+            self._scale(name, table, places, factors)
+
+    def _scale(self, name: str, table: ParameterTable, columns: list[int] | slice, factors: torch.Tensor) -> None:
+        """Multiply columns of a table, by one factor per slot."""
+        factors = factors.to(self._slots.device)
+
+        def scale(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            rows[:, columns] *= factors[changed].reshape(-1, *[1] * (rows.dim() - 1))
+
+        self._change(name, table, factors != 1.0, scale)
+
+    def _change(
+        self,
+        name: str,
+        table: ParameterTable,
+        changes: torch.Tensor,
+        edit: Callable[[torch.Tensor, torch.Tensor], None],
+    ) -> None:
+        """Edit the rows of the slots that change, and remember what was in the table before.
+
+        Args:
+            name: Which table it is.
+            table: The table.
+            changes: Which slots change; shape (n,).
+            edit: Edits a copy of their rows in place; is given the rows and their places among the slots.
+        """
+        if changes.shape != self._slots.shape:
+            raise ValueError(f"{name}: values of shape {tuple(changes.shape)} for {len(self._slots)} slots")
+        if not changes.any():
+            return
+        if name in self._built:
+            table, built, changed_before = self._built[name]
+            self._built[name] = table, built, changed_before | changes
+        else:
+            self._built[name] = table, table.read()[self._slots].clone(), changes
+        changed = changes.nonzero().squeeze(1)
+        slots = self._slots[changed]
+        rows = table.read()[slots].clone()
+        edit(rows, changed)
+        table.write(rows, slots)
+
+    def _hook(self, name: str, build: Callable[[], ParameterTable]) -> ParameterTable:
+        """Return a table that hooks into the simulation, which must happen once."""
+        if name not in self._hooked:
+            self._hooked[name] = build()
+        return self._hooked[name]
+
+    def _require(self, perturbation: str, *engines: str) -> None:
+        """Refuse what the physics engine can't do."""
+        if self._engine not in engines:
+            raise UserError(f"the perturbation {perturbation!r} cannot be done by {self._engine}")
+
+    def _bodies(self, perturbation: str, asset: str, names: Names) -> tuple[Any, list[int]]:
+        """Return an asset and the indices of its bodies."""
+        self._require(perturbation, _NEWTON, _OVPHYSX)
+        entity = _entity(asset, {**self._base.scene.articulations, **self._base.scene.rigid_objects})
+        return entity, _indices(entity.find_bodies, names, asset, entity.body_names)
+
+    def _joints(self, perturbation: str, asset: str, names: Names) -> tuple[Any, list[int]]:
+        """Return an articulation and the indices of its joints."""
+        self._require(perturbation, _NEWTON, _OVPHYSX)
+        entity = _entity(asset, self._base.scene.articulations)
+        return entity, _indices(entity.find_joints, names, asset, entity.joint_names)
+
+
+def _entity(asset: str, entities: Mapping[str, Any]) -> Any:
+    """Return an asset of the scene."""
+    if asset not in entities:
+        raise UserError(f"nothing in the scene that can be perturbed is named {asset!r}: {nearest(asset, entities)}")
+    return entities[asset]
+
+
+def _indices(find: Callable[[Names], Any], names: Names, asset: str, known: list[str]) -> list[int]:
+    """Return the indices of bodies or joints; tell Isaac Lab's refusal in one line."""
+    try:
+        indices, _ = find(names)
+    except ValueError as error:
+        raise UserError(f"nothing of {asset!r} is named {names!r}: known: {', '.join(known)}") from error
+    return list(indices)

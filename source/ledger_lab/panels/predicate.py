@@ -1,0 +1,125 @@
+"""The success function of a panel: found, and checked to look at one slot at a time."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels.panel import Panel
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+type Predicate = Callable[..., torch.Tensor]
+"""Called with the environment and the panel's parameters; returns a boolean tensor of shape (num_envs,)."""
+
+
+def resolve_success(panel: Panel) -> Predicate:
+    """Import the success function of a panel.
+
+    Args:
+        panel: The panel.
+
+    Raises:
+        UserError: If it can't be imported, or doesn't take an environment and the panel's parameters.
+    """
+    module, _, name = panel.success_function.partition(":")
+    try:
+        function: Predicate = getattr(importlib.import_module(module), name)
+        inspect.signature(function).bind(None, **panel.success_params)
+    except Exception as error:
+        raise UserError(
+            f"panel {panel.name}: success function {panel.success_function!r} cannot be called with "
+            f"{panel.success_params}: {error}"
+        ) from error
+    return function
+
+
+def checked_success(panel: Panel, env: ManagerBasedRLEnv) -> Predicate:
+    """Import the success function, and call it once to check what it returns and what it looks at.
+
+    Args:
+        panel: The panel.
+        env: The environment that it is going to judge.
+
+    Raises:
+        UserError: If it fails, returns anything but one truth value per environment, or mixes environments.
+    """
+    base = env.unwrapped
+    function = resolve_success(panel)
+    name = f"panel {panel.name}: success function {panel.success_function!r}"
+    watch = _Mixing(base.num_envs)
+    try:
+        with watch:
+            answer = function(base, **panel.success_params)
+    except Exception as error:
+        raise UserError(f"{name} fails in {panel.task}: {type(error).__name__}: {error}") from error
+    if not isinstance(answer, torch.Tensor):
+        raise UserError(f"{name} returns a {type(answer).__name__}, not a tensor")
+    if answer.dtype != torch.bool or answer.shape != (base.num_envs,):
+        raise UserError(
+            f"{name} returns {answer.dtype} of shape {tuple(answer.shape)}: it must return torch.bool of shape "
+            "(num_envs,)"
+        )
+    if watch.found is not None:
+        raise UserError(
+            f"{name} mixes environments: it calls torch.{watch.found} across them, so an episode's success would "
+            "depend on its company"
+        )
+    return function
+
+
+_REDUCTIONS = frozenset(
+    ("all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cummax", "cummin", "cumprod", "cumsum", "flip")
+    + ("histc", "kthvalue", "linalg_vector_norm", "logsumexp", "max", "mean", "median", "min", "mode", "nanmean")
+    + ("nanmedian", "nansum", "norm", "prod", "quantile", "roll", "softmax", "_softmax", "sort", "std", "std_mean")
+    + ("sum", "topk", "unique", "unique2", "_unique2", "var", "var_mean")
+)
+"""What torch does along a dimension, so that it mixes what lies along it."""
+
+_CONTRACTIONS = frozenset({"mm", "addmm", "mv", "dot", "vdot"})
+"""What sums over the first dimension of its second operand."""
+
+
+class _Mixing(TorchDispatchMode):
+    """Notes the first operation along the dimension of the environments."""
+
+    def __init__(self, num_envs: int) -> None:
+        """Begin.
+
+        Args:
+            num_envs: Length of that dimension. With a single environment there is nothing to mix.
+        """
+        super().__init__()
+        self._num_envs = num_envs
+        self.found: str | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        """Look at an operation, then let torch do it."""
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        if self.found is None and self._num_envs > 1 and self._mixes(func, name, args, kwargs):
+            self.found = name.strip("_")
+        return func(*args, **kwargs)
+
+    def _mixes(self, func: Any, name: str, args: Any, kwargs: Any) -> bool:
+        """Tell whether an operation combines the rows of different environments."""
+        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        if name in _CONTRACTIONS:
+            return any(tensor.shape[:1] == (self._num_envs,) for tensor in tensors[-1:])
+        if name not in _REDUCTIONS or not tensors or tensors[0].shape[:1] != (self._num_envs,):
+            return False
+        if len(tensors) > 1 and name in ("max", "min"):  # elementwise, with another tensor
+            return False
+        arguments = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+        along = next((arguments[key] for key in ("dim", "dims") if arguments.get(key) is not None), None)
+        if along is None:
+            return not (name in ("sort", "argsort", "topk", "kthvalue") and tensors[0].dim() > 1)
+        dimensions = along if isinstance(along, list | tuple) else [along]
+        return not dimensions or any(dimension % tensors[0].dim() == 0 for dimension in dimensions)

@@ -1,0 +1,193 @@
+"""Random numbers of a slot's own.
+
+Isaac Lab draws for all environments from one global stream, so that what an environment gets depends on who else draws.
+Here every held-out slot has a stream of its own, keyed by its episode. While :class:`OwnDraws` is active, the rows of
+held-out slots in everything that torch draws come from these streams, whoever draws it: events, commands, actuators,
+sensors, terms of a user's own task.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ledger_lab.errors import UserError
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class SlotStreams:
+    """One counter-based random stream per slot.
+
+    The number at a place of a stream is a hash of the stream's key and the place (SplitMix64's finalizer, twice; Steele
+    et al. 2014, OOPSLA), so that all slots draw at once and none depends on another.
+    """
+
+    def __init__(self, slots: int) -> None:
+        """Begin with streams that must be restarted before they are drawn from.
+
+        Args:
+            slots: Number of held-out slots.
+        """
+        self._keys = np.zeros(slots, dtype=np.uint64)
+        self._drawn = np.zeros(slots, dtype=np.uint64)
+
+    def restart(self, slots: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
+        """Start streams from their beginning.
+
+        Args:
+            slots: Held-out slots, counted from 0; shape (n,).
+            keys: Their keys; shape (n,).
+        """
+        self._keys[slots], self._drawn[slots] = keys, 0
+
+    def bits(self, slots: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
+        """Draw 64 random bits.
+
+        Args:
+            slots: Held-out slots, each at most once; shape (n,).
+            width: Numbers per slot.
+
+        Returns:
+            Shape (n, width).
+        """
+        with np.errstate(over="ignore"):  # arithmetic modulo 2^64
+            self._drawn[slots] += np.uint64(1)
+            draw = _mix(self._keys[slots] + self._drawn[slots] * _GOLDEN)
+            return _mix(draw[:, None] + np.arange(1, width + 1, dtype=np.uint64) * _GOLDEN)
+
+    def uniform(self, slots: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+        """Draw from the uniform distribution over [0, 1), with 24 bits, which a float32 holds exactly.
+
+        Args:
+            slots: Held-out slots, each at most once; shape (n,).
+            width: Numbers per slot.
+
+        Returns:
+            Shape (n, width).
+        """
+        return (self.bits(slots, width) >> np.uint64(40)).astype(np.float64) * 2.0**-24
+
+    def normal(self, slots: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+        """Draw from the standard normal distribution, by inversion.
+
+        Args:
+            slots: Held-out slots, each at most once; shape (n,).
+            width: Numbers per slot.
+
+        Returns:
+            Shape (n, width).
+        """
+        share = ((self.bits(slots, width) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+        return np.asarray(ndtri(share), dtype=np.float64)
+
+
+def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return SplitMix64's finalizer."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+class OwnDraws(TorchDispatchMode):
+    """While active, held-out slots draw from streams of their own.
+
+    A draw must have a row per slot. One that has not, or that torch makes in a way not known here, would be shared
+    between slots and is refused.
+    """
+
+    def __init__(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> None:
+        """Prepare.
+
+        Args:
+            streams: The streams.
+            slots: Per row of what is drawn, the held-out slot (counted from 0), or -1 for a training slot.
+            what: Who draws, for the message that refuses it.
+        """
+        super().__init__()
+        self._streams, self._what = streams, what
+        self._count = len(slots)
+        self._rows = np.flatnonzero(slots >= 0)
+        self._slots = slots[self._rows]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        """Let torch draw, then put the held-out slots' own numbers into their rows."""
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags or not len(self._rows):
+            return func(*args, **kwargs)
+        arguments = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+        drawn: torch.Tensor
+        if len(self._rows) == self._count:
+            state = _global_state()
+            drawn = func(*args, **kwargs)
+            _restore_global_state(state)
+        else:
+            drawn = func(*args, **kwargs)
+        if drawn.dim() == 0 or drawn.shape[0] != self._count:
+            raise UserError(
+                f"{self._what} draws random numbers of shape {tuple(drawn.shape)} that belong to no single slot, so "
+                "episodes would depend on each other: draw one row per environment"
+            )
+        own = self._draw(func.overloadpacket.__name__, arguments, drawn)
+        drawn[torch.as_tensor(self._rows, device=drawn.device)] = torch.as_tensor(own).to(drawn.device, drawn.dtype)
+        return drawn
+
+    def _draw(self, name: str, arguments: dict[str, Any], drawn: torch.Tensor) -> NDArray[Any]:
+        """Return the held-out rows of a draw; shape (rows, ...)."""
+        width = drawn[0].numel()
+        shape = (len(self._slots), *drawn.shape[1:])
+
+        def rows(value: Any) -> Any:  # noqa: ANN401 - a number, or a tensor with a row per slot
+            if not isinstance(value, torch.Tensor) or value.dim() == 0:
+                return float(value)
+            return value[torch.as_tensor(self._rows, device=value.device)].reshape(len(self._slots), -1).cpu().numpy()
+
+        match name:
+            case "rand" | "rand_like":
+                own: NDArray[Any] = self._streams.uniform(self._slots, width)
+            case "uniform_":
+                low, high = arguments.get("from", 0.0), arguments.get("to", 1.0)
+                own = low + (high - low) * self._streams.uniform(self._slots, width)
+            case "randn" | "randn_like":
+                own = self._streams.normal(self._slots, width)
+            case "normal_" | "normal":
+                mean, std = rows(arguments.get("mean", 0.0)), rows(arguments.get("std", 1.0))
+                own = mean + std * self._streams.normal(self._slots, width)
+            case "exponential_":
+                own = -np.log1p(-self._streams.uniform(self._slots, width)) / arguments.get("lambd", 1.0)
+            case "bernoulli":
+                own = self._streams.uniform(self._slots, width) < rows(arguments["self"])
+            case "bernoulli_":
+                own = self._streams.uniform(self._slots, width) < rows(arguments.get("p", 0.5))
+            case "randint" | "randint_like" | "random_":
+                low, high = _integer_range(arguments, drawn.dtype)
+                own = low + (self._streams.bits(self._slots, width) % np.uint64(high - low)).astype(np.int64)
+            case _:
+                raise UserError(f"{self._what} draws with torch.{name}, which cannot be fixed per slot")
+        return own.reshape(shape)
+
+
+def _integer_range(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[int, int]:
+    """Return the first integer that can be drawn, and the one after the last."""
+    low = arguments.get("low", arguments.get("from")) or 0
+    high = arguments.get("high", arguments.get("to"))
+    if high is None:
+        high = 2**24 if dtype.is_floating_point else torch.iinfo(dtype).max
+    return int(low), int(high)
+
+
+def _global_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Return where torch's global streams are."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def _restore_global_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+    """Give torch's global streams back as they were."""
+    torch.set_rng_state(state[0])
+    if state[1]:
+        torch.cuda.set_rng_state_all(state[1])

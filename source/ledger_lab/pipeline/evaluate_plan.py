@@ -1,0 +1,232 @@
+"""What ``scripts/evaluate.py`` is asked for: found, and checked before a simulation starts."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import RunDeclared
+from ledger_lab.panels import Panel, PanelIdentity, differing_fields
+from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint, find_checkpoints
+from ledger_lab.pipeline.preflight import hash_configs, require_takeable, task_panel
+from ledger_lab.pipeline.record import recording_args
+from ledger_lab.pipeline.request import launcher_args
+from ledger_lab.pipeline.score import Candidate, Simulation, require_unchanged
+from ledger_lab.runners import load_adapter
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.session import held_out_config, require_runtime, require_task, resolve_device
+
+_ENGINE_CHOICES = ("physics", "env.sim.physics")
+"""Overrides that choose a physics engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan:
+    """An evaluation that nothing speaks against."""
+
+    panel: Panel
+    candidates: list[Candidate]
+    versus: bool
+    """Whether the first of two candidates is compared with the second."""
+    simulations: list[Simulation]
+    """The one that the runs declared, then those of ``--sim``."""
+    videos: int
+    """How many of the worst episodes are recorded."""
+    device: str
+    launcher_args: dict[str, Any]
+    """Isaac Lab's launcher flags, for scoring."""
+    recording_args: dict[str, Any]
+    """The same, for recording."""
+
+    @property
+    def recorded(self) -> int:
+        """Which of the candidates is recorded: the one that was named last."""
+        return 0 if self.versus else len(self.candidates) - 1
+
+
+def plan_evaluation(args: Namespace) -> EvaluationPlan:
+    """Resolve and check a request. Nothing is written.
+
+    Args:
+        args: Parsed command line of ``scripts/evaluate.py``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    device = resolve_device(args.device)
+    found = _named(args)
+    runs = list({checkpoint.run.declared.run_id: checkpoint.run.declared for checkpoint in found}.values())
+    _require_one_task(runs)
+    panel = _panel(args, runs)
+    flags = launcher_args(args, device)
+    if args.video is not None and args.video < 1:
+        raise UserError(f"--video {args.video}: must be at least 1")
+
+    simulations = [_simulation(run, "", panel, flags, device) for run in runs]
+    for run, simulation in zip(runs, simulations, strict=True):
+        _require_declared_panel(run, panel, simulation.identity)
+        _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
+    simulations = simulations[:1]
+    for name in args.sim:
+        other = _simulation(runs[0], name, panel, flags, device)
+        same = next((each for each in simulations if each.identity.id == other.identity.id), None)
+        if same is not None:
+            known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
+            raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
+        simulations.append(other)
+
+    candidates = [_candidate(checkpoint, device) for checkpoint in found]
+    for candidate in candidates:
+        require_unchanged(candidate)
+    return EvaluationPlan(
+        panel=panel,
+        candidates=candidates,
+        versus=args.versus is not None,
+        simulations=simulations,
+        videos=args.video or 0,
+        device=device,
+        launcher_args={**flags, "visualizer": None} if args.video else flags,
+        recording_args=recording_args(flags) if args.video else flags,
+    )
+
+
+def _named(args: Namespace) -> list[FoundCheckpoint]:
+    """Find the checkpoints that are named; with ``--versus``, the one and the other."""
+    if args.versus is None:
+        return find_checkpoints(args.checkpoints, args.log_root)
+    if len(args.checkpoints) != 1:
+        raise UserError(f"--versus compares one checkpoint with another, but {len(args.checkpoints)} come before it")
+    one, other = (best_checkpoint(name, args.log_root) for name in (args.checkpoints[0], args.versus))
+    if one.saved.sha256 == other.saved.sha256:
+        raise UserError(f"--versus {args.versus}: {other.saved.path} is the same checkpoint: name another one")
+    return [one, other]
+
+
+def _require_one_task(runs: Sequence[RunDeclared]) -> None:
+    """Refuse runs that no panel judges together."""
+    for run in runs:
+        if run.task != runs[0].task:
+            raise UserError(
+                f"runs {runs[0].run_id} and {run.run_id} were trained on different tasks ({runs[0].task} and "
+                f"{run.task}), which no panel judges together: score them one by one"
+            )
+        require_task(run.task, run.rl_library)
+
+
+def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
+    """Load the panel, with the target that is asked for: on the command line, by the runs, or by the panel."""
+    name = args.panel
+    if name is None:
+        names = sorted({run.panel for run in runs})
+        if len(names) > 1:
+            raise UserError(f"the runs declared different panels ({', '.join(names)}): name one with --panel")
+        name = names[0]
+    panel = task_panel(runs[0].task, name, args.target)
+    targets = sorted({run.target_success for run in runs if run.panel == panel.source})
+    if args.target is not None or not targets:
+        return panel
+    if len(targets) > 1:
+        asked = ", ".join(f"{target:g}" for target in targets)
+        raise UserError(f"the runs declared different targets ({asked}): name one with --target")
+    return replace(panel, target_success=targets[0])
+
+
+def _simulation(run: RunDeclared, name: str, panel: Panel, flags: dict[str, Any], device: str) -> Simulation:
+    """Resolve the simulation that a run declared, changed by the overrides of a ``--sim``, if any."""
+    overrides = _changed(run.overrides, _simulation_overrides(name)) if name else run.overrides
+    env_cfg, _ = resolve_configs(run.task, run.rl_library, overrides)
+    env_cfg.sim.device, env_cfg.seed = device, run.seed
+    require_runtime(env_cfg, flags)
+    require_takeable(panel, env_cfg)
+    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))
+    return Simulation(name=name, task=run.task, env_cfg=env_cfg, identity=identity)
+
+
+def _simulation_overrides(name: str) -> list[str]:
+    """Return the overrides of one ``--sim``."""
+    try:
+        overrides = shlex.split(name)
+    except ValueError as error:
+        raise UserError(f"--sim {name!r}: {error}") from error
+    for override in overrides:
+        if not override.startswith(("physics=", "env.")):
+            raise UserError(
+                f"--sim {override!r}: only physics=NAME and env.PATH=VALUE make another simulation; the policy stays "
+                "as it was trained"
+            )
+    return overrides
+
+
+def _changed(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Put overrides on top of declared ones; the settings of an engine go when another engine comes."""
+    keys = {override.partition("=")[0] for override in overrides}
+    kept = [override for override in declared if override.partition("=")[0] not in keys]
+    if keys & set(_ENGINE_CHOICES):
+        gone = (*(f"{choice}=" for choice in _ENGINE_CHOICES), "env.sim.physics.")
+        kept = [override for override in kept if not override.startswith(gone)]
+    return [*kept, *overrides]
+
+
+def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdentity) -> None:
+    """Refuse to score on a panel that has changed since the run declared it."""
+    differences = few_differences(identity.fields, run.panel_fields)
+    if differences and panel.source == run.panel:
+        raise UserError(
+            f"panel {panel.name} is not the one that run {run.run_id} declared, so scores could not be compared: "
+            f"{differences} (now != then). Restore that, train a new run, or score on a copy of the panel, which "
+            "--panel FILE.toml names"
+        )
+
+
+def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
+    """Refuse runs for which the same panel is not the same exam, because they were trained in other simulations."""
+    differences = few_differences(ours.fields, theirs.fields)
+    if differences:
+        raise UserError(
+            f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
+            f"same for both: {differences}. Score them one by one"
+        )
+
+
+def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
+    """Name the first fields in which two identities differ, in one line.
+
+    Args:
+        left: Fields of one identity.
+        right: Fields of the other.
+
+    Returns:
+        The differences; empty where there are none.
+    """
+    lines = differing_fields(left, right)
+    lines.sort(key=lambda line: line.startswith("packages."))  # of two engines, they say the least
+    more = [f"and {len(lines) - 4} more"] if len(lines) > 4 else []
+    return "; ".join([*lines[:4], *more])
+
+
+def _candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
+    """Resolve what a checkpoint's policy is made with."""
+    declared = checkpoint.run.declared
+    adapter = load_adapter(declared.rl_library)
+    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides)
+    agent_cfg = adapter.prepare(agent_cfg, device)
+    if hash_configs(env_cfg, agent_cfg)["agent"] != declared.config_sha256["agent"]:
+        raise UserError(
+            f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
+            f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
+        )
+    return Candidate(
+        run_id=declared.run_id,
+        run_dir=checkpoint.run.directory,
+        saved=checkpoint.saved,
+        adapter=adapter,
+        agent_cfg=agent_cfg,
+    )

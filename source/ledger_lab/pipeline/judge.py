@@ -1,0 +1,162 @@
+"""Judging policies while training goes on: screening, confirmation, and when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ledger_lab.ledger import CheckpointSaved, PanelResult
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
+from ledger_lab.panels.slots import HeldOutSlots, Policy
+from ledger_lab.pipeline.preflight import TrainPlan
+from ledger_lab.runners.session import exactness
+
+
+@dataclass(frozen=True)
+class _Exam:
+    """A policy that takes the panel."""
+
+    policy: Policy
+    saved: CheckpointSaved
+    purpose: Literal["screening", "confirmation"]
+    confirmation: int
+    panel: Panel
+    needed: int
+
+
+class Judge:
+    """Decides which policy takes the panel next, and what its result means.
+
+    Each snapshot is a checkpoint on disk: it is saved, hashed, and the policy that acts is loaded from that file. One
+    that passes the screening is confirmed on fresh seeds, with its share of the run's error budget.
+    """
+
+    def __init__(
+        self,
+        plan: TrainPlan,
+        slots: HeldOutSlots,
+        clock: PhaseClock,
+        append: Callable[[PanelResult], None],
+        snapshot: Callable[[], CheckpointSaved],
+        load: Callable[[CheckpointSaved], Policy],
+    ) -> None:
+        """Begin with nothing judged.
+
+        Args:
+            plan: The run.
+            slots: Its held-out slots.
+            clock: Its clock.
+            append: Writes a row.
+            snapshot: Saves the policy of the last iteration, or returns what is saved of it already.
+            load: Makes a policy of a checkpoint.
+        """
+        self._plan, self._slots, self._clock = plan, slots, clock
+        self._append, self._snapshot, self._load = append, snapshot, load
+        self._rule = VerdictRule(plan.panel.target_success)
+        self._exam: _Exam | None = None
+        self._confirmations = 0
+        self._screened: int | None = None
+        self.last: PanelResult | None = None
+        """The newest result."""
+        self.confirmed: PanelResult | None = None
+        """The result that proved that a policy reaches the target."""
+
+    def after_iteration(self, iterations: int) -> bool:
+        """Take the result of a panel that is over, and let the next policy begin.
+
+        Args:
+            iterations: Iterations completed.
+
+        Returns:
+            Whether to go on training.
+        """
+        with self._clock.window(Phase.EVALUATE):
+            self._conclude()
+            if self.confirmed is not None and self._plan.stop_at_target:
+                return False
+            if self._exam is None and self._is_due(iterations):
+                self._screen()
+        return True
+
+    def finish(self, on_step: Callable[[], None]) -> None:
+        """Judge the last policy of a training that ended without a confirmed one.
+
+        Args:
+            on_step: Called after each step.
+        """
+        idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
+        self._clock.share(1, 1)
+        with torch.inference_mode():
+            while self._exam is not None or self._last_is_unjudged():
+                if self._exam is None:
+                    self._screen()
+                while not self._slots.idle:
+                    self._slots.step(idle)
+                    on_step()
+                self._conclude()
+                if self.confirmed is not None:
+                    return
+
+    def _is_due(self, iterations: int) -> bool:
+        """Tell whether the next policy is to be judged now."""
+        every = self._plan.eval_every
+        return every is None or self._screened is None or iterations - self._screened >= every
+
+    def _last_is_unjudged(self) -> bool:
+        """Tell whether the newest policy has not been screened."""
+        return self._screened != self._snapshot().iteration
+
+    def _screen(self) -> None:
+        """Let the newest policy take the panel."""
+        saved = self._snapshot()
+        self._screened = saved.iteration
+        number = self._confirmations + 1
+        needed = self._rule.screening_needs(number, len(self._plan.panel.episodes))
+        self._begin(_Exam(self._load(saved), saved, "screening", number, self._plan.panel, needed))
+
+    def _confirm(self, exam: _Exam) -> None:
+        """Let a policy that passed the screening take the panel once more, with fresh seeds."""
+        self._confirmations += 1
+        number = self._confirmations
+        panel = self._plan.panel.confirmation(self._plan.run_id, number)
+        needed = self._rule.confirmation_needs(number, len(panel.episodes))
+        self._begin(_Exam(exam.policy, exam.saved, "confirmation", number, panel, needed))
+
+    def _begin(self, exam: _Exam) -> None:
+        """Start an exam."""
+        self._exam = exam
+        self._slots.begin([exam.policy], exam.panel)
+        self._clock.share(self._slots.count, self._slots.first + self._slots.count)
+
+    def _conclude(self) -> None:
+        """Write the result of an exam that is over, and confirm a policy that has passed its screening."""
+        exam = self._exam
+        if exam is None or not self._slots.idle:
+            return
+        (outcomes,) = self._slots.outcomes()
+        result = PanelResult(
+            run_id=self._plan.run_id,
+            checkpoint=exam.saved.path,
+            checkpoint_sha256=exam.saved.sha256,
+            panel=exam.panel.name,
+            panel_id=PanelIdentity.of(exam.panel, self._plan.simulation).id,
+            purpose=exam.purpose,
+            confirmation=exam.confirmation,
+            needed=exam.needed,
+            exactness=exactness(self._plan.env_cfg),
+            device=self._plan.device,
+            wall_ns=self._clock.wall_ns(),
+            invalid=self._slots.invalid,
+            outcomes=outcomes,
+        )
+        self._append(result)
+        self._exam, self.last = None, result
+        self._clock.share(0, 1)
+        if result.confirms:
+            self.confirmed = self.confirmed or result
+        elif exam.purpose == "screening" and result.passes and self.confirmed is None:
+            self._confirm(exam)

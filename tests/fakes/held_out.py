@@ -1,0 +1,89 @@
+"""The same held-out episodes under different circumstances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ledger_lab.ledger import Outcomes
+from ledger_lab.panels import Panel
+
+
+def still(observations: Any) -> torch.Tensor:
+    """Do nothing; actions of one number."""
+    return torch.zeros(observations["policy"].shape[0], 1)
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A policy that takes a panel, in simulations that differ in everything but the episodes."""
+
+    panel: Panel
+    policy: Callable[[Any], torch.Tensor]
+    other: Callable[[Any], torch.Tensor]
+    """The policy of whoever else is there."""
+    cfg: Callable[[], Any]
+    """Makes the task's configuration."""
+
+    @contextmanager
+    def simulation(self, places: int, training: int = 0, seed: int = 3) -> Iterator[tuple[Any, Any]]:
+        """Open a simulation with held-out slots."""
+        from ledger_lab.panels.slots import HeldOutSlots
+        from ledger_lab.runners.cpu_graphs import recorded_physics
+        from ledger_lab.runners.session import environment, held_out_config
+
+        cfg = held_out_config(self.cfg(), places * len(self.panel.episodes), training)
+        cfg.seed = seed
+        with (
+            environment(self.panel.task, cfg) as env,
+            recorded_physics(env),
+            HeldOutSlots(env, self.panel, training, places).attached() as slots,
+        ):
+            yield env, slots
+
+    def alone(self) -> Outcomes:
+        """Have the simulation to itself."""
+        from ledger_lab.panels.scoring import score_policies
+
+        with self.simulation(1) as (_, slots):
+            slots.reset()
+            (score,) = score_policies(slots, [self.policy])
+        return score.outcomes
+
+    def in_company(self) -> Outcomes:
+        """Come second, in other slots, beside others, with another seed of the simulation."""
+        from ledger_lab.panels.scoring import score_policies
+
+        with self.simulation(3, seed=11) as (_, slots):
+            slots.reset()
+            torch.manual_seed(99)
+            scores = score_policies(slots, [self.other, self.other, self.other, self.other, self.policy])
+        return scores[-1].outcomes
+
+    def beside_training(self, slots_in_training: int = 5) -> Outcomes:
+        """Come second, while training slots act at random and reset in between."""
+        from ledger_lab.panels.view import TrainingView
+
+        with self.simulation(1, slots_in_training, seed=7) as (env, slots), torch.inference_mode():
+            view = TrainingView(env, slots)
+            view.reset()
+            for policy in (self.other, self.policy):
+                slots.begin([policy])
+                while not slots.idle:
+                    view.step(torch.randn(slots_in_training, slots.action_count))
+            (outcomes,) = slots.outcomes()
+        assert isinstance(outcomes, Outcomes)
+        return outcomes
+
+
+def task_cfg(task: str) -> Any:
+    """Return a task's configuration, on the CPU."""
+    from ledger_lab.runners.configs import resolve_configs
+
+    cfg, _ = resolve_configs(task, "rsl_rl", [])
+    cfg.sim.device = "cpu"
+    return cfg

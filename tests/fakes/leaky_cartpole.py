@@ -1,0 +1,162 @@
+"""Cart-poles in which one more thing is random, each in a way that Isaac Lab draws for all environments at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import isaaclab.envs.mdp as mdp
+import torch
+from isaaclab.actuators import DelayedPDActuatorCfg
+from isaaclab.envs import ManagerBasedRLEnv
+from isaaclab.managers import (
+    CommandTerm,
+    CommandTermCfg,
+    CurriculumTermCfg,
+    EventTermCfg,
+    ObservationTermCfg,
+    SceneEntityCfg,
+)
+from isaaclab.utils import configclass
+from isaaclab.utils.noise import GaussianNoiseCfg
+
+CART = SceneEntityCfg("robot", joint_names=["slider_to_cart"])
+
+
+class RandomCommand(CommandTerm):
+    """A number that changes twice a second."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._value = torch.zeros(self.num_envs, 1, device=self.device)
+
+    @property
+    def command(self) -> torch.Tensor:
+        return self._value
+
+    def _update_metrics(self) -> None:
+        pass
+
+    def _resample_command(self, env_ids: Any) -> None:
+        self._value[env_ids] = torch.empty_like(self._value[env_ids]).uniform_(-1.0, 1.0) * self.cfg.scale
+
+    def _update_command(self) -> None:
+        pass
+
+
+@configclass
+class RandomCommandCfg(CommandTermCfg):
+    class_type: type = RandomCommand
+    resampling_time_range: tuple[float, float] = (0.3, 0.7)
+    scale: float = 1.0
+
+
+@configclass
+class CommandsCfg:
+    number = RandomCommandCfg()
+
+
+class ShakyAction(mdp.JointEffortAction):
+    """A motor that trembles."""
+
+    def process_actions(self, actions: torch.Tensor) -> None:
+        super().process_actions(actions)
+        self._processed_actions += torch.randn_like(self._processed_actions)
+
+
+@configclass
+class ShakyActionCfg(mdp.JointEffortActionCfg):
+    class_type: type = ShakyAction
+
+
+def trembling(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """An observation that draws by itself."""
+    return torch.rand(env.num_envs, 1, device=env.device)
+
+
+def kick(env: ManagerBasedRLEnv, env_ids: Any, speed: float) -> None:
+    """Add a random velocity to the cart."""
+    robot = env.scene["robot"]
+    ids = torch.arange(env.num_envs, device=env.device)[slice(None) if env_ids is None else env_ids]
+    velocity = robot.data.joint_vel.torch[ids].clone()
+    velocity[:, 0] += torch.empty(len(ids), device=env.device).uniform_(-speed, speed)
+    robot.write_joint_velocity_to_sim_index(velocity=velocity, env_ids=ids.int())
+
+
+def shared_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Draw one number for everybody."""
+    kick(env, env_ids, float(torch.rand(1)))
+
+
+def harder_commands(env: ManagerBasedRLEnv, env_ids: Any) -> float:
+    """Raise the scale of the command at each reset of a training slot."""
+    term = env.command_manager.get_term("number")
+    term.cfg.scale += 1.0
+    return float(term.cfg.scale)
+
+
+def wider_bounds(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Let the cart go further at each reset of a training slot."""
+    term = env.termination_manager.get_term_cfg("cart_out_of_bounds")
+    low, high = term.params["bounds"]
+    term.params["bounds"] = (low - 0.1, high + 0.1)
+
+
+def leaky(cfg: Any, leak: str) -> Any:
+    """Add one leak to a cart-pole's configuration."""
+    match leak:
+        case "reset_event":
+            pass
+        case "startup_event":
+            cfg.events.heavy = EventTermCfg(
+                func=mdp.randomize_rigid_body_mass,
+                mode="startup",
+                params={
+                    "asset_cfg": SceneEntityCfg("robot", body_names=["pole"]),
+                    "mass_distribution_params": (0.3, 3.0),
+                    "operation": "scale",
+                },
+            )
+        case "command" | "curriculum":
+            cfg.commands = CommandsCfg()
+            cfg.observations.policy.number = ObservationTermCfg(
+                func=mdp.generated_commands, params={"command_name": "number"}
+            )
+            if leak == "curriculum":
+                cfg.curriculum = {"harder": CurriculumTermCfg(func=harder_commands)}
+        case "shared_curriculum":
+            cfg.curriculum = {"wider": CurriculumTermCfg(func=wider_bounds)}
+        case "interval_event" | "global_interval_event":
+            cfg.events.kick = EventTermCfg(
+                func=kick,
+                mode="interval",
+                interval_range_s=(0.1, 0.4),
+                is_global_time=leak.startswith("global"),
+                params={"speed": 1.0},
+            )
+        case "observation_noise":
+            cfg.observations.policy.joint_pos.noise = GaussianNoiseCfg(std=0.1)
+            cfg.observations.policy.enable_corruption = True
+        case "random_observation":
+            cfg.observations.policy.trembling = ObservationTermCfg(func=trembling)
+        case "action_noise":
+            cfg.actions.cart_force = ShakyActionCfg(
+                asset_name="robot", joint_names=["slider_to_cart"], scale=cfg.actions.cart_force.scale
+            )
+        case "actuator_delay":
+            cfg.scene.robot.actuators["cart"] = DelayedPDActuatorCfg(
+                joint_names_expr=["slider_to_cart"],
+                effort_limit=400.0,
+                stiffness=0.0,
+                damping=10.0,
+                min_delay=0,
+                max_delay=8,
+            )
+        case "rare_reset_event":
+            cfg.events.rare = EventTermCfg(
+                func=kick, mode="reset", min_step_count_between_reset=1000, params={"speed": 3.0}
+            )
+        case "shared_draw":
+            cfg.events.shared = EventTermCfg(func=shared_kick, mode="reset")
+        case _:
+            raise ValueError(leak)
+    return cfg

@@ -1,0 +1,175 @@
+"""The watch names the slots that MuJoCo-Warp had no room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+COUNT = 6
+
+
+@contextmanager
+def cartpoles(change: Callable[[Any], None]) -> Iterator[Any]:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+
+    registered_tasks()
+    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])
+    cfg.sim.device, cfg.seed, cfg.scene.num_envs, cfg.scene.env_spacing = "cpu", 5, COUNT, 0.0
+    cfg.terminations.cart_out_of_bounds = None
+    change(cfg)
+    with simulation_app(cfg, {"device": "cpu"}), environment("LedgerLab-Cartpole", cfg) as env:
+        env.reset()
+        start(env, torch.zeros(COUNT), torch.zeros(COUNT))
+        yield env
+
+
+def start(env: Any, places: torch.Tensor, speeds: torch.Tensor) -> None:
+    """Put the carts at places of their rails, with hanging poles."""
+    robot, zeros = env.unwrapped.scene["robot"], torch.zeros(COUNT)
+    robot.write_joint_position_to_sim_index(position=torch.stack([places, zeros + torch.pi], dim=1))
+    robot.write_joint_velocity_to_sim_index(velocity=torch.stack([speeds, zeros], dim=1))
+
+
+def one_constraint(cfg: Any) -> None:
+    cfg.sim.physics.solver_cfg.njmax = 1
+
+
+def one_constraint_and_newtons_motors(cfg: Any) -> None:
+    """Let Newton do all physics steps of an environment step in one call."""
+    from isaaclab.actuators import IdealPDActuatorCfg
+
+    one_constraint(cfg)
+    cfg.scene.robot.actuators["cart"] = IdealPDActuatorCfg(
+        joint_names_expr=["slider_to_cart"], stiffness=0.0, damping=10.0, actuator_effort_limit=400.0
+    )
+
+
+def two_solver_steps(cfg: Any) -> None:
+    one_constraint(cfg)
+    cfg.decimation, cfg.sim.render_interval, cfg.sim.physics.num_substeps = 1, 1, 2
+
+
+def boxes(contacts_per_slot: int, mujoco_contacts: bool = True) -> Callable[[Any], None]:
+    """Hang a box in the air of each slot."""
+    import isaaclab.sim as sim_utils
+    from isaaclab.assets import RigidObjectCfg
+
+    def change(cfg: Any) -> None:
+        solver = cfg.sim.physics.solver_cfg
+        solver.njmax, solver.nconmax, solver.use_mujoco_contacts = 40, contacts_per_slot, mujoco_contacts
+        box = sim_utils.CuboidCfg(
+            size=(0.4, 0.4, 0.2),
+            rigid_props=[sim_utils.UsdPhysicsRigidBodyCfg()],
+            mass_props=[sim_utils.MassCfg(mass=1.0)],
+            collision_props=[sim_utils.UsdPhysicsCollisionCfg()],
+        )
+        place = RigidObjectCfg.InitialStateCfg(pos=(1.0, 0.0, 3.0))
+        cfg.scene.box = RigidObjectCfg(prim_path="{ENV_REGEX_NS}/Box", spawn=box, init_state=place)
+
+    return change
+
+
+def put_on_the_ground(env: Any, slots: list[int]) -> None:
+    """Put boxes on the ground, where each has four contacts."""
+    box = env.unwrapped.scene["box"]
+    pose = box.data.default_root_pose.torch.clone()
+    pose[slots, 2] = 0.1
+    box.write_root_pose_to_sim_index(root_pose=pose)
+    box.write_root_velocity_to_sim_index(root_velocity=torch.zeros(COUNT, 6))
+
+
+def step(env: Any) -> None:
+    env.step(torch.zeros(COUNT, 1))
+
+
+def recording(env: Any, recorded: bool) -> Any:
+    from ledger_lab.runners.cpu_graphs import recorded_physics
+
+    return recorded_physics(env) if recorded else nullcontext()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("change", [one_constraint, two_solver_steps, one_constraint_and_newtons_motors])
+def test_an_overflow_at_any_substep_is_told_of_its_slot(change: Callable[[Any], None], recorded: bool) -> None:
+    from isaaclab_newton.physics import NewtonManager
+
+    from ledger_lab.panels.capacity import CapacityWatch, Usage
+    from ledger_lab.panels.physical import PhysicalParameters
+
+    with cartpoles(change) as env, recording(env, recorded):
+        PhysicalParameters(env, torch.arange(COUNT)).add_joint_friction(
+            "robot", "cart_to_pole", torch.full((COUNT,), 1e-3)
+        )
+        step(env)  # what is recorded so far has no watch in it
+        watch = CapacityWatch.attach(env)
+        assert watch is not None
+        for _ in range(3):
+            step(env)
+            assert not watch.overflowed().any()
+        assert watch.constraints == Usage(needed=1, capacity=1)
+        # Beyond the end of the rail on the way back: a second constraint, until the second substep.
+        start(env, torch.tensor([0.0, 4.001, 0.0, 0.0, -4.001, 0.0]), torch.tensor([0.0, -1.0, 0.0, 0.0, 1.0, 0.0]))
+        step(env)
+        assert NewtonManager._solver.mjw_data.nefc.numpy().tolist() == [1] * COUNT, "it is over when the step is"
+        assert watch.overflowed().tolist() == [False, True, False, False, True, False]
+        step(env)
+        assert not watch.overflowed().any()
+        assert watch.constraints == Usage(needed=2, capacity=1)
+        assert watch.advice() == "raise env.sim.physics.solver_cfg.njmax from 1 to at least 2"
+
+
+@pytest.mark.parametrize("mujoco_contacts", [True, False])
+def test_a_pool_that_is_too_small_concerns_every_slot(mujoco_contacts: bool) -> None:
+    from ledger_lab.panels.capacity import CapacityWatch, Usage
+
+    with cartpoles(boxes(contacts_per_slot=1, mujoco_contacts=mujoco_contacts)) as env:
+        watch = CapacityWatch.attach(env)
+        assert watch is not None
+        step(env)
+        assert not watch.overflowed().any(), "all boxes are in the air"
+        put_on_the_ground(env, [1, 4])
+        step(env)
+        assert watch.overflowed().all()
+        assert watch.contacts == Usage(needed=8, capacity=6)
+        assert watch.advice() == "raise env.sim.physics.solver_cfg.nconmax from 1 to at least 2"
+
+
+def test_it_neither_finds_nor_changes_anything_where_there_is_room() -> None:
+    from ledger_lab.panels.capacity import CapacityWatch, Usage
+
+    def run(env: Any) -> torch.Tensor:
+        start(env, torch.linspace(-4.0, 4.0, COUNT), torch.zeros(COUNT))
+        put_on_the_ground(env, [*range(COUNT)])
+        positions = []
+        for _ in range(5):
+            step(env)
+            positions.append(env.unwrapped.scene["robot"].data.joint_pos.torch.clone())
+        return torch.stack(positions)
+
+    with cartpoles(boxes(contacts_per_slot=6)) as env:
+        unwatched = run(env)
+        watch = CapacityWatch.attach(env)
+        assert watch is not None
+        assert torch.equal(run(env), unwatched)
+        assert not watch.overflowed().any()
+        assert watch.contacts == Usage(needed=24, capacity=36)
+        watch.detach()
+        assert "step" not in vars(watch._solver)
+        assert torch.equal(run(env), unwatched)
+
+
+@pytest.mark.parametrize("physics", ["ovphysx", "newton_kamino"])
+def test_engines_without_capacities_are_not_watched(physics: str) -> None:
+    from ledger_lab.panels.capacity import CapacityWatch
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [f"physics={physics}"])
+    assert CapacityWatch.attach(SimpleNamespace(unwrapped=SimpleNamespace(cfg=cfg))) is None  # type: ignore[arg-type]

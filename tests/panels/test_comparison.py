@@ -1,0 +1,72 @@
+"""Two policies on the same episodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledger_lab.panels.comparison import compare_paired
+
+
+def outcomes(both: int, only_first: int, only_second: int, neither: int) -> tuple[list[bool], list[bool]]:
+    """Return the outcomes of two policies."""
+    pairs = [(True, True)] * both + [(True, False)] * only_first + [(False, True)] * only_second
+    pairs += [(False, False)] * neither
+    first, second = zip(*pairs, strict=True)
+    return list(first), list(second)
+
+
+def test_the_p_value_is_that_of_the_exact_mcnemar_test() -> None:
+    found = compare_paired(*outcomes(80, 2, 10, 8))
+    assert (found.episodes, found.only_first, found.only_second) == (100, 2, 10)
+    assert found.difference == pytest.approx(0.08)
+    assert found.p_value == pytest.approx(2 * (1 + 12 + 66) / 2**12)
+
+
+def test_episodes_in_which_both_do_the_same_say_nothing_about_the_p_value() -> None:
+    few, many = compare_paired(*outcomes(0, 3, 9, 0)), compare_paired(*outcomes(500, 3, 9, 500))
+    assert few.p_value == many.p_value == pytest.approx(2 * (1 + 12 + 66 + 220) / 2**12)
+
+
+def test_equal_outcomes_show_no_difference() -> None:
+    found = compare_paired(*outcomes(50, 0, 0, 14))
+    assert (found.p_value, found.difference, found.interval) == (1.0, 0.0, (0.0, 0.0))
+
+
+def test_the_policies_change_places() -> None:
+    first, second = outcomes(200, 10, 30, 16)
+    there, back = compare_paired(first, second), compare_paired(second, first)
+    assert there.p_value == back.p_value
+    assert there.difference == -back.difference
+    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-12)
+
+
+def test_the_interval_is_as_wide_as_the_variance_of_the_gains_says() -> None:
+    found = compare_paired(*outcomes(300, 20, 60, 20))
+    mean, square = 40 / 400, 80 / 400
+    spread = 1.96 * ((square - mean**2) / 400) ** 0.5
+    assert found.interval == pytest.approx((mean - spread, mean + spread), abs=0.006)
+
+
+def test_episodes_of_one_seed_count_as_one_where_they_are_a_cluster() -> None:
+    first, second = outcomes(150, 8, 22, 20)
+    once = compare_paired(first, second)
+    seeds = list(range(200)) * 4
+    together = compare_paired(first * 4, second * 4, clusters=seeds)
+    apart = compare_paired(first * 4, second * 4)
+    assert (together.p_value, together.interval, together.difference) == (once.p_value, once.interval, once.difference)
+    assert (together.only_first, together.only_second) == (32, 88)
+    assert apart.p_value < together.p_value
+    assert apart.interval[0] > together.interval[0]
+
+
+def test_the_bootstrap_is_repeatable() -> None:
+    pair = outcomes(150, 8, 22, 20)
+    assert compare_paired(*pair, seed=3) == compare_paired(*pair, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clusters"), [([], [], None), ([True], [True, False], None), ([True], [False], [1, 2])]
+)
+def test_what_is_no_pair_is_refused(first: list[bool], second: list[bool], clusters: list[int] | None) -> None:
+    with pytest.raises(ValueError, match="cannot pair"):
+        compare_paired(first, second, clusters)

@@ -1,0 +1,155 @@
+"""Perturbations reach their own slots, alone, by the amount that was drawn, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Outcomes
+from ledger_lab.panels import Cell, load_panel
+from ledger_lab.panels.perturbations import KINDS, read_perturbations
+from tests.fakes.held_out import Exam, still, task_cfg
+from tests.panels.test_leaks import balance
+
+ROBUST = load_panel("cartpole_robust_v1")
+SEEDS = tuple(range(5))
+SHORT = replace(ROBUST, seeds=SEEDS, episode_length_s=1.5, hold_s=0.5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> Iterator[None]:
+    from ledger_lab.runners.session import registered_tasks, simulation_app
+
+    registered_tasks()
+    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
+        yield
+
+
+def exam(panel: Any, policy: Any = balance) -> Exam:
+    """Return the exam on a nominal cart-pole."""
+    return Exam(panel, policy, still, lambda: task_cfg("LedgerLab-Cartpole"))
+
+
+def by_cell(outcomes: Outcomes) -> dict[str, list[str]]:
+    """Return the fingerprints of each cell."""
+    cells: dict[str, list[str]] = {}
+    for cell, fingerprint in zip(outcomes.cell, outcomes.fingerprint, strict=True):
+        cells.setdefault(cell, []).append(fingerprint)
+    return cells
+
+
+def with_cell(**perturbations: Any) -> Any:
+    """Return the short panel with a nominal cell and another one."""
+    other = Cell("other", read_perturbations("test", perturbations))
+    return replace(SHORT, cells=(Cell("nominal"), other))
+
+
+@pytest.fixture(scope="module")
+def robust() -> Outcomes:
+    return exam(SHORT).alone()
+
+
+def test_the_robust_panel_does_every_perturbation_that_a_cart_pole_can_meet() -> None:
+    kinds = {part.kind for cell in ROBUST.cells for part in cell.perturbations}
+    assert kinds == set(KINDS) - {"friction"}, "nothing of a cart-pole touches anything"
+
+
+def test_every_cell_goes_its_own_way_in_every_episode(robust: Outcomes) -> None:
+    cells = by_cell(robust)
+    assert list(cells) == [cell.name for cell in SHORT.cells]
+    for name, fingerprints in cells.items():
+        assert len(set(fingerprints)) == len(SEEDS), name
+        if name == "pushes":  # some of them come after a second and a half
+            assert set(fingerprints) != set(cells["nominal"])
+        elif name != "nominal":
+            assert not set(fingerprints) & set(cells["nominal"]), name
+
+
+def test_cells_leave_the_nominal_one_as_it_is_alone(robust: Outcomes) -> None:
+    alone = exam(replace(SHORT, cells=(Cell("nominal"),))).alone()
+    assert by_cell(robust)["nominal"] == alone.fingerprint
+
+
+def test_perturbed_episodes_depend_on_their_seeds_alone(robust: Outcomes) -> None:
+    assert exam(SHORT).in_company() == robust
+    assert exam(SHORT).beside_training() == robust
+
+
+@pytest.mark.parametrize(
+    "perturbations",
+    [
+        {"initial_state": {"scale": 1.0}},
+        {"mass": {"scale": 1.0}},
+        {"center_of_mass": {"offset_m": 0.0}},
+        {"joint_friction": {"add": 0.0}},
+        {"actuator_strength": {"scale": 1.0}},
+        {"actuator_damping": {"scale": 1.0}},
+        {"action_delay": {"steps": 0}},
+        {"control_latency": {"physics_steps": 0}},
+        {"gravity_tilt": {"angle_rad": 0.0}},
+    ],
+    ids=lambda perturbations: next(iter(perturbations)),
+)
+def test_an_amount_of_nothing_changes_nothing(perturbations: dict[str, Any]) -> None:
+    cells = by_cell(exam(with_cell(**perturbations)).alone())
+    assert cells["other"] == cells["nominal"]
+
+
+def pushing(observations: Any) -> torch.Tensor:
+    """Push with the same force all the time."""
+    return torch.full((observations["policy"].shape[0], 1), 0.2)
+
+
+def test_a_delay_of_the_whole_episode_is_to_do_nothing() -> None:
+    delayed = by_cell(exam(with_cell(action_delay={"steps": 100}), pushing).alone())
+    nothing = by_cell(exam(with_cell(), still).alone())
+    assert delayed["other"] == nothing["nominal"] != delayed["nominal"]
+
+
+def test_a_motor_of_half_the_strength_pushes_half_as_hard() -> None:
+    def half(observations: Any) -> torch.Tensor:
+        return 0.5 * pushing(observations)
+
+    # The motor's damping is weaker, too: without it, half the strength is half the command.
+    weak = exam(with_cell(actuator_strength={"scale": 0.5}, actuator_damping={"scale": 0.0}), pushing).alone()
+    gentle = exam(with_cell(actuator_damping={"scale": 0.0}), half).alone()
+    assert by_cell(weak)["other"] == by_cell(gentle)["other"]
+
+
+def test_a_latency_of_one_physics_step_of_two_lies_between_none_and_a_whole_step() -> None:
+    late = by_cell(exam(with_cell(control_latency={"physics_steps": 1})).alone())["other"]
+    later = by_cell(exam(with_cell(control_latency={"physics_steps": 2})).alone())["other"]
+    delayed = by_cell(exam(with_cell(action_delay={"steps": 1})).alone())
+    assert len({tuple(each) for each in (late, later, delayed["other"], delayed["nominal"])}) == 4
+
+
+def test_a_latency_of_a_whole_step_is_a_delay_of_it_but_for_the_first_action() -> None:
+    def steady(observations: Any) -> torch.Tensor:
+        return torch.full((observations["policy"].shape[0], 1), 0.1)
+
+    cells = by_cell(exam(with_cell(control_latency={"physics_steps": 2}), steady).alone())
+    assert cells["other"] == cells["nominal"], "the same command all the time cannot be late"
+
+
+@pytest.mark.parametrize(
+    ("perturbations", "complaint"),
+    [
+        ({"mass": {"bodies": "pol", "scale": 2}}, "pol"),
+        ({"actuator_strength": {"joints": "slider", "scale": 2}}, "slider"),
+        ({"mass": {"asset": "robo", "scale": 2}}, "robo"),
+        ({"observation_noise": {"std": {"joint_po": 1}}}, "no observation 'joint_po': did you mean 'joint_pos'"),
+        ({"push": {"joints": "slider", "velocity": 1, "interval_s": 1}}, "slider"),
+        ({"friction": {"scale": 2}}, "friction"),
+        ({"control_latency": {"physics_steps": 3}}, "control_latency of 3 physics steps is longer than an action of 2"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_the_task_does_not_have_is_refused_in_one_line(perturbations: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as raised:
+        exam(with_cell(**perturbations)).alone()
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,71 @@
+"""Bit for bit the same where bodies hit the ground: the ant, on Newton."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.ledger import Outcomes
+from ledger_lab.panels import load_panel
+from tests.fakes.held_out import Exam, task_cfg
+
+PANEL = replace(load_panel("ant_v1"), seeds=tuple(range(9)), episode_length_s=1.0)
+
+
+def _random_network(seed: int) -> Any:
+    """Return a policy that does something, always the same."""
+    numbers = torch.Generator().manual_seed(seed)
+    layers: list[torch.Tensor] = []
+
+    def act(observations: Any) -> torch.Tensor:
+        seen = observations["policy"]
+        if not layers:
+            layers.extend(
+                torch.randn(*shape, generator=numbers) / shape[0] ** 0.5 for shape in ((seen.shape[1], 64), (64, 8))
+            )
+        return torch.tanh(torch.tanh(seen @ layers[0]) @ layers[1])
+
+    return act
+
+
+EXAM = Exam(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("LedgerLab-Ant"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> Iterator[None]:
+    from ledger_lab.runners.session import registered_tasks, simulation_app
+
+    registered_tasks()
+    with simulation_app(task_cfg("LedgerLab-Ant"), {"device": "cpu"}):
+        yield
+
+
+@pytest.fixture(scope="module")
+def alone() -> Outcomes:
+    return EXAM.alone()
+
+
+def test_each_seed_is_an_episode_of_its_own(alone: Outcomes) -> None:
+    assert len(set(alone.fingerprint)) == len(PANEL.seeds)
+
+
+def test_slots_order_and_company_change_nothing(alone: Outcomes) -> None:
+    assert EXAM.in_company() == alone
+
+
+@pytest.mark.parametrize("training", [1, 23])
+def test_training_beside_them_changes_nothing(alone: Outcomes, training: int) -> None:
+    assert EXAM.beside_training(training) == alone
+
+
+def test_without_a_common_origin_coordinates_round_differently(
+    alone: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.runners import session
+
+    monkeypatch.setattr(session, "is_newton", lambda _: False)
+    assert EXAM.in_company() != alone

@@ -1,0 +1,171 @@
+"""What becomes of held-out episodes: their labels, their order, their verdict; and what a learner sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Outcomes
+from ledger_lab.panels import load_panel
+from tests.fakes.held_out import Exam, still, task_cfg
+from tests.panels.test_leaks import balance
+
+PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(24)))
+
+
+def push(observations: Any) -> torch.Tensor:
+    """Leave the rail."""
+    return torch.ones(observations["policy"].shape[0], 1)
+
+
+def broken(observations: Any) -> torch.Tensor:
+    """Ask for a force that is no number."""
+    return torch.full((observations["policy"].shape[0], 1), float("nan"))
+
+
+def exam(panel: Any = PANEL) -> Exam:
+    return Exam(panel, balance, still, lambda: task_cfg("LedgerLab-Cartpole"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> Iterator[None]:
+    from ledger_lab.runners.session import registered_tasks, simulation_app
+
+    registered_tasks()
+    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
+        yield
+
+
+@pytest.fixture(scope="module")
+def together() -> list[Outcomes]:
+    """Return outcomes of four policies in one round."""
+    from ledger_lab.panels.scoring import score_policies
+
+    with exam().simulation(4) as (_, slots):
+        slots.reset()
+        return [score.outcomes for score in score_policies(slots, [still, balance, push, broken])]
+
+
+def test_every_end_has_its_label(together: list[Outcomes]) -> None:
+    alive, balanced, pushed, not_a_number = together
+    assert set(alive.ended_by) == {"horizon"}
+    assert alive.successes == 0, "a cart that stands still survives, and its pole hangs"
+    assert set(alive.steps) == {300}
+    assert balanced.successes > 0
+    assert set(pushed.ended_by) == {"cart_out_of_bounds"} and pushed.successes == 0
+    assert max(pushed.steps) < 300
+    assert set(not_a_number.ended_by) == {"non_finite"}
+    assert not_a_number.successes == sum(not_a_number.success_any) == 0
+    assert set(not_a_number.episode_return) == {None}
+    for outcome in together:
+        assert all(now <= best for now, best in zip(outcome.success, outcome.success_any, strict=True))
+
+
+def test_a_policy_after_a_broken_one_is_judged_as_ever(together: list[Outcomes]) -> None:
+    from ledger_lab.panels.scoring import score_policies
+
+    with exam().simulation(2) as (_, slots):
+        slots.reset()
+        scores = score_policies(slots, [broken, push, push, still, balance])
+    assert [score.outcomes for score in scores[1:]] == [together[2], together[2], together[0], together[1]]
+
+
+def test_fresh_seeds_are_other_episodes_of_the_same_exam(together: list[Outcomes]) -> None:
+    fresh = PANEL.confirmation("run", 1)
+    with exam().simulation(1) as (_, slots), torch.inference_mode():
+        slots.reset()
+        found = []
+        for panel in (fresh, PANEL):
+            slots.begin([balance], panel)
+            while not slots.idle:
+                slots.step(torch.zeros(0, 1))
+            found += slots.outcomes()
+    assert found[1] == together[1]
+    assert not set(found[0].fingerprint) & set(found[1].fingerprint)
+    assert tuple(found[0].seed) == fresh.seeds
+
+
+def test_a_learner_sees_training_slots_alone() -> None:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+    from ledger_lab.panels.view import TrainingView
+
+    with exam().simulation(1, training=8) as (env, slots), torch.inference_mode():
+        view = TrainingView(env, slots)
+        assert isinstance(view, ManagerBasedRLEnv) and view.unwrapped is view
+        observations, _ = view.reset()
+        assert (view.num_envs, observations["policy"].shape) == (8, (8, 4))
+        view.episode_length_buf = torch.full((8,), 299)
+        held_out = env.unwrapped.episode_length_buf[8:]
+        assert not held_out.any(), "the learner's random episode lengths don't reach held-out slots"
+        slots.begin([push])
+        observations, rewards, terminated, truncated, extras = view.step(torch.zeros(8, 1))
+        assert {len(rewards), len(terminated), len(truncated), len(observations["policy"])} == {8}
+        assert truncated.all()
+        assert extras["log"]["Episode_Termination/time_out"] == 1.0
+        while not slots.idle:
+            *_, extras = view.step(torch.zeros(8, 1))
+        assert extras["log"]["Episode_Termination/cart_out_of_bounds"] == 0.0, "all held-out carts left the rail"
+
+
+def predicate_panel(name: str) -> Any:
+    """Return the panel with another success function."""
+    return replace(PANEL, success_function=f"tests.panels.test_slots:{name}", success_params={})
+
+
+def number(env: Any) -> torch.Tensor:
+    return env.episode_length_buf
+
+
+def everybody(env: Any) -> torch.Tensor:
+    return torch.ones(3, dtype=torch.bool)
+
+
+def average(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1]
+    return height > height.mean()
+
+
+def raising(env: Any) -> torch.Tensor:
+    return env.scene["no such thing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("number", r"returns torch.int64 of shape \(64,\): it must return torch.bool of shape \(num_envs,\)"),
+        ("everybody", r"returns torch.bool of shape \(3,\)"),
+        ("average", r"mixes environments: it calls torch.mean across them"),
+        ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
+    ],
+)
+def test_a_success_function_that_does_not_do_is_refused_in_one_line(name: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as raised, exam(predicate_panel(name)).simulation(1):
+        pass
+    assert "\n" not in str(raised.value)
+
+
+def test_lost_constraints_make_a_score_invalid_and_say_what_to_raise(capfd: pytest.CaptureFixture[str]) -> None:
+    def cfg() -> Any:
+        small = task_cfg("LedgerLab-Cartpole")
+        small.scene.robot.spawn.usd_path = small.scene.robot.spawn.usd_path
+        small.sim.physics.solver_cfg.njmax = 1
+        return small
+
+    from ledger_lab.panels.scoring import score_policies
+
+    rubbing = load_panel("cartpole_robust_v1").cells[4]
+    panel = replace(PANEL, cells=(rubbing,), seeds=tuple(range(5)))
+    with Exam(panel, push, still, cfg).simulation(1) as (_, slots):
+        slots.reset()
+        (score,) = score_policies(slots, [push])
+    if score.invalid is None:
+        pytest.skip("Newton found room for every constraint")
+    assert "raise env.sim.physics.solver_cfg.njmax from 1 to at least" in score.invalid
+    assert "capacity" in score.outcomes.ended_by
+    assert score.outcomes.successes == 0

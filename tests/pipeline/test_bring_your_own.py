@@ -1,0 +1,342 @@
+"""A task of somebody else's package, found through its entry point, trains and is judged with no other code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.assets import CARTPOLE_USD
+from ledger_lab.ledger import PanelResult, read_journal, read_ledger
+from ledger_lab.ledger.reader import find_journals
+from tests.conftest import ROOT, SHORT, script
+
+TASK = "Acme-Park-v0"
+
+PROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "acme-tasks"
+version = "1.0"
+
+[project.entry-points."isaaclab.tasks"]
+acme_tasks = "acme_tasks"
+"""
+
+REGISTRATION = """
+import gymnasium as gym
+
+gym.register(
+    id="Acme-Park-v0",
+    entry_point="isaaclab.envs:ManagerBasedRLEnv",
+    disable_env_checker=True,
+    kwargs={
+        "env_cfg_entry_point": f"{__name__}.park:ParkEnvCfg",
+        "rsl_rl_cfg_entry_point": f"{__name__}.park:ParkPPORunnerCfg",
+    },
+)
+"""
+
+CONFIGURATION = f"""
+import isaaclab.envs.mdp as mdp
+import isaaclab.sim as sim_utils
+from isaaclab.actuators import ImplicitActuatorCfg
+from isaaclab.assets import ArticulationCfg
+from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.managers import EventTermCfg as EventTerm
+from isaaclab.managers import ObservationGroupCfg as ObsGroup
+from isaaclab.managers import ObservationTermCfg as ObsTerm
+from isaaclab.managers import RewardTermCfg as RewTerm
+from isaaclab.managers import SceneEntityCfg
+from isaaclab.managers import TerminationTermCfg as DoneTerm
+from isaaclab.scene import InteractiveSceneCfg
+from isaaclab.utils import configclass
+from isaaclab.utils.noise import UniformNoiseCfg as Unoise
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+from isaaclab_rl.rsl_rl import RslRlMLPModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg
+
+CRANE = SceneEntityCfg("crane")
+CART = SceneEntityCfg("crane", joint_names=["slider_to_cart"])
+
+
+@configclass
+class ParkSceneCfg(InteractiveSceneCfg):
+    crane = ArticulationCfg(
+        prim_path="{{ENV_REGEX_NS}}/Crane",
+        spawn=sim_utils.UsdFileCfg(usd_path="{CARTPOLE_USD}"),
+        init_state=ArticulationCfg.InitialStateCfg(joint_pos={{"cart_to_pole": 3.1}}),
+        actuators={{"all": ImplicitActuatorCfg(joint_names_expr=[".*"], stiffness=0.0, damping=1.0)}},
+    )
+
+
+@configclass
+class ActionsCfg:
+    force = mdp.JointEffortActionCfg(asset_name="crane", joint_names=["slider_to_cart"], scale=50.0)
+
+
+@configclass
+class ObservationsCfg:
+    @configclass
+    class PolicyCfg(ObsGroup):
+        positions = ObsTerm(func=mdp.joint_pos_rel, params={{"asset_cfg": CRANE}}, noise=Unoise(n_min=-0.01, n_max=0.01))
+        velocities = ObsTerm(func=mdp.joint_vel_rel, params={{"asset_cfg": CRANE}}, noise=Unoise(n_min=-0.1, n_max=0.1))
+        last_action = ObsTerm(func=mdp.last_action)
+
+        def __post_init__(self):
+            self.enable_corruption = True
+
+    policy: PolicyCfg = PolicyCfg()
+
+
+@configclass
+class EventCfg:
+    load = EventTerm(
+        func=mdp.randomize_rigid_body_mass,
+        mode="startup",
+        params={{
+            "asset_cfg": SceneEntityCfg("crane", body_names="pole"),
+            "mass_distribution_params": (0.8, 1.2),
+            "operation": "scale",
+        }},
+    )
+    start = EventTerm(
+        func=mdp.reset_joints_by_offset,
+        mode="reset",
+        params={{"asset_cfg": CART, "position_range": (-2.0, 2.0), "velocity_range": (0.0, 0.0)}},
+    )
+
+
+@configclass
+class RewardsCfg:
+    alive = RewTerm(func=mdp.is_alive, weight=1.0)
+    away = RewTerm(func=mdp.joint_pos_target_l2, weight=-1.0, params={{"asset_cfg": CART, "target": 0.0}})
+    swinging = RewTerm(func=mdp.joint_vel_l1, weight=-0.05, params={{"asset_cfg": CRANE}})
+
+
+@configclass
+class TerminationsCfg:
+    time_out = DoneTerm(func=mdp.time_out, time_out=True)
+    off_the_rail = DoneTerm(func=mdp.joint_pos_out_of_manual_limit, params={{"asset_cfg": CART, "bounds": (-3.0, 3.0)}})
+
+
+@configclass
+class ParkEnvCfg(ManagerBasedRLEnvCfg):
+    scene: ParkSceneCfg = ParkSceneCfg(num_envs=256, env_spacing=4.0)
+    observations: ObservationsCfg = ObservationsCfg()
+    actions: ActionsCfg = ActionsCfg()
+    events: EventCfg = EventCfg()
+    rewards: RewardsCfg = RewardsCfg()
+    terminations: TerminationsCfg = TerminationsCfg()
+
+    def __post_init__(self):
+        self.decimation = 4
+        self.episode_length_s = 1.0
+        self.sim.dt = 0.005
+        self.sim.physics = NewtonCfg(solver_cfg=MJWarpSolverCfg(njmax=20, nconmax=10))
+
+
+@configclass
+class ParkPPORunnerCfg(RslRlOnPolicyRunnerCfg):
+    num_steps_per_env = 16
+    max_iterations = 100
+    save_interval = 50
+    experiment_name = "acme_park"
+    actor = RslRlMLPModelCfg(
+        hidden_dims=[32, 32],
+        activation="elu",
+        distribution_cfg=RslRlMLPModelCfg.GaussianDistributionCfg(init_std=1.0),
+    )
+    critic = RslRlMLPModelCfg(hidden_dims=[32, 32], activation="elu")
+    algorithm = RslRlPpoAlgorithmCfg(
+        value_loss_coef=1.0,
+        use_clipped_value_loss=True,
+        clip_param=0.2,
+        entropy_coef=0.005,
+        num_learning_epochs=5,
+        num_mini_batches=4,
+        learning_rate=1.0e-3,
+        schedule="adaptive",
+        gamma=0.99,
+        lam=0.95,
+        desired_kl=0.01,
+        max_grad_norm=1.0,
+    )
+"""
+
+SUCCESS = """
+import torch
+from isaaclab.envs import ManagerBasedRLEnv
+
+
+def position(env: ManagerBasedRLEnv) -> torch.Tensor:
+    crane = env.scene["crane"]
+    return crane.data.joint_pos.torch[:, crane.joint_names.index("slider_to_cart")]
+
+
+def parked(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
+    return position(env).abs() <= limit
+
+
+def of_wrong_type(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
+    return parked(env, limit).float()
+
+
+def of_wrong_shape(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
+    return env.scene["crane"].data.joint_pos.torch.abs() <= limit
+
+
+def better_than_most(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
+    return position(env).abs() <= limit * position(env).abs().mean()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _acme_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The package, installed where only the programs that these tests start look for it."""
+    tree, site = tmp_path_factory.mktemp("acme"), tmp_path_factory.mktemp("site")
+    (tree / "acme_tasks").mkdir()
+    for name, text in (
+        ("pyproject.toml", PROJECT),
+        ("acme_tasks/__init__.py", REGISTRATION),
+        ("acme_tasks/park.py", CONFIGURATION),
+        ("acme_tasks/success.py", SUCCESS),
+    ):
+        (tree / name).write_text(text.lstrip())
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(tree)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(site))
+        yield
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The panel file that the helper writes for the task, with the parameter of its success function set."""
+    file = tmp_path_factory.mktemp("panel") / "park.toml"
+    function = "acme_tasks.success:parked"
+    arguments = ["--task", TASK, "--seeds", "16", "--target", "0.5", "--success", function, "--output", file]
+    finished = script("new_panel", *arguments)
+    assert finished.returncode == 0, finished.stderr
+    file.write_text(file.read_text().replace("# limit = 0.1", "limit = 0.5"))
+    return file
+
+
+@pytest.fixture(scope="module")
+def parking(panel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger that holds one short training of the task."""
+    log_root = tmp_path_factory.mktemp("parking")
+    finished = script("train", "--task", TASK, "--panel", panel, *SHORT, "--log_root", log_root)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return log_root
+
+
+def results(log_root: Path) -> list[PanelResult]:
+    """Return the results in all journals under a root."""
+    return [row for path in find_journals(log_root) for row in read_journal(path).of(PanelResult)]
+
+
+def changed(panel: Path, folder: Path, old: str, new: str) -> Path:
+    """Write a panel file that differs in one place."""
+    assert old in panel.read_text()
+    (folder / "changed.toml").write_text(panel.read_text().replace(old, new))
+    return folder / "changed.toml"
+
+
+def test_the_task_is_trained_and_judged(parking: Path, panel: Path) -> None:
+    (run,) = read_ledger(parking).runs
+    assert (run.declared.task, run.declared.rl_library, run.declared.panel) == (TASK, "rsl_rl", str(panel))
+    assert {(row.purpose, row.panel, row.exactness) for row in run.results} == {("screening", "park", "bitwise")}
+    assert run.results[-1].checkpoint == "model_2.pt", "the last policy is judged"
+    for row in run.results:
+        assert row.outcomes.seed == list(range(16))
+        assert set(row.outcomes.ended_by) <= {"horizon", "off_the_rail"}
+
+
+def test_its_checkpoints_are_scored_again_with_the_same_outcome(parking: Path) -> None:
+    judged = {row.checkpoint: row.outcomes for row in results(parking)}
+    (run,) = read_ledger(parking).runs
+    finished = script("evaluate", run.directory, "--log_root", parking, "--device", "cpu")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    scored = {row.checkpoint: row.outcomes for row in results(parking) if row.purpose == "evaluation"}
+    assert list(scored) == ["model_0.pt", "model_1.pt", "model_2.pt"]
+    assert {name: scored[name] for name in judged} == judged
+
+
+def test_every_example_cell_can_be_judged(parking: Path, panel: Path, tmp_path: Path) -> None:
+    head, tail = panel.read_text().split('name = "nominal"')
+    text = head + 'name = "nominal"' + re.sub(r"^# ", "", tail, flags=re.MULTILINE)
+    (tmp_path / "all.toml").write_text(text)
+    (run,) = read_ledger(parking).runs
+    finished = script("evaluate", run.directory / "model_2.pt", "--panel", tmp_path / "all.toml", "--device", "cpu")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (result,) = [row for row in results(parking) if row.panel == "all"]
+    assert len(set(result.outcomes.cell)) == text.count("[[cells]]") > 10
+    assert (result.invalid, set(result.outcomes.ended_by) - {"horizon", "off_the_rail"}) == (None, set())
+
+
+def test_the_programs_know_the_task(parking: Path) -> None:
+    listed = script("list_envs", "--keyword", "acme")
+    assert listed.returncode == 0, listed.stderr
+    assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [[TASK, "rsl_rl"]]
+    reported = script("report", "--log_root", parking)
+    assert reported.returncode == 0, reported.stderr
+    assert f"task {TASK}" in reported.stdout
+    assert script("verify_ledger", "--log_root", parking).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("episode_length_s = 1.0", "episode_length_s = 1.5", "1.5 is longer than the task's own episodes of 1.0 s"),
+        (TASK, "LedgerLab-Cartpole", f"panel changed judges task LedgerLab-Cartpole, not {TASK}"),
+        ("success:parked", "success:packed", "has no attribute 'packed'"),
+    ],
+)
+def test_a_panel_that_does_not_fit_is_refused_before_anything_is_written(
+    old: str, new: str, complaint: str, panel: Path, tmp_path: Path
+) -> None:
+    log_root = tmp_path / "logs"
+    arguments = ["--task", TASK, "--panel", changed(panel, tmp_path, old, new), *SHORT, "--log_root", log_root]
+    finished = script("train", *arguments)
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert complaint in finished.stderr and len(finished.stderr.splitlines()) == 1
+    assert not log_root.exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "function", "complaint"),
+    [
+        ("train", "of_wrong_shape", r"returns torch.bool of shape \(\d+, 2\): it must return torch.bool of shape"),
+        ("evaluate", "of_wrong_type", r"returns torch.float32 of shape \(\d+,\): it must return torch.bool of shape"),
+        ("evaluate", "better_than_most", r"mixes environments: it calls torch.mean across them"),
+    ],
+)
+def test_a_success_function_that_does_not_do_proves_nothing(
+    program: str, function: str, complaint: str, parking: Path, panel: Path, tmp_path: Path
+) -> None:
+    bad = changed(panel, tmp_path, "success:parked", f"success:{function}")
+    (run,) = read_ledger(parking).runs
+    arguments: dict[str, tuple[Sequence[str | Path], Path]] = {
+        "train": (["--task", TASK, *SHORT, "--log_root", tmp_path / "logs"], tmp_path / "logs"),
+        "evaluate": ([run.directory / "model_2.pt", "--device", "cpu"], parking),
+    }
+    given, log_root = arguments[program]
+    before = results(parking)
+    finished = script(program, *given, "--panel", bad)
+    assert finished.returncode == 2, finished.stdout + finished.stderr
+    (line,) = [line for line in finished.stdout.splitlines() if line.startswith("error: ")]
+    assert re.search(complaint, line), line
+    assert "Traceback" not in finished.stdout + finished.stderr
+    assert results(log_root) == (before if program == "evaluate" else [])
+
+
+def test_nothing_of_it_was_installed_for_others() -> None:
+    assert not list((ROOT / ".venv").glob("lib/python*/site-packages/acme_tasks*"))
