@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from ledger_lab.assets import CARTPOLE_USD
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import PanelResult, read_journal, read_ledger
 from ledger_lab.ledger.reader import find_journals
-from tests.conftest import ROOT, SHORT, script
+from ledger_lab.panels import load_panel
+from tests.conftest import SHORT, script
 
 TASK = "Acme-Park-v0"
 
@@ -85,8 +89,12 @@ class ActionsCfg:
 class ObservationsCfg:
     @configclass
     class PolicyCfg(ObsGroup):
-        positions = ObsTerm(func=mdp.joint_pos_rel, params={{"asset_cfg": CRANE}}, noise=Unoise(n_min=-0.01, n_max=0.01))
-        velocities = ObsTerm(func=mdp.joint_vel_rel, params={{"asset_cfg": CRANE}}, noise=Unoise(n_min=-0.1, n_max=0.1))
+        positions = ObsTerm(
+            func=mdp.joint_pos_rel, params={{"asset_cfg": CRANE}}, noise=Unoise(n_min=-0.01, n_max=0.01)
+        )
+        velocities = ObsTerm(
+            func=mdp.joint_vel_rel, params={{"asset_cfg": CRANE}}, noise=Unoise(n_min=-0.1, n_max=0.1)
+        )
         last_action = ObsTerm(func=mdp.last_action)
 
         def __post_init__(self):
@@ -186,10 +194,6 @@ def parked(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
 
 def of_wrong_type(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
     return parked(env, limit).float()
-
-
-def of_wrong_shape(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
-    return env.scene["crane"].data.joint_pos.torch.abs() <= limit
 
 
 def better_than_most(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
@@ -296,7 +300,6 @@ def test_the_programs_know_the_task(parking: Path) -> None:
     [
         ("episode_length_s = 1.0", "episode_length_s = 1.5", "1.5 is longer than the task's own episodes of 1.0 s"),
         (TASK, "LedgerLab-Cartpole", f"panel changed judges task LedgerLab-Cartpole, not {TASK}"),
-        ("success:parked", "success:packed", "has no attribute 'packed'"),
     ],
 )
 def test_a_panel_that_does_not_fit_is_refused_before_anything_is_written(
@@ -311,32 +314,65 @@ def test_a_panel_that_does_not_fit_is_refused_before_anything_is_written(
     assert not log_root.exists()
 
 
+def refused(program: str, *arguments: str | Path) -> str:
+    """Run a program that gets as far as the simulation, and return the one line that it ends with."""
+    finished = script(program, *arguments)
+    assert finished.returncode == 2, finished.stdout + finished.stderr
+    assert "Traceback" not in finished.stdout + finished.stderr
+    (line,) = [line for line in finished.stdout.splitlines() if line.startswith("error: ")]
+    return line
+
+
+def test_a_training_is_not_judged_by_a_function_that_mixes_environments(panel: Path, tmp_path: Path) -> None:
+    bad = changed(panel, tmp_path, "success:parked", "success:better_than_most")
+    line = refused("train", "--task", TASK, "--panel", bad, *SHORT, "--log_root", tmp_path / "logs")
+    assert "mixes environments: it calls torch.mean across them" in line
+    (run,) = read_ledger(tmp_path / "logs").runs
+    assert run.attempts[0].ended is not None
+    assert results(tmp_path / "logs") == []
+
+
+def test_a_checkpoint_is_not_scored_by_a_function_of_the_wrong_type(parking: Path, panel: Path, tmp_path: Path) -> None:
+    bad = changed(panel, tmp_path, "success:parked", "success:of_wrong_type")
+    (run,) = read_ledger(parking).runs
+    before = results(parking)
+    line = refused("evaluate", run.directory / "model_2.pt", "--panel", bad, "--device", "cpu")
+    assert re.search(r"returns torch.float32 of shape \(\d+,\): it must return torch.bool of shape \(num_envs,\)", line)
+    assert results(parking) == before
+
+
 @pytest.mark.parametrize(
-    ("program", "function", "complaint"),
+    ("success", "complaint"),
     [
-        ("train", "of_wrong_shape", r"returns torch.bool of shape \(\d+, 2\): it must return torch.bool of shape"),
-        ("evaluate", "of_wrong_type", r"returns torch.float32 of shape \(\d+,\): it must return torch.bool of shape"),
-        ("evaluate", "better_than_most", r"mixes environments: it calls torch.mean across them"),
+        ("x[:, 0].abs() <= 0.1", None),
+        ("x.norm(dim=-1) < 1.0", None),
+        ("(x > 0).any(dim=1)", None),
+        ("torch.max(x[:, 0], x[:, 1]) < 1.0", None),
+        ("(x @ torch.ones(3, 1))[:, 0] > 0.0", None),
+        ("x.sort(dim=1).values[:, 0] > 0.0", None),
+        ("x > 0.0", r"torch.bool of shape \(64, 3\)"),
+        ("(x[:, 0] > 0.0).float()", r"torch.float32 of shape \(64,\)"),
+        ("(x > 0.0).all()", r"torch.bool of shape \(\)"),
+        ("(x[:, 0] > 0.0).tolist()", "returns a list, not a tensor"),
+        ("x[:, 3] > 0.0", "fails in Acme-Park-v0: IndexError"),
+        ("x[:, 0] > x[:, 0].mean()", "mixes environments: it calls torch.mean"),
+        ("x[:, 0] >= x[:, 0].max()", "mixes environments: it calls torch.max"),
+        ("x.softmax(dim=0)[:, 0] > 0.5", "mixes environments: it calls torch.softmax"),
+        ("(x.T @ x)[0, 0] > x[:, 0]", "mixes environments: it calls torch.mm"),
     ],
 )
-def test_a_success_function_that_does_not_do_proves_nothing(
-    program: str, function: str, complaint: str, parking: Path, panel: Path, tmp_path: Path
+def test_a_success_function_must_answer_for_each_environment_by_itself(
+    success: str, complaint: str | None, panel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = changed(panel, tmp_path, "success:parked", f"success:{function}")
-    (run,) = read_ledger(parking).runs
-    arguments: dict[str, tuple[Sequence[str | Path], Path]] = {
-        "train": (["--task", TASK, *SHORT, "--log_root", tmp_path / "logs"], tmp_path / "logs"),
-        "evaluate": ([run.directory / "model_2.pt", "--device", "cpu"], parking),
-    }
-    given, log_root = arguments[program]
-    before = results(parking)
-    finished = script(program, *given, "--panel", bad)
-    assert finished.returncode == 2, finished.stdout + finished.stderr
-    (line,) = [line for line in finished.stdout.splitlines() if line.startswith("error: ")]
-    assert re.search(complaint, line), line
-    assert "Traceback" not in finished.stdout + finished.stderr
-    assert results(log_root) == (before if program == "evaluate" else [])
+    from ledger_lab.panels import predicate
 
-
-def test_nothing_of_it_was_installed_for_others() -> None:
-    assert not list((ROOT / ".venv").glob("lib/python*/site-packages/acme_tasks*"))
+    function = eval(f"lambda env, limit: {success}", {"torch": torch, "x": torch.rand(64, 3)})
+    monkeypatch.setattr(predicate, "resolve_success", lambda panel: function)
+    env = SimpleNamespace(num_envs=64)
+    env.unwrapped = env
+    if complaint is None:
+        assert predicate.checked_success(load_panel(str(panel)), env) is function
+    else:
+        with pytest.raises(UserError, match=complaint) as raised:
+            predicate.checked_success(load_panel(str(panel)), env)
+        assert "\n" not in str(raised.value)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger_lab.recipes import to_rsl_rl
-from ledger_lab.recipes.cartpole import CARTPOLE
+from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS
 
 
 def test_a_changed_recipe_changes_the_translation() -> None:
@@ -25,3 +25,29 @@ def test_a_changed_recipe_changes_the_translation() -> None:
 def test_a_recipe_that_no_library_could_train_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(CARTPOLE, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_stock_recipe_is_what_isaac_lab_trains_its_cart_pole_with() -> None:
+    from isaaclab.utils import to_dict
+    from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
+
+    from ledger_lab.runners.rsl_rl_adapter import native_config
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    stock = to_dict(load_cfg_from_registry("Isaac-Cartpole", "rsl_rl_cfg_entry_point"))
+    ours = to_dict(native_config(STOCK_CARTPOLE))
+    for name in ("experiment_name",):
+        stock.pop(name), ours.pop(name)
+    assert ours == stock
+    env_cfg = load_cfg_from_registry("Isaac-Cartpole", "env_cfg_entry_point")
+    assert env_cfg.scene.num_envs == STOCK_CARTPOLE_NUM_ENVS
+
+
+def test_the_benchmark_turns_our_recipe_into_the_stock_one() -> None:
+    from ledger_lab.pipeline.bench_time_to_target import stock_overrides
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.rsl_rl_adapter import native_config
+
+    _, agent = resolve_configs("LedgerLab-Cartpole", "rsl_rl", stock_overrides())
+    assert agent.to_dict() == native_config(STOCK_CARTPOLE).to_dict()

@@ -116,7 +116,7 @@ def _train(arm: str, args: argparse.Namespace) -> float:
         # On a CPU, only the metered arm replays recorded physics: leave that speed-up out of the overhead.
         launched = ["env.sim.physics.use_cuda_graph=False"] if args.device == "cpu" else []
         program = {
-            "metered": [str(_SCRIPTS / "train.py"), *common, "--log_root", folder, *launched],
+            "metered": [str(_SCRIPTS / "train.py"), *common, "--no_eval", "--log_root", folder, *launched],
             "plain": ["-m", "isaaclab", "train", *common, f"agent.device={args.device}"],
         }[arm]
         finished = subprocess.run(

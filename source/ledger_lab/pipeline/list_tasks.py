@@ -60,6 +60,7 @@ def list_tasks(argv: Sequence[str]) -> int:
             default = kwargs.get("default_panel")
             if default is not None and default not in known and libraries:
                 own.append(load_panel(default))
+            own.sort(key=lambda panel: default not in (panel.name, panel.source))
             for panel in own:
                 env_cfg, _ = resolve_configs(task, libraries[0], [])
                 identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isaaclab.assets import ArticulationCfg, RigidObjectCfg
-from isaaclab.managers import CommandTermCfg, EventTermCfg, ObservationTermCfg, TerminationTermCfg
+from isaaclab.managers import (
+    CommandTermCfg,
+    EventTermCfg,
+    ObservationGroupCfg,
+    ObservationTermCfg,
+    TerminationTermCfg,
+)
 from isaaclab.sensors import SensorBaseCfg
 from pxr import Usd, UsdPhysics
 
@@ -113,7 +119,7 @@ def _propose(args: argparse.Namespace, file: Path) -> tuple[Panel, ManagerBasedR
 def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
     """Return where a success function could stand: in the task's own package, or in one of the user's."""
     package, _, _ = type(env_cfg).__module__.rpartition(".")
-    return f"{'my_package' if not package or package.startswith('isaaclab') else package}.success:succeeded"
+    return f"{'my_package' if package.partition('.')[0] in ('', 'isaaclab_tasks') else package}.success:succeeded"
 
 
 def _write(file: Path, text: str) -> None:
@@ -246,7 +252,7 @@ def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> d
 
 def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
     """Return the observation terms that the task trains with noise, or all of them if there are none such."""
-    groups = [] if env_cfg.observations is None else vars(env_cfg.observations).values()
+    groups = _terms(env_cfg.observations, ObservationGroupCfg).values()
     terms = {name: term for group in groups for name, term in _terms(group, ObservationTermCfg).items()}
     return [name for name, term in terms.items() if term.noise is not None] or list(terms)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isaaclab.visualizers import VisualizerCfg
+from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
 from rich.console import Console
 
 from ledger_lab.errors import UserError
@@ -26,8 +27,9 @@ from ledger_lab.runners.session import environment, held_out_config, is_newton
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-_FRAMES_PER_S = 30
-"""Frames of a recorded episode; on a CPU, a frame takes much longer than a step."""
+_FRAMES_PER_S, _SIZE = 30, (960, 540)
+"""Frames of a recorded episode, and their width and height: on a CPU, drawing takes much longer than simulating, and
+all frames are kept in memory until the episode is over."""
 
 
 def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
     Raises:
         RuntimeError: If no video was written.
     """
-    # The movie library plays sounds, too: it complains where there is no sound card, so nobody else imports it.
+    # The movie library looks for a sound card when it is imported, and complains where there is none.
     from isaaclab.envs.utils.video_recorder import VideoRecorder
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
@@ -160,6 +162,8 @@ def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
         cfg.scene.num_envs = 1  # slots stand side by side there, and the camera looks at the origin
     viewer = cfg.sim.default_visualizer_cfg or VisualizerCfg()
     cfg.sim.default_visualizer_cfg = viewer.replace(visible_env_indices=[0])
+    if not cfg.sim.visualizer_cfgs:
+        cfg.sim.visualizer_cfgs = [NewtonGLVisualizerCfg(window_width=_SIZE[0], window_height=_SIZE[1])]
     return cfg
 
 

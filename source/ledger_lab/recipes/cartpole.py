@@ -21,5 +21,7 @@ STOCK_CARTPOLE = PpoRecipe(
 STOCK_CARTPOLE_NUM_ENVS = 4096
 """Environments that Isaac Lab trains it in."""
 
-CARTPOLE = replace(STOCK_CARTPOLE)
-"""Tuned by the time until a policy is confirmed, on a CPU with two cores."""
+CARTPOLE = replace(STOCK_CARTPOLE, gae_lambda=0.9, kl_target=0.02)
+"""Tuned by the time until a policy is confirmed, on a CPU with two cores, together with the task's 256 environments: as
+many iterations as with 4096 are nearly enough, and each takes a fraction of the time; larger steps over shorter
+advantages then keep what they have reached."""

@@ -157,7 +157,7 @@ class TerminationsCfg:
 class CartpoleEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment: 120 Hz physics, 60 Hz control, episodes of 5 s."""
 
-    scene: CartpoleSceneCfg = CartpoleSceneCfg(num_envs=1024, env_spacing=4.0)
+    scene: CartpoleSceneCfg = CartpoleSceneCfg(num_envs=256, env_spacing=4.0)
     observations: ObservationsCfg = ObservationsCfg()
     actions: ActionsCfg = ActionsCfg()
     rewards: RewardsCfg = RewardsCfg()
