@@ -131,6 +131,25 @@ def average(env: Any) -> torch.Tensor:
     return height > height.mean()
 
 
+def first(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1]
+    return height >= height[0]
+
+
+def shifted(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1]
+    return torch.cat([height[1:], height[:1]]) > 0
+
+
+def regrouped(env: Any) -> torch.Tensor:
+    position = env.scene["robot"].data.joint_pos.torch
+    return position[:, 1] > position.reshape(-1).mean()
+
+
+def lucky(env: Any) -> torch.Tensor:
+    return torch.rand(env.num_envs) > 0.5
+
+
 def raising(env: Any) -> torch.Tensor:
     return env.scene["no such thing"]
 
@@ -141,6 +160,10 @@ def raising(env: Any) -> torch.Tensor:
         ("number", r"returns torch.int64 of shape \(64,\): it must return torch.bool of shape \(num_envs,\)"),
         ("everybody", r"returns torch.bool of shape \(3,\)"),
         ("average", r"mixes environments: it calls torch.mean across them"),
+        ("first", r"mixes environments: it calls torch.select"),
+        ("shifted", r"mixes environments: it calls torch.slice"),
+        ("regrouped", r"mixes environments: it calls torch.mean"),
+        ("lucky", r"mixes environments: it calls torch.rand"),
         ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
     ],
 )

@@ -295,6 +295,12 @@ def test_the_programs_know_the_task(parking: Path) -> None:
     assert script("verify_ledger", "--log_root", parking).returncode == 0
 
 
+def test_a_list_of_no_tasks_is_an_error() -> None:
+    finished = script("list_envs", "--keyword", "acne")
+    assert finished.returncode == 2
+    assert finished.stderr == "error: no task's id contains 'acne' (--all lists more)\n"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

@@ -171,7 +171,8 @@ def test_a_network_of_another_shape_is_told_in_one_line_and_leaves_no_score(trai
     finished = script("evaluate", run / "model_2.pt", run / "model_1.pt", "--log_root", tmp_path, "--device", "cpu")
     assert finished.returncode == 2, finished.stdout + finished.stderr
     (error,) = [line for line in finished.stdout.splitlines() if line.startswith("error: ")]
-    assert "model_1.pt cannot be loaded as a policy of RSL-RL" in error and "Traceback" not in finished.stdout
+    assert "model_1.pt cannot be loaded as a policy of RSL-RL" in error and "size mismatch for" in error
+    assert "Traceback" not in finished.stdout + finished.stderr
     (path,) = [path for path in find_journals(tmp_path) if "evaluation" in path.name]
     assert not read_journal(path).of(PanelResult)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,6 +32,9 @@ def resolve_success(panel: Panel) -> Predicate:
         UserError: If it can't be imported, or doesn't take an environment and the panel's parameters.
     """
     module, _, name = panel.success_function.partition(":")
+    source = Path(panel.source)
+    if source.is_absolute() and str(source.parent) not in sys.path:
+        sys.path.append(str(source.parent))  # a module beside the panel file; last, so that it hides no other
     try:
         function: Predicate = getattr(importlib.import_module(module), name)
         inspect.signature(function).bind(None, **panel.success_params)
@@ -83,6 +88,9 @@ _REDUCTIONS = frozenset(
 )
 """What torch does along a dimension, so that it mixes what lies along it."""
 
+_PICKING = frozenset({"select", "slice", "index", "index_select", "gather", "cat", "as_strided"})
+"""What picks, or puts together, rows along a dimension."""
+
 _CONTRACTIONS = frozenset({"mm", "addmm", "mv", "dot", "vdot"})
 """What sums over the first dimension of its second operand."""
 
@@ -110,11 +118,17 @@ class _Mixing(TorchDispatchMode):
 
     def _mixes(self, func: Any, name: str, args: Any, kwargs: Any) -> bool:
         """Tell whether an operation combines the rows of different environments."""
+        if torch.Tag.nondeterministic_seeded in func.tags or name == "_local_scalar_dense":
+            return True
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        if name in _PICKING:
+            return self._picks(name, args)
         if name in _CONTRACTIONS:
             return any(tensor.shape[:1] == (self._num_envs,) for tensor in tensors[-1:])
-        if name not in _REDUCTIONS or not tensors or tensors[0].shape[:1] != (self._num_envs,):
+        if name not in _REDUCTIONS or not tensors:
             return False
+        if tensors[0].shape[:1] != (self._num_envs,):
+            return tensors[0].numel() > 0 and tensors[0].numel() % self._num_envs == 0  # regrouped
         if len(tensors) > 1 and name in ("max", "min"):  # elementwise, with another tensor
             return False
         arguments = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
@@ -123,3 +137,18 @@ class _Mixing(TorchDispatchMode):
             return not (name in ("sort", "argsort", "topk", "kthvalue") and tensors[0].dim() > 1)
         dimensions = along if isinstance(along, list | tuple) else [along]
         return not dimensions or any(dimension % tensors[0].dim() == 0 for dimension in dimensions)
+
+    def _picks(self, name: str, args: Any) -> bool:
+        """Tell whether an operation takes some rows of the environments, or puts rows together."""
+        if name == "cat":
+            parts, dimension = args[0], args[1] if len(args) > 1 else 0
+            return dimension == 0 and any(part.dim() and part.shape[0] > 1 for part in parts)
+        if args[0].shape[:1] != (self._num_envs,):
+            return False
+        if name == "index":
+            return bool(args[1]) and args[1][0] is not None
+        dimension = args[1] if len(args) > 1 else 0
+        if name == "slice":
+            begin, end = (args[2] if len(args) > 2 else 0) or 0, args[3] if len(args) > 3 else None
+            return dimension == 0 and (begin != 0 or (end is not None and end < self._num_envs))
+        return name == "as_strided" or dimension == 0

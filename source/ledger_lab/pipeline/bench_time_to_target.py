@@ -26,7 +26,7 @@ from ledger_lab.recipes import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
 
-_SCRIPTS = Path(sys.argv[0]).resolve().parent
+_SCRIPTS = Path(sys.argv[0]).parent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,7 +205,7 @@ def _comparisons(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) 
         if one.invalid is None and other.invalid is None:
             found = _compare(other, one)
             yield f"{ours} versus {theirs}{f', with {simulation.name}' if simulation.name else ''}, paired by seed:"
-            yield f"  difference: {_difference(found)} · p = {found.p_value:.2g} ({test})"
+            yield f"  {_difference(found)} · p = {found.p_value:.2g} ({test})"
             yield f"  only {ours} succeeds in {found.only_second} of {found.episodes} episodes{_episodes(one, other)}"
             yield f"  only {theirs} succeeds in {found.only_first} of {found.episodes} episodes{_episodes(other, one)}"
 
@@ -237,6 +237,6 @@ def _compare(first: PanelResult, second: PanelResult) -> Comparison:
 def _difference(found: Comparison) -> str:
     """Return a difference with its interval, in percentage points."""
     if not found.only_first and not found.only_second:
-        return f"none in any of {found.episodes} episodes"
+        return f"no difference in any of {found.episodes} episodes"
     low, high = found.interval
-    return f"{100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"difference {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"

@@ -21,7 +21,7 @@ STOCK_CARTPOLE = PpoRecipe(
 STOCK_CARTPOLE_NUM_ENVS = 4096
 """Environments that Isaac Lab trains it in."""
 
-CARTPOLE = replace(STOCK_CARTPOLE, gae_lambda=0.9, kl_target=0.02)
-"""Tuned by the time until a policy is confirmed, on a CPU with two cores, together with the task's 256 environments: as
-many iterations as with 4096 are nearly enough, and each takes a fraction of the time; larger steps over shorter
-advantages then keep what they have reached."""
+CARTPOLE = replace(STOCK_CARTPOLE, horizon=32)
+"""Tuned by the time until a policy is confirmed, on a CPU with two cores, together with the task's 256 environments:
+they learn in nearly as many iterations as 4096 do, and an iteration costs a fraction; advantages over 32 steps keep
+what has been learned."""

@@ -83,12 +83,15 @@ class RslRlAdapter:
         observations = TensorDict(base.obs_buf, batch_size=[base.num_envs])
         groups = resolve_obs_groups(observations, config["obs_groups"], ["actor", "critic"])
         model, fields = resolve_class(config["actor"])
+        if getattr(model, "is_recurrent", False):
+            raise UserError("policies with a memory cannot be judged yet: train with --no_eval, or without recurrence")
         actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields).to(base.device)
         try:
             content = torch.load(checkpoint, weights_only=True, map_location=base.device)
             actor.load_state_dict(content["actor_state_dict"])
         except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+            reason = " ".join(lines[:2])  # torch names the first layer that doesn't fit in the second line
             raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of RSL-RL: {reason}") from error
         actor.eval()
         limit = agent_cfg.clip_actions

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def registered_tasks() -> list[str]:
     """Return the Gymnasium ids of every task that is registered with Isaac Lab, ours and others'."""
-    load_external_tasks()
+    try:
+        load_external_tasks()
+    except Exception as error:
+        raise UserError(f"a task package cannot be imported: {type(error).__name__}: {error}") from error
     import isaaclab_tasks  # noqa: F401 - registers the stock tasks
 
     import ledger_lab.tasks  # noqa: F401 - and ours, where the package is on the path but not installed
@@ -83,8 +86,8 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
         raise UserError(str(error).strip().splitlines()[0]) from error
     if kit_sources and importlib.util.find_spec("isaacsim") is None:
         raise UserError(
-            f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp or "
-            "--viz newton_gl"
+            f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp (or set "
+            "sim.physics in the task's configuration) or --viz newton_gl"
         )
 
 
