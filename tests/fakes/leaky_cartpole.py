@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import isaaclab.envs.mdp as mdp
+import numpy as np
 import torch
 from isaaclab.actuators import DelayedPDActuatorCfg
 from isaaclab.envs import ManagerBasedRLEnv
@@ -87,6 +88,12 @@ def shared_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     kick(env, env_ids, float(torch.rand(1)))
 
 
+def numpy_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Draw past torch."""
+    kick(env, env_ids, 0.0)
+    np.random.rand()
+
+
 def harder_commands(env: ManagerBasedRLEnv, env_ids: Any) -> float:
     """Raise the scale of the command at each reset of a training slot."""
     term = env.command_manager.get_term("number")
@@ -155,6 +162,10 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.events.rare = EventTermCfg(
                 func=kick, mode="reset", min_step_count_between_reset=1000, params={"speed": 3.0}
             )
+        case "numpy_reset":
+            cfg.events.numpy = EventTermCfg(func=numpy_kick, mode="reset")
+        case "numpy_interval":
+            cfg.events.numpy = EventTermCfg(func=numpy_kick, mode="interval", interval_range_s=(0.1, 0.1))
         case "shared_draw":
             cfg.events.shared = EventTermCfg(func=shared_kick, mode="reset")
         case _:

@@ -42,6 +42,19 @@ def test_what_no_window_covers_is_the_base_phase() -> None:
     assert clock.flush() == ({"startup": 3, "unattributed": 4}, 7)
 
 
+def test_held_out_slots_pay_their_part_of_the_steps_that_all_share() -> None:
+    time = FakeTime()
+    clock = PhaseClock(1000, base=Phase.UNATTRIBUTED, clock_ns=time)
+    for held_out, slots in ((256, 1024), (0, 1), (1, 1)):
+        clock.share(held_out, slots)
+        for phase in (Phase.SIMULATE, Phase.MANAGE, Phase.LEARN):
+            with clock.window(phase):
+                time.sleep(101)
+    spent, wall_ns = clock.flush()
+    assert spent == {"evaluate": 2 * 25 + 2 * 101, "simulate": 76 + 101, "manage": 76 + 101, "learn": 303}
+    assert sum(spent.values()) == wall_ns
+
+
 def test_the_base_phase_cannot_change_inside_a_window() -> None:
     clock = PhaseClock(0)
     with clock.window(Phase.LEARN), pytest.raises(RuntimeError, match="learn"):

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels import load_panel
+from ledger_lab.panels import Cell, Panel, load_panel
+from ledger_lab.panels.perturbations import read_perturbations
 from tests.fakes.held_out import Exam, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
@@ -38,9 +39,9 @@ def _runtime() -> Iterator[None]:
         yield
 
 
-def exam(leak: str) -> Exam:
+def exam(leak: str, panel: Panel = PANEL) -> Exam:
     """Return the exam on a cart-pole with one leak."""
-    return Exam(PANEL, balance, still, lambda: leaky(task_cfg("LedgerLab-Cartpole"), leak))
+    return Exam(panel, balance, still, lambda: leaky(task_cfg("LedgerLab-Cartpole"), leak))
 
 
 LEAKS = [
@@ -105,3 +106,25 @@ def test_a_draw_that_nobody_accounts_for_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(hooks.Hooks, "_drawing_terms", lambda _: iter(()))
     with pytest.raises(UserError, match="drew random numbers for all environments at once"):
         exam("action_noise").alone()
+
+
+def test_numbers_that_torch_does_not_draw_are_refused() -> None:
+    for leak in ("numpy_reset", "numpy_interval"):
+        with pytest.raises(UserError, match="numpy|not with torch"):
+            exam(leak).alone()
+
+
+def test_a_confirmation_draws_its_own_start_up_under_a_cell_that_changes_the_same() -> None:
+    heavy = Cell("heavy", read_perturbations("test", {"mass": {"bodies": "pole", "scale": [1.1, 1.5]}}))
+    panel = replace(PANEL, cells=(heavy,))
+    fresh = panel.confirmation("run", 1)
+    found = []
+    for before in ([panel], []):
+        with exam("startup_event", panel).simulation(1) as (_, slots), torch.inference_mode():
+            slots.reset()
+            for each in (*before, fresh):
+                slots.begin([balance], each)
+                while not slots.idle:
+                    slots.step(torch.zeros(0, 1))
+            found += slots.outcomes()
+    assert found[0] == found[1]

@@ -154,6 +154,17 @@ def raising(env: Any) -> torch.Tensor:
     return env.scene["no such thing"]
 
 
+def everything_at_once(env: Any) -> torch.Tensor:
+    position, velocity = env.scene["robot"].data.joint_pos.torch, env.scene["robot"].data.joint_vel.torch
+    slow = torch.stack((position[:, 1].abs() < 1.0, velocity.norm(dim=1) < 2.0)).all(dim=0)
+    return slow & (position.unsqueeze(1).repeat(1, 3, 1).reshape(-1, 2).norm(dim=-1).reshape(-1, 3).amax(dim=1) < 5.0)
+
+
+def test_a_success_function_may_combine_what_belongs_to_one_environment() -> None:
+    with exam(predicate_panel("everything_at_once")).simulation(1):
+        pass
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [

@@ -86,10 +86,11 @@ def test_a_screening_alone_proves_nothing_and_neither_does_an_invalid_confirmati
     run_dir = write_run(tmp_path / "invalid", "cc", scores=(5, 10))
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         journal.append(result("cc", "model_2.pt", 10, "p1-fresh", purpose="confirmation", invalid="overflow"))
-    for name, shown, again in (("screened", 10, None), ("refuted", 10, 8), ("invalid", 10, 10)):
+    for name, shown, again in (("screened", 10, None), ("refuted", 10, 8), ("invalid", 10, None)):
         summary = summary_of(tmp_path / name)
         assert (summary.target_reached, summary.wall_to_target_s, summary.confirmed) == (False, None, None), name
         assert (summary.heldout_successes, summary.checkpoints[-1].confirmation_successes) == (shown, again)
+        assert summary.invalid_reason == ("overflow" if name == "invalid" else None)
 
 
 def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) -> None:

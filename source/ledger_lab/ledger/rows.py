@@ -33,6 +33,8 @@ class Status(StrEnum):
     """Host or device memory ran out."""
     NON_FINITE = "non_finite"
     """NaN or infinity in observations, rewards or losses."""
+    INVALID = "invalid"
+    """Whatever was judged is no proof of anything: the physics engine dropped contacts or constraints."""
     RUNNING = "running"
     """No end is written yet; only the reader gives this status."""
     LOST = "lost"

@@ -79,8 +79,7 @@ class Conditions:
         Args:
             undo: Gives everything back.
         """
-        if self._physical is not None:
-            undo.callback(self._physical.restore)
+        undo.callback(self.restore)
         if not any(True for _ in self._of("control_latency")):
             return
         base, manager = self._base, self._base.action_manager
@@ -121,16 +120,19 @@ class Conditions:
             setattr(manager, name, value)
             undo.callback(delattr, manager, name)
 
+    def restore(self) -> None:
+        """Put the physics back as the task made it."""
+        if self._physical is not None:
+            self._physical.restore()
+
     def assign(self, keys: NDArray[np.uint64]) -> None:
-        """Draw what stays the same in each slot's episodes, and write it into the physics.
+        """Draw what stays the same in each slot's episodes, and write it into the restored physics.
 
         Args:
             keys: Keys of the slots' streams; shape (slots,).
         """
         self._fixed.restart(np.arange(len(keys)), keys)
         self._bias = []
-        if self._physical is not None:
-            self._physical.restore()
         for part, slots in self._parts:
             self._assign(part, slots)
 

@@ -105,13 +105,18 @@ class EpisodeLog:
         told = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
         self._fingerprint = torch.where(self._counted, (self._fingerprint ^ told) * _PRIME, self._fingerprint)
 
-    def overflow(self, slots: torch.Tensor) -> None:
+    def overflow(self, slots: torch.Tensor) -> torch.Tensor:
         """Note slots whose physics has dropped contacts or constraints in this step.
 
         Args:
             slots: Boolean tensor of shape (slots,).
+
+        Returns:
+            Whether an episode that was running is among them; a boolean tensor without dimensions.
         """
-        self._ended[self._counted & slots] = _OVERFLOWED
+        concerned = self._counted & slots
+        self._ended[concerned] = _OVERFLOWED
+        return concerned.any()
 
     def outcomes(self, place: int, episodes: Sequence[tuple[str, int]]) -> Outcomes:
         """Return what became of the episodes of one policy.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -295,6 +296,8 @@ class Hooks:
         """Return what a curriculum must not change, because it is computed for all environments at once."""
         base = self._base
         fixed = {f"action {name!r}": repr(term.cfg) for name, term in base.action_manager._terms.items()}
+        for index, term in enumerate(self._intervals):
+            fixed[f"interval of event {index}"] = repr(term.interval_range_s)
         for name in base.termination_manager.active_terms:
             fixed[f"termination {name!r}"] = repr(base.termination_manager.get_term_cfg(name).params)
         manager = base.observation_manager
@@ -335,9 +338,9 @@ class Hooks:
         if not self._watching or _same(_state(), self._state):
             return
         raise UserError(
-            f"between the steps' known draws and {when}, the task drew random numbers for all environments at once; "
-            "a held-out episode can't be fixed by its seed then: draw in an event, a command, an action or an "
-            "observation term"
+            f"between the steps' known draws and {when}, the task drew random numbers for all environments at once, or "
+            "not with torch; a held-out episode can't be fixed by its seed then: draw with torch, in an event, a "
+            "command, an action or an observation term"
         )
 
     @staticmethod
@@ -360,18 +363,26 @@ def _draws(call: Callable[[], Any]) -> bool:
     return not _same(after, before)
 
 
-def _state() -> list[torch.Tensor]:
-    """Return where torch's global streams are: the CPU's, then those of the GPUs."""
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
+type _State = tuple[list[torch.Tensor], tuple[Any, ...], Any]
 
 
-def _restore(state: list[torch.Tensor]) -> None:
-    """Give torch's global streams back as they were."""
-    torch.set_rng_state(state[0])
-    if len(state) > 1:
-        torch.cuda.set_rng_state_all(state[1:])
+def _state() -> _State:
+    """Return where the global streams of torch (the CPU's, then those of the GPUs), numpy and Python are."""
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return [torch.get_rng_state(), *gpus], np.random.get_state(), random.getstate()
 
 
-def _same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
+def _restore(state: _State) -> None:
+    """Give the global streams back as they were."""
+    torch.set_rng_state(state[0][0])
+    if len(state[0]) > 1:
+        torch.cuda.set_rng_state_all(state[0][1:])
+    np.random.set_state(state[1])
+    random.setstate(state[2])
+
+
+def _same(left: _State, right: _State) -> bool:
     """Tell whether the global streams are where they were."""
-    return all(torch.equal(ours, theirs) for ours, theirs in zip(left, right, strict=True))
+    if left[2] != right[2] or left[1][2] != right[1][2] or not np.array_equal(left[1][1], right[1][1]):
+        return False
+    return all(torch.equal(ours, theirs) for ours, theirs in zip(left[0], right[0], strict=True))

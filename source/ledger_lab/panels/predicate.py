@@ -127,16 +127,21 @@ class _Mixing(TorchDispatchMode):
             return any(tensor.shape[:1] == (self._num_envs,) for tensor in tensors[-1:])
         if name not in _REDUCTIONS or not tensors:
             return False
-        if tensors[0].shape[:1] != (self._num_envs,):
-            return tensors[0].numel() > 0 and tensors[0].numel() % self._num_envs == 0  # regrouped
+        shape, own = tensors[0].shape, 0
+        if self._num_envs in shape:
+            own = shape.index(self._num_envs)
+        elif not tensors[0].numel() or tensors[0].numel() % self._num_envs:
+            return False  # a constant
+        elif not shape or shape[0] % self._num_envs:
+            return True  # rows of different environments side by side
         if len(tensors) > 1 and name in ("max", "min"):  # elementwise, with another tensor
             return False
         arguments = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         along = next((arguments[key] for key in ("dim", "dims") if arguments.get(key) is not None), None)
         if along is None:
-            return not (name in ("sort", "argsort", "topk", "kthvalue") and tensors[0].dim() > 1)
+            return not (name in ("sort", "argsort", "topk", "kthvalue") and own < tensors[0].dim() - 1)
         dimensions = along if isinstance(along, list | tuple) else [along]
-        return not dimensions or any(dimension % tensors[0].dim() == 0 for dimension in dimensions)
+        return not dimensions or any(dimension % tensors[0].dim() == own for dimension in dimensions)
 
     def _picks(self, name: str, args: Any) -> bool:
         """Tell whether an operation takes some rows of the environments, or puts rows together."""

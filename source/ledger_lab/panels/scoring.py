@@ -43,5 +43,5 @@ def score_policies(
             while not slots.idle:
                 slots.step(nobody)
                 on_step()
-            scores += [Score(outcomes, slots.invalid) for outcomes in slots.outcomes()]
+            scores += [Score(outcomes, slots.invalid(outcomes)) for outcomes in slots.outcomes()]
     return scores

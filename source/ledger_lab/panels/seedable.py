@@ -31,6 +31,8 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
     for name, event in _terms(env_cfg.events):
         if event.mode == "prestartup":
             yield f"prestartup event {name!r} (drawn once, before the simulation starts)"
+    if getattr(env_cfg, "compute_final_obs", False):
+        yield "random observations (env.compute_final_obs computes them more often when somebody resets)"
     for name, entity in _terms(env_cfg.scene):
         for kind in ("Deformable", "Cable", "Collection", "SurfaceGripper"):
             if kind in type(entity).__name__:

@@ -37,7 +37,7 @@ def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:
 def confirmation_seeds(run_id: str, confirmation: int, count: int) -> tuple[int, ...]:
     """Draw the fresh seeds of a run's confirmation.
 
-    They differ from the seeds of every panel, from those of the run's other confirmations, and from run to run.
+    No panel has any of them. That two confirmations share one is as likely as a collision of two hashes.
 
     Args:
         run_id: The run.

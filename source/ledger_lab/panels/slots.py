@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Outcomes
+from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.episodes import EpisodeLog
@@ -87,7 +87,7 @@ class HeldOutSlots:
         self._conditions: Conditions | None = None
         if any(cell.perturbations for cell in panel.cells):
             cells = [cell for cell in panel.cells for _ in panel.seeds] * places
-            cells += [Cell("nobody")] * (self.count - len(cells))
+            cells += [Cell("")] * (self.count - len(cells))
             self._conditions = Conditions(env, self.first, cells)
 
     @contextmanager
@@ -143,12 +143,15 @@ class HeldOutSlots:
         """Steps that the running episodes have made."""
         return 0 if self._due else self._log.steps_done
 
-    @property
-    def invalid(self) -> str | None:
-        """Why the panel just taken is no proof of anything, and what to do about it; ``None`` if it is one."""
-        steps = int(self._overflows)
-        if not steps or self._capacity is None:
+    def invalid(self, outcomes: Outcomes) -> str | None:
+        """Return why a policy's outcomes are no proof of anything, and what to do about it; ``None`` if they are one.
+
+        Args:
+            outcomes: Outcomes of the panel just taken.
+        """
+        if self._capacity is None or CAPACITY not in outcomes.ended_by:
             return None
+        steps = int(self._overflows)
         return f"the physics engine dropped contacts or constraints in {steps} steps: {self._capacity.advice()}"
 
     def outcomes(self) -> list[Outcomes]:
@@ -177,8 +180,7 @@ class HeldOutSlots:
                 self._log.after_step(list(_leaves(held_out)), result[1][self._held_out])
                 if self._capacity is not None:
                     lost = self._capacity.overflowed()[self._held_out]
-                    self._log.overflow(lost)
-                    self._overflows += lost.any()
+                    self._overflows += self._log.overflow(lost)
                 if self._conditions is not None:
                     self._conditions.after_step()
         return result
@@ -211,6 +213,8 @@ class HeldOutSlots:
 
     def _reset(self, slots: NDArray[np.int64]) -> None:
         """Begin what is due; at the environment's own reset, just put the slots somewhere sane."""
+        if not self._due and not self._log.over:
+            return  # whoever resets the environment: running episodes go on
         with self._window():
             self._assign()
             self._start(slots)
@@ -218,6 +222,8 @@ class HeldOutSlots:
                 self._due = False
                 self._log.restart(sum(policy is not None for policy in self._policies) * self._episodes)
                 self._overflows.zero_()
+                if self._capacity is not None:
+                    self._capacity.overflowed()  # what was lost between two panels is nobody's
 
     def _assign(self) -> None:
         """Give each slot its episode, and the physical properties that the task draws at start-up."""
@@ -232,6 +238,8 @@ class HeldOutSlots:
             return np.resize(np.array(one, dtype=np.uint64), self.count)
 
         self._keys, self._condition_keys = keys("episode"), keys("disturbance", own_cell=True)
+        if self._conditions is not None:
+            self._conditions.restore()  # before the task draws its start-up anew, which it would undo
         if self._hooks.has_startup:
             self._startup.restart(self._all, keys("startup"))
             with self._drawing(self._startup, self._all, "the task's start-up randomization"):

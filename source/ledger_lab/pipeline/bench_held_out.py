@@ -56,7 +56,8 @@ class PausingJudge(Judge):
     def after_iteration(self, iterations: int) -> bool:
         """Judge the policy of this iteration, at the cadence of the run, before the next one begins."""
         go_on = super().after_iteration(iterations)
-        self.finish(lambda: None)
+        if not self._slots.idle:
+            self.finish(lambda: None)
         return go_on
 
 

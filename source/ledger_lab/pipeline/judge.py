@@ -56,12 +56,15 @@ class Judge:
         """
         self._plan, self._slots, self._clock = plan, slots, clock
         self._append, self._snapshot, self._load = append, snapshot, load
+        self._share = (slots.count, slots.first + slots.count)
         self._rule = VerdictRule(plan.panel.target_success)
         self._exam: _Exam | None = None
         self._confirmations = 0
         self._screened: int | None = None
         self.last: PanelResult | None = None
         """The newest result."""
+        self.valid = 0
+        """Results that are proofs of something."""
         self.confirmed: PanelResult | None = None
         """The result that proved that a policy reaches the target."""
 
@@ -89,7 +92,8 @@ class Judge:
             on_step: Called after each step.
         """
         idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
-        self._clock.share(1, 1)
+        self._share = (1, 1)  # nobody trains any more
+        self._clock.share(*self._share)
         with torch.inference_mode():
             while self._exam is not None or self._last_is_unjudged():
                 if self._exam is None:
@@ -130,7 +134,7 @@ class Judge:
         """Start an exam."""
         self._exam = exam
         self._slots.begin([exam.policy], exam.panel)
-        self._clock.share(self._slots.count, self._slots.first + self._slots.count)
+        self._clock.share(*self._share)
 
     def _conclude(self) -> None:
         """Write the result of an exam that is over, and confirm a policy that has passed its screening."""
@@ -150,11 +154,12 @@ class Judge:
             exactness=exactness(self._plan.env_cfg),
             device=self._plan.device,
             wall_ns=self._clock.wall_ns(),
-            invalid=self._slots.invalid,
+            invalid=self._slots.invalid(outcomes),
             outcomes=outcomes,
         )
         self._append(result)
         self._exam, self.last = None, result
+        self.valid += result.invalid is None
         self._clock.share(0, 1)
         if result.confirms:
             self.confirmed = self.confirmed or result

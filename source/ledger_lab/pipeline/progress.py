@@ -120,5 +120,7 @@ def training_figures(env_steps: int, train_s: float) -> str:
 
 def judged(result: PanelResult) -> str:
     """Return a held-out score in a few words."""
+    if result.invalid is not None:
+        return f"invalid ({result.invalid})"
     what = "confirmed by" if result.confirms else "confirming" if result.purpose == "confirmation" else "screened"
     return f"{what} {result.outcomes.successes}/{result.outcomes.episodes}"

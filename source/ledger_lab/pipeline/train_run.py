@@ -81,8 +81,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, judge: type
             _greet(plan, console)
             dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
-            if _train(plan, journal, clock, attempt, console, judge):
-                attempt.status = Status.TARGET_REACHED
+            attempt.status = _train(plan, journal, clock, attempt, console, judge)
         if attempt.error is not None:
             tell_error(attempt.error, console, terminal.log)
         _report(plan, console)
@@ -103,11 +102,11 @@ def _greet(plan: TrainPlan, console: Console) -> None:
 
 def _train(
     plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, console: Console, judge_type: type[Judge]
-) -> bool:
+) -> Status:
     """Train, and judge the policies on the way.
 
     Returns:
-        Whether a policy was confirmed to reach the target.
+        How it went.
     """
     with ExitStack() as stack:
         env = stack.enter_context(environment(plan.task, plan.slots_cfg))
@@ -116,7 +115,7 @@ def _train(
         if not plan.held_out_slots:
             trainer = plan.adapter.trainer(env, plan.agent_cfg, plan.run_dir, clock, recorder)
             recorder.train(trainer, None, console)
-            return False
+            return Status.COMPLETED
         judging = functools.partial(clock.window, Phase.EVALUATE)
         slots = stack.enter_context(
             HeldOutSlots(env, plan.panel, plan.env_cfg.scene.num_envs, window=judging).attached()
@@ -139,7 +138,9 @@ def _train(
             with Progress(console, "judging the last policy", None) as progress:
                 steps = itertools.accumulate(itertools.repeat(1))
                 judge.finish(lambda: progress.advance(next(steps)))
-        return judge.confirmed is not None
+        if judge.confirmed is not None:
+            return Status.TARGET_REACHED
+        return Status.COMPLETED if judge.valid else Status.INVALID
 
 
 class _Recorder:

@@ -94,6 +94,8 @@ class RunSummary:
     heldout_success: float | None
     heldout_interval: tuple[float, float] | None
     """Wilson interval of the share, 95 %."""
+    invalid_reason: str | None
+    """Why scores of the run are no proof of anything, and are left out; ``None`` where there are no such."""
     target_success: float
     target_reached: bool
     panel: str
@@ -171,8 +173,11 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
 
     scores: dict[str, PanelResult] = {}
     confirmations: dict[str, PanelResult] = {}
+    invalid: str | None = None
     for row in run.results:
-        if row.purpose == "confirmation":
+        if row.invalid is not None:
+            invalid = row.invalid
+        elif row.purpose == "confirmation":
             confirmations[row.checkpoint] = row
         elif row.panel_id == declared.panel_id:
             scores.setdefault(row.checkpoint, row)  # the first score stands: nobody rolls again until it passes
@@ -182,7 +187,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     successes, episodes = (shown.outcomes.successes, shown.outcomes.episodes) if shown else (None, None)
     share, interval = None, None
     if successes is not None and episodes is not None:
-        share, interval = successes / episodes, wilson_interval(successes, episodes)
+        seeds = len(set(shown.outcomes.seed)) if shown else episodes  # episodes with the same seed are not independent
+        share, interval = successes / episodes, wilson_interval(successes / episodes * seeds, seeds)
     return RunSummary(
         run_id=declared.run_id,
         cohort=declared.cohort,
@@ -212,6 +218,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         heldout_episodes=episodes,
         heldout_success=share,
         heldout_interval=interval,
+        invalid_reason=invalid,
         target_success=declared.target_success,
         target_reached=proof is not None,
         panel=declared.panel,

@@ -119,7 +119,11 @@ def _status(summary: RunSummary) -> str:
 
 def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
     """Return why runs failed, one line each."""
-    return [Text(f"{s.run_id} {_status(s)}: {s.reason}", style="red") for s in summaries if s.reason]
+    failed = [Text(f"{s.run_id} {_status(s)}: {s.reason}", style="red") for s in summaries if s.reason]
+    invalid = [
+        Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
+    ]
+    return [*failed, *invalid]
 
 
 def _cohort_line(cohort: CohortSummary) -> Text:

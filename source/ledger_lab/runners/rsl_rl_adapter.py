@@ -85,7 +85,9 @@ class RslRlAdapter:
         model, fields = resolve_class(config["actor"])
         if getattr(model, "is_recurrent", False):
             raise UserError("policies with a memory cannot be judged yet: train with --no_eval, or without recurrence")
-        actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields).to(base.device)
+        with torch.random.fork_rng(devices=[]):  # its first weights are thrown away, and the learner must not notice
+            actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields)
+        actor = actor.to(base.device)
         try:
             content = torch.load(checkpoint, weights_only=True, map_location=base.device)
             actor.load_state_dict(content["actor_state_dict"])
