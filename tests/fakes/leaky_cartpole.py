@@ -17,6 +17,8 @@ from isaaclab.managers import (
     ObservationTermCfg,
     SceneEntityCfg,
 )
+from isaaclab.terrains import TerrainGeneratorCfg, TerrainImporterCfg
+from isaaclab.terrains.trimesh import MeshPyramidStairsTerrainCfg
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import GaussianNoiseCfg
 
@@ -86,6 +88,18 @@ def kick(env: ManagerBasedRLEnv, env_ids: Any, speed: float) -> None:
 def shared_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     """Draw one number for everybody."""
     kick(env, env_ids, float(torch.rand(1)))
+
+
+def place(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Where the environment stands."""
+    return 0.1 * env.scene.env_origins[:, :2]
+
+
+def climb(env: ManagerBasedRLEnv, env_ids: Any) -> float:
+    """Move training slots up at each reset."""
+    up = torch.ones(len(env_ids), dtype=torch.bool, device=env.device)
+    env.scene.terrain.update_env_origins(env_ids, up, ~up)
+    return float(env.scene.terrain.terrain_levels.float().mean())
 
 
 def numpy_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
@@ -162,6 +176,21 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.events.rare = EventTermCfg(
                 func=kick, mode="reset", min_step_count_between_reset=1000, params={"speed": 3.0}
             )
+        case "terrain":
+            cfg.scene.terrain = TerrainImporterCfg(
+                prim_path="/World/hills",
+                terrain_type="generator",
+                terrain_generator=TerrainGeneratorCfg(
+                    size=(4.0, 4.0),
+                    num_rows=4,
+                    num_cols=5,
+                    curriculum=True,
+                    sub_terrains={"stairs": MeshPyramidStairsTerrainCfg(step_height_range=(0.05, 0.2), step_width=0.5)},
+                ),
+            )
+            cfg.scene.ground = None
+            cfg.observations.policy.place = ObservationTermCfg(func=place)
+            cfg.curriculum = {"climb": CurriculumTermCfg(func=climb)}
         case "numpy_reset":
             cfg.events.numpy = EventTermCfg(func=numpy_kick, mode="reset")
         case "numpy_interval":

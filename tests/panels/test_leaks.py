@@ -54,6 +54,7 @@ LEAKS = [
     "action_noise",
     "actuator_delay",
     "rare_reset_event",
+    "terrain",
 ]
 
 
@@ -128,3 +129,28 @@ def test_a_confirmation_draws_its_own_start_up_under_a_cell_that_changes_the_sam
                     slots.step(torch.zeros(0, 1))
             found += slots.outcomes()
     assert found[0] == found[1]
+
+
+def test_without_a_patch_of_its_own_an_episode_stands_where_the_training_left_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ledger_lab.panels import hooks
+
+    monkeypatch.setattr(hooks.Hooks, "place_on_terrain", lambda *_: None)
+    assert exam("terrain").in_company() != exam("terrain").beside_training()
+
+
+def test_a_policy_acts_in_batches_of_one_size() -> None:
+    from ledger_lab.panels.slots import BATCH, in_batches
+
+    sizes: list[int] = []
+
+    def sensitive(observations: Any) -> torch.Tensor:
+        sizes.append(len(observations["policy"]))
+        return observations["policy"] * len(observations["policy"])
+
+    numbers = torch.randn(2 * BATCH + 3, 4)
+    together = in_batches(sensitive, {"policy": numbers})
+    for count in (1, BATCH - 1, BATCH, BATCH + 1):
+        assert torch.equal(in_batches(sensitive, {"policy": numbers[:count]}), together[:count])
+    assert set(sizes) == {BATCH}

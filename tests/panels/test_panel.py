@@ -53,6 +53,7 @@ def test_every_panel_of_the_project_loads() -> None:
         ("hold_s = 1.0", "tolerance = 1.0", "unknown field 'success.tolerance'"),
         ("count = 4", "", "field 'seeds.count' is missing"),
         ("count = 4", "count = 0", "seeds must lie between 0 and 4294967295, at least one"),
+        ("count = 4", "count = 9_000_000", "9000000 seeds are more than any memory holds"),
         ("count = 4", 'count = "4"', "field 'seeds.count' has the wrong type"),
         ("version = 1", "version = true", "field 'success.version' has the wrong type"),
         ("target_success = 0.9", "target_success = 90", "target_success must lie"),

@@ -20,8 +20,8 @@ TRAIN_MISTAKES = [
     (["--max_iterations", "0"], r"--max_iterations 0: must be at least 1"),
     (["--seed", "-5"], r"--seed -5: training seeds lie between"),
     (
-        ["--num_envs", "3", "agent.algorithm.num_mini_batches=32"],
-        r"--num_envs 3: a batch of 3 × 16 = 48 steps does not split into 32 .* use 2 or 4 environments",
+        ["--num_envs", "3", "agent.algorithm.num_mini_batches=64"],
+        r"--num_envs 3: a batch of 3 × 32 = 96 steps does not split into 64 .* use 2 or 4 environments",
     ),
     (["env.decimatoin=4"], r"'env.decimatoin=4' matches nothing: env has no 'decimatoin': did you mean 'decimation'"),
     (["agent.algorithm.gama=0.9"], r"agent.algorithm has no 'gama': did you mean 'gamma'"),
@@ -169,6 +169,19 @@ def test_a_panel_that_could_not_be_scored_is_refused_before_training(
     (tmp_path / "mine.toml").write_text(text.replace(old, new))
     with pytest.raises(UserError, match=complaint):
         planned("--panel", str(tmp_path / "mine.toml"), log_root=tmp_path / "logs")
+
+
+def test_a_panel_with_more_episodes_than_memory_allows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.pipeline import preflight
+
+    monkeypatch.setattr(preflight, "_BYTES_PER_SLOT", 10**12)
+    with pytest.raises(
+        UserError, match=r"256 episodes at once need 256000.0 GB of memory at least, and [\d.]+ GB are free"
+    ):
+        planned(log_root=tmp_path)
 
 
 def test_tasks_whose_episodes_a_seed_does_not_fix_are_refused() -> None:

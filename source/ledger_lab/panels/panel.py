@@ -75,6 +75,8 @@ class Panel:
         return replace(self, seeds=confirmation_seeds(run_id, number, len(self.episodes)), fresh=True)
 
 
+_MOST_SEEDS = 1_000_000
+
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "task": str,
     "description": str,
@@ -171,6 +173,8 @@ def _seeds(path: Path, ranges: list[dict[str, int]]) -> tuple[int, ...]:
     seeds: dict[int, None] = {}
     for each in ranges:
         first, count = each["first"], each["count"]
+        if count > _MOST_SEEDS:
+            raise UserError(f"panel file {path}: {count} seeds are more than any memory holds: at most {_MOST_SEEDS}")
         if first < 0 or count < 1 or first + count > PANEL_SEED_LIMIT:
             raise UserError(f"panel file {path}: seeds must lie between 0 and {PANEL_SEED_LIMIT - 1}, at least one")
         twice = next((seed for seed in range(first, first + count) if seed in seeds), None)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
+import psutil
+import torch
 
 from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
@@ -34,6 +36,9 @@ from ledger_lab.runners.session import (
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_BYTES_PER_SLOT = 16_000
+"""Memory that a slot of the smallest task here takes, the cart-pole on Newton, rounded down."""
 
 _SEED_LIMIT = 2**32
 """Seeds that numpy takes are below this number."""
@@ -209,6 +214,7 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
         UserError: If the task has parts that a seed doesn't fix, or the episodes don't fit into its own.
     """
     require_seedable(env_cfg)
+    _require_memory(panel, env_cfg.sim.device)
     step_s = env_cfg.sim.dt * env_cfg.decimation
     if round(panel.episode_length_s / step_s) < 1:
         raise UserError(f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step")
@@ -216,6 +222,17 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
         raise UserError(
             f"panel {panel.name}: episode_length_s {panel.episode_length_s} is longer than the task's own episodes of "
             f"{env_cfg.episode_length_s} s: shorten it, or set env.episode_length_s"
+        )
+
+
+def _require_memory(panel: Panel, device: str) -> None:
+    """Refuse a panel whose episodes can't run at once on any task."""
+    free_bytes = psutil.virtual_memory().available if device == "cpu" else torch.cuda.mem_get_info(device)[0]
+    needed_bytes = len(panel.episodes) * _BYTES_PER_SLOT
+    if needed_bytes > free_bytes:
+        raise UserError(
+            f"panel {panel.name}: {len(panel.episodes)} episodes at once need {needed_bytes / 1e9:.1f} GB of memory at "
+            f"least, and {free_bytes / 1e9:.1f} GB are free: use fewer seeds or cells"
         )
 
 

@@ -1,0 +1,44 @@
+"""Where an engine can't repeat an episode bit for bit, scores agree all the same, and every episode starts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ledger_lab.panels import compare_paired, load_panel
+from ledger_lab.runners.session import exactness
+from tests.fakes.held_out import Exam, still
+from tests.panels.test_leaks import balance
+
+PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(48)), episode_length_s=3.0)
+
+
+def ovphysx_cfg() -> Any:
+    from ledger_lab.runners.configs import resolve_configs
+
+    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", ["physics=ovphysx"])
+    cfg.sim.device = "cpu"
+    return cfg
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> Iterator[None]:
+    from ledger_lab.runners.session import registered_tasks, simulation_app
+
+    registered_tasks()
+    with simulation_app(ovphysx_cfg(), {"device": "cpu"}):
+        yield
+
+
+def test_scores_agree_alone_in_company_and_beside_training() -> None:
+    exam = Exam(PANEL, balance, still, ovphysx_cfg)
+    assert exactness(ovphysx_cfg()) == "statistical"
+    alone = exam.alone()
+    assert 0 < alone.successes < alone.episodes, "there is something to disagree about"
+    for other in (exam.in_company(), exam.beside_training()):
+        found = compare_paired(alone.success, other.success)
+        assert found.p_value > 0.01
+        assert found.only_first + found.only_second <= 2, "the same starts, and nearly the same physics"
