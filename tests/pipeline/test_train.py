@@ -33,7 +33,7 @@ def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
     assert kinds[:3] == ["RunDeclared", "AttemptStarted", "PhaseWindow"]
     assert kinds[-1] == "AttemptEnded"
     assert [row.iteration for row in attempt.journal.of(CheckpointSaved)] == [1, 2, 3]
-    assert [row.env_steps for row in attempt.journal.of(CheckpointSaved)] == [64 * 16 * n for n in (1, 2, 3)]
+    assert [row.env_steps for row in attempt.journal.of(CheckpointSaved)] == [64 * 32 * n for n in (1, 2, 3)]
     judged = attempt.journal.of(PanelResult)
     assert [row.checkpoint for row in judged] == ["model_0.pt", "model_2.pt"], "the newest whenever a panel is over"
     assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("screening", 256, 231)}
@@ -54,7 +54,7 @@ def test_phases_sum_to_wall_clock_and_little_is_unattributed(trained: Path) -> N
 
 def test_the_report_answers_every_question(trained: Path) -> None:
     run = report(trained)
-    assert run["env_steps"] == 64 * 16 * 3
+    assert run["env_steps"] == 64 * 32 * 3
     assert run["env_steps_per_s"] == pytest.approx(run["env_steps"] / run["train_s"])
     assert run["fps_step"] > run["fps_step_inference"] > run["fps_total"] > 0
     assert run["wall_s"] > run["train_s"] + run["evaluate_s"] > 0

@@ -96,11 +96,11 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     registered = require_task(args.task, library)
     panel = task_panel(args.task, args.panel or registered.get("default_panel"), args.target)
     env_cfg, agent_cfg = resolve_configs(args.task, library, overrides)
-    if not args.no_eval:
-        require_judgeable(panel, env_cfg)
 
     agent_cfg = adapter.prepare(agent_cfg, device)
     env_cfg.sim.device = device
+    if not args.no_eval:
+        require_judgeable(panel, env_cfg)
     if args.num_envs is not None:
         env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
     if args.max_iterations is not None:
@@ -227,7 +227,8 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
 
 def _require_memory(panel: Panel, device: str) -> None:
     """Refuse a panel whose episodes can't run at once on any task."""
-    free_bytes = psutil.virtual_memory().available if device == "cpu" else torch.cuda.mem_get_info(device)[0]
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    free_bytes = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
     needed_bytes = len(panel.episodes) * _BYTES_PER_SLOT
     if needed_bytes > free_bytes:
         raise UserError(
