@@ -1,4 +1,4 @@
-"""Train a task, score its checkpoints on held-out episodes, and write what it cost into the ledger."""
+"""Train a task until a policy is proven to reach its target, and write what it cost into the ledger."""
 
 from ledger_lab.meters import process_started_ns
 from ledger_lab.pipeline.script import run_script
