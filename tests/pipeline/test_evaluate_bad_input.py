@@ -158,7 +158,7 @@ def smaller_network(run_dir: Path) -> None:
     """Put a policy of another shape where a checkpoint was."""
     import torch
 
-    content = torch.load(run_dir / "model_1.pt", weights_only=False)
+    content = torch.load(run_dir / "model_1.pt", weights_only=True)
     actor = content["actor_state_dict"]
     for name, value in actor.items():
         if value.dim() == 2:

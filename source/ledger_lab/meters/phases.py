@@ -103,7 +103,7 @@ class PhaseClock:
         """Count a part of :data:`SHARED_PHASES` as evaluation from now on: the held-out slots' part of all slots.
 
         Args:
-            held_out: Held-out slots whose episodes go on.
+            held_out: Held-out slots.
             slots: All slots.
         """
         if (held_out, slots) != (self._held_out, self._slots):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.seeds import stream_key
+from ledger_lab.panels.streams import GlobalStreams
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -50,7 +50,7 @@ class Hooks:
         self._fixed = self._fixed_terms()
         self._startup = [self._startup_term(term) for term in self._events.get("startup", [])]
         self._passing = self._watching = False
-        self._state = _state()
+        self._state = GlobalStreams()
 
     @property
     def has_startup(self) -> bool:
@@ -102,7 +102,7 @@ class Hooks:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Refuse random numbers that were drawn for all environments at once, past everything that is kept apart."""
-        self._state, self._watching = _state(), True
+        self._state, self._watching = GlobalStreams(), True
         try:
             yield
             self._check("the end of the step")
@@ -258,13 +258,13 @@ class Hooks:
 
         call, params = term.func, copy.deepcopy(term.params)
         if isinstance(call, ManagerTermBase):
-            state = _state()
+            training = GlobalStreams()
             torch.manual_seed(stream_key("startup", type(call).__name__, 0) % 2**63)
-            before = _state()
+            before = GlobalStreams()
             rebuilt = type(call)(term, self._base)
-            if not _same(_state(), before):
+            if before.moved():
                 call = rebuilt
-            _restore(state)
+            training.restore()
         return call, params
 
     def _apply_intervals(self, dt: float) -> None:
@@ -318,7 +318,7 @@ class Hooks:
             yield
         finally:
             self._passing = False
-        self._state = _state()
+        self._state = GlobalStreams()
 
     @contextmanager
     def _training_eyes(self) -> Iterator[None]:
@@ -335,7 +335,7 @@ class Hooks:
 
     def _check(self, when: str) -> None:
         """Refuse draws since the last moment that all draws were accounted for."""
-        if not self._watching or _same(_state(), self._state):
+        if not self._watching or not self._state.moved():
             return
         raise UserError(
             f"between the steps' known draws and {when}, the task drew random numbers for all environments at once, or "
@@ -356,33 +356,8 @@ class Hooks:
 
 def _draws(call: Callable[[], Any]) -> bool:
     """Tell whether a call draws random numbers; the global streams are given back as they were."""
-    before = _state()
+    before = GlobalStreams()
     call()
-    after = _state()
-    _restore(before)
-    return not _same(after, before)
-
-
-type _State = tuple[list[torch.Tensor], tuple[Any, ...], Any]
-
-
-def _state() -> _State:
-    """Return where the global streams of torch (the CPU's, then those of the GPUs), numpy and Python are."""
-    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return [torch.get_rng_state(), *gpus], np.random.get_state(), random.getstate()
-
-
-def _restore(state: _State) -> None:
-    """Give the global streams back as they were."""
-    torch.set_rng_state(state[0][0])
-    if len(state[0]) > 1:
-        torch.cuda.set_rng_state_all(state[0][1:])
-    np.random.set_state(state[1])
-    random.setstate(state[2])
-
-
-def _same(left: _State, right: _State) -> bool:
-    """Tell whether the global streams are where they were."""
-    if left[2] != right[2] or left[1][2] != right[1][2] or not np.array_equal(left[1][1], right[1][1]):
-        return False
-    return all(torch.equal(ours, theirs) for ours, theirs in zip(left[0], right[0], strict=True))
+    drew = bool(before.moved())
+    before.restore()
+    return drew

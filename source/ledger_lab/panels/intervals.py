@@ -51,6 +51,6 @@ def lower_bound(successes: int, episodes: int, confidence: float = 0.95) -> floa
         raise ValueError(f"{successes} successes of {episodes} episodes")
     if successes == 0:
         return 0.0
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
-    return float(beta.ppf(1 - confidence, successes, episodes - successes + 1))
+    return float(betaincinv(successes, episodes - successes + 1, 1 - confidence))

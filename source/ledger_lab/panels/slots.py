@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +18,11 @@ from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.seeds import Purpose, stream_key
-from ledger_lab.panels.streams import OwnDraws, SlotStreams
+from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
+from ledger_lab.runners import Policy
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
-
-type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 
 BATCH = 256
 """Rows of every forward pass of a judged policy. The result of a matrix product may depend on the number of its rows,
@@ -137,11 +135,6 @@ class HeldOutSlots:
     def horizon(self) -> int:
         """Longest episode, in steps."""
         return self._log.horizon
-
-    @property
-    def steps_done(self) -> int:
-        """Steps that the running episodes have made."""
-        return 0 if self._due else self._log.steps_done
 
     def invalid(self, outcomes: Outcomes) -> str | None:
         """Return why a policy's outcomes are no proof of anything, and what to do about it; ``None`` if they are one.
@@ -276,15 +269,11 @@ class HeldOutSlots:
     @contextmanager
     def _drawing(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> Iterator[None]:
         """Draw from the slots' own streams, and refuse draws that go past torch."""
-        python_state, numpy_state = random.getstate(), np.random.get_state(legacy=False)
+        before = GlobalStreams()
         with OwnDraws(streams, slots, what):
             yield
-        for changed, name in (
-            (random.getstate() != python_state, "Python's random"),
-            (not _equal(np.random.get_state(legacy=False), numpy_state), "numpy.random"),
-        ):
-            if changed:
-                raise UserError(f"{what} draws from {name}, which cannot be fixed per slot: let it draw with torch")
+        if past := " and ".join(name for name in before.moved() if name != "torch"):
+            raise UserError(f"{what} draws from {past}, which cannot be fixed per slot: let it draw with torch")
 
 
 def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN401 - see rows_of
@@ -319,9 +308,3 @@ def _leaves(observations: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401 - see 
     else:
         for group in observations.values():
             yield from _leaves(group)
-
-
-def _equal(left: Any, right: Any) -> bool:  # noqa: ANN401 - numpy's own state
-    """Tell whether two states of numpy's global generator are the same."""
-    ours, theirs = left["state"], right["state"]
-    return bool(np.array_equal(ours["key"], theirs["key"]) and ours["pos"] == theirs["pos"])

@@ -8,6 +8,7 @@ sensors, terms of a user's own task.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -123,9 +124,9 @@ class OwnDraws(TorchDispatchMode):
         arguments = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         drawn: torch.Tensor
         if len(self._rows) == self._count:
-            state = _global_state()
+            state = _torch_state()
             drawn = func(*args, **kwargs)
-            _restore_global_state(state)
+            _restore_torch(state)
         else:
             drawn = func(*args, **kwargs)
         if drawn.dim() == 0 or drawn.shape[0] != self._count:
@@ -181,13 +182,40 @@ def _integer_range(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[int, 
     return int(low), int(high)
 
 
-def _global_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Return where torch's global streams are."""
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+class GlobalStreams:
+    """Where the streams that everybody shares stood at a moment: those of torch, numpy and Python."""
+
+    def __init__(self) -> None:
+        """Remember this moment."""
+        self._torch = _torch_state()
+        self._numpy: Any = np.random.get_state()
+        self._python = random.getstate()
+
+    def moved(self) -> list[str]:
+        """Name the libraries that have drawn since then."""
+        numpy_now: Any = np.random.get_state()
+        same_numpy = np.array_equal(numpy_now[1], self._numpy[1]) and numpy_now[2:] == self._numpy[2:]
+        still = {
+            "torch": all(map(torch.equal, _torch_state(), self._torch)),
+            "numpy.random": same_numpy,
+            "Python's random": random.getstate() == self._python,
+        }
+        return [name for name, same in still.items() if not same]
+
+    def restore(self) -> None:
+        """Give the streams back as they were."""
+        _restore_torch(self._torch)
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
 
 
-def _restore_global_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
+def _torch_state() -> list[torch.Tensor]:
+    """Return where torch's global streams are: the CPU's, then those of the GPUs."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
+
+
+def _restore_torch(state: list[torch.Tensor]) -> None:
     """Give torch's global streams back as they were."""
     torch.set_rng_state(state[0])
-    if state[1]:
-        torch.cuda.set_rng_state_all(state[1])
+    if len(state) > 1:
+        torch.cuda.set_rng_state_all(state[1:])

@@ -121,6 +121,6 @@ class VerdictRule:
 @cache
 def _error_by_successes(episodes: int, target_success: float) -> tuple[float, ...]:
     """Return the probabilities that a policy at the target has at least 0, 1, ..., ``episodes + 1`` successes."""
-    from scipy.stats import binom
+    from scipy.special import bdtrc  # scipy.stats takes a second to import, at the start of every training
 
-    return tuple(binom.sf(range(-1, episodes + 1), episodes, target_success).tolist())
+    return tuple(float(bdtrc(float(successes), episodes, target_success)) for successes in range(-1, episodes + 1))

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,11 +13,10 @@ from rich.table import Table
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.meters import hardware_facts, package_versions
+from ledger_lab.meters import hardware_facts
+from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-
-_SCRIPTS = Path(sys.argv[0]).resolve().parent
 
 
 def bench_evaluate(argv: Sequence[str]) -> int:
@@ -61,7 +56,8 @@ def bench_evaluate(argv: Sequence[str]) -> int:
         for repeat in range(args.repeats):
             for count in sorted(seconds, reverse=repeat % 2 == 1):
                 began_s = time.perf_counter()
-                _run(["evaluate.py", *map(str, checkpoints[:count]), "--device", args.device])
+                chosen = map(str, checkpoints[:count])
+                run_python([script("evaluate.py"), *chosen, "--device", args.device], "the scoring")
                 seconds[count].append(time.perf_counter() - began_s)
                 progress.advance(sum(map(len, seconds.values())), f"{count}: {seconds[count][-1]:.1f} s")
     medians = {count: statistics.median(found) for count, found in seconds.items()}
@@ -71,30 +67,15 @@ def bench_evaluate(argv: Sequence[str]) -> int:
         times = [f"{value:.1f} s" for value in (medians[count], min(found), max(found))]
         table.add_row(str(count), *times, f"{medians[count] / first:.2f} ×")
     console.print(table)
-    if args.json is not None:
-        facts = {"hardware": hardware_facts(), "versions": package_versions(), "command": sys.argv}
-        content = {
-            **facts,
-            "median_s": medians,
-            "ratio": {c: m / first for c, m in medians.items()},
-            "passes_s": seconds,
-        }
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    ratio = {count: median / first for count, median in medians.items()}
+    write_findings(args.json, hardware=hardware_facts(), median_s=medians, ratio=ratio, passes_s=seconds)
     return 0
 
 
 def _train(args: argparse.Namespace, folder: Path, count: int) -> list[Path]:
     """Train so long that there are so many checkpoints."""
-    command = ["train.py", "--task", args.task, "--rl_library", "rsl_rl", "--num_envs", "64", "--no_eval"]
+    command = [script("train.py"), "--task", args.task, "--rl_library", "rsl_rl", "--num_envs", "64", "--no_eval"]
     command += ["--max_iterations", str(count), "--device", args.device, "--log_root", str(folder)]
-    _run([*command, "agent.save_interval=1"])
+    run_python([*command, "agent.save_interval=1"], "the training")
     (run,) = read_ledger(folder).runs
     return [run.directory / saved.path for saved in run.checkpoints]
-
-
-def _run(command: Sequence[str]) -> None:
-    """Run a script to its end."""
-    program = [sys.executable, str(_SCRIPTS / command[0]), *command[1:]]
-    finished = subprocess.run(program, capture_output=True, text=True, check=False, env=os.environ)
-    if finished.returncode != 0:
-        raise RuntimeError(f"{command[0]} failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")

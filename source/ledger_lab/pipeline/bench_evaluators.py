@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import heapq
 import itertools
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from ledger_lab.errors import UserError
-from ledger_lab.meters import package_versions
+from ledger_lab.pipeline.bench import write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 
@@ -96,10 +94,7 @@ def bench_evaluators(argv: Sequence[str]) -> int:
         table.add_row(str(row[0].num_envs), *cells)
     console.print(f"evaluated minus true success of {args.episodes} seeds, in points (mean ± standard deviation)")
     console.print(table)
-    if args.json is not None:
-        facts = {"versions": package_versions(), "command": sys.argv}
-        content = {**facts, "findings": [asdict(finding) for finding in findings]}
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_findings(args.json, findings=[asdict(finding) for finding in findings])
     return 0
 
 

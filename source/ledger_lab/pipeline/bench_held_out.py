@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,13 +16,13 @@ from rich.table import Table
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.meters import hardware_facts, package_versions
+from ledger_lab.meters import hardware_facts
+from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports import summarize_run
 
-_SCRIPTS = Path(sys.argv[0]).resolve().parent
 _ARMS = ("none", "inside", "pausing")
 
 
@@ -118,11 +115,10 @@ def bench_held_out(argv: Sequence[str]) -> int:
         "process", f"{panels:.0f}", "", f"{added_s['process']:.1f} s, {100 * added_s['process'] / base_s:.0f} %"
     )
     console.print(table)
-    if args.json is not None:
-        facts = {"hardware": hardware_facts(), "versions": package_versions(), "command": sys.argv}
-        rows = [{**asdict(training), "share": training.share} for training in trainings]
-        content = {**facts, "added_s": added_s, "loop_s": base_s, "process_s": process_s, "trainings": rows}
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    rows = [{**asdict(training), "share": training.share} for training in trainings]
+    write_findings(
+        args.json, hardware=hardware_facts(), added_s=added_s, loop_s=base_s, process_s=process_s, trainings=rows
+    )
     return 0
 
 
@@ -167,9 +163,7 @@ def _child(argv: Sequence[str], pausing: bool) -> None:
 def _evaluate(root: Path, device: str) -> float:
     """Return how long a process takes that scores the last checkpoint [s]."""
     (run,) = read_ledger(root).runs
-    command = [sys.executable, str(_SCRIPTS / "evaluate.py"), str(run.directory / run.checkpoints[-1].path)]
+    checkpoint = str(run.directory / run.checkpoints[-1].path)
     began_s = time.perf_counter()
-    finished = subprocess.run([*command, "--device", device], capture_output=True, text=True, check=False)
-    if finished.returncode != 0:
-        raise RuntimeError(f"the evaluation failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+    run_python([script("evaluate.py"), checkpoint, "--device", device], "the evaluation")
     return time.perf_counter() - began_s

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,12 +14,12 @@ from rich.table import Table
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts, package_versions
+from ledger_lab.meters import hardware_facts
+from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports.format import quantity
 
-_SCRIPTS = Path(sys.argv[0]).resolve().parent
 _HEARTBEAT = "Perf/total_fps"
 """A scalar that the library writes once per iteration in both arms; only its time stamps are used."""
 
@@ -97,10 +94,9 @@ def bench_overhead(argv: Sequence[str]) -> int:
         f"metered ÷ plain: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f} "
         f"over {len(ratios)} pairs"
     )
-    if args.json is not None:
-        facts = {"hardware": hardware_facts(), "versions": package_versions(), "command": sys.argv}
-        content = {**facts, "median_ratio": statistics.median(ratios), "pairs": [asdict(pair) for pair in pairs]}
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    median = statistics.median(ratios)
+    rows = [asdict(pair) for pair in pairs]
+    write_findings(args.json, hardware=hardware_facts(), median_ratio=median, pairs=rows)
     return 0
 
 
@@ -116,14 +112,10 @@ def _train(arm: str, args: argparse.Namespace) -> float:
         # On a CPU, only the metered arm replays recorded physics: leave that speed-up out of the overhead.
         launched = ["env.sim.physics.use_cuda_graph=False"] if args.device == "cpu" else []
         program = {
-            "metered": [str(_SCRIPTS / "train.py"), *common, "--no_eval", "--log_root", folder, *launched],
+            "metered": [os.path.abspath(script("train.py")), *common, "--no_eval", "--log_root", folder, *launched],
             "plain": ["-m", "isaaclab", "train", *common, f"agent.device={args.device}"],
         }[arm]
-        finished = subprocess.run(
-            [sys.executable, *program], cwd=folder, capture_output=True, text=True, check=False, env=os.environ
-        )
-        if finished.returncode != 0:
-            raise RuntimeError(f"the {arm} training failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+        run_python(program, f"the {arm} training", cwd=Path(folder))
         (events,) = Path(folder).rglob("events.out.tfevents.*")
         accumulator = EventAccumulator(str(events), size_guidance={"scalars": 0})
         accumulator.Reload()

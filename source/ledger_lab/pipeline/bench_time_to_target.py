@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -19,14 +15,13 @@ from rich.table import Table
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.meters import hardware_facts, package_versions
+from ledger_lab.meters import hardware_facts
+from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.recipes import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS, to_rsl_rl
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
-
-_SCRIPTS = Path(sys.argv[0]).parent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +106,8 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
                 f"median time to confirmed target, {words}: tuned {found['tuned_s']:.1f} s, stock "
                 f"{found['stock_s']:.1f} s: {found['stock_s'] / found['tuned_s']:.2f} times sooner"
             )
-    if args.json is not None:
-        facts = {"hardware": hardware_facts(), "versions": package_versions(), "command": sys.argv}
-        content = {**facts, "medians": medians, "trainings": [asdict(training) for training in trainings]}
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    rows = [asdict(training) for training in trainings]
+    write_findings(args.json, hardware=hardware_facts(), medians=medians, trainings=rows)
     return 0
 
 
@@ -133,7 +126,7 @@ def _differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN40
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
     """Train once, in a process and under a root of its own."""
     log_root = root / f"{arm}-{seed}"
-    command = [sys.executable, str(_SCRIPTS / "train.py"), "--task", "LedgerLab-Cartpole", "--rl_library", "rsl_rl"]
+    command = [script("train.py"), "--task", "LedgerLab-Cartpole", "--rl_library", "rsl_rl"]
     command += ["--seed", str(seed), "--log_root", str(log_root), "--cohort", f"time-to-target-{arm}"]
     command += ["--max_iterations", str(STOCK_CARTPOLE.max_iterations)]
     command += [] if args.device is None else ["--device", args.device]
@@ -141,9 +134,7 @@ def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Trainin
         ours = ("agent.experiment_name", "agent.max_iterations", "agent.save_interval")
         command += ["--num_envs", str(args.stock_num_envs)]
         command += [override for override in stock_overrides() if not override.startswith(ours)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    if finished.returncode != 0:
-        raise RuntimeError(f"the {arm} training failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+    run_python(command, f"the {arm} training")
     (run,) = read_ledger(log_root).runs
     summary = summarize_run(run)
     startup_s = summary.phases.get("startup", 0.0) + summary.phases.get("compile", 0.0)

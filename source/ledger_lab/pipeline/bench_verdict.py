@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ledger_lab.errors import UserError
-from ledger_lab.meters import package_versions
 from ledger_lab.panels import wilson_interval
 from ledger_lab.panels.verdict import VerdictRule
+from ledger_lab.pipeline.bench import write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports.format import MISSING, percent
@@ -142,10 +140,7 @@ def bench_verdict(argv: Sequence[str]) -> int:
             findings.append(examine(scenario, rule, args.episodes, args.runs, rng))
             progress.advance(len(findings))
     _print(findings, rule, args.episodes, console)
-    if args.json is not None:
-        facts = {"versions": package_versions(), "command": sys.argv, "rule": asdict(rule)}
-        content = {**facts, "findings": [asdict(finding) for finding in findings]}
-        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_findings(args.json, rule=asdict(rule), findings=[asdict(finding) for finding in findings])
     return 0
 
 

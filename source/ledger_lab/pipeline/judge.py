@@ -11,8 +11,9 @@ import torch
 from ledger_lab.ledger import CheckpointSaved, PanelResult
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
-from ledger_lab.panels.slots import HeldOutSlots, Policy
+from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.pipeline.preflight import TrainPlan
+from ledger_lab.runners import Policy
 from ledger_lab.runners.session import exactness
 
 
@@ -56,7 +57,7 @@ class Judge:
         """
         self._plan, self._slots, self._clock = plan, slots, clock
         self._append, self._snapshot, self._load = append, snapshot, load
-        self._share = (slots.count, slots.first + slots.count)
+        clock.share(slots.count, slots.first + slots.count)  # all along: between two panels they are simulated, too
         self._rule = VerdictRule(plan.panel.target_success)
         self._exam: _Exam | None = None
         self._confirmations = 0
@@ -92,8 +93,7 @@ class Judge:
             on_step: Called after each step.
         """
         idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
-        self._share = (1, 1)  # nobody trains any more
-        self._clock.share(*self._share)
+        self._clock.share(1, 1)  # nobody trains any more
         with torch.inference_mode():
             while self._exam is not None or self._last_is_unjudged():
                 if self._exam is None:
@@ -134,7 +134,6 @@ class Judge:
         """Start an exam."""
         self._exam = exam
         self._slots.begin([exam.policy], exam.panel)
-        self._clock.share(*self._share)
 
     def _conclude(self) -> None:
         """Write the result of an exam that is over, and confirm a policy that has passed its screening."""
@@ -160,7 +159,6 @@ class Judge:
         self._append(result)
         self._exam, self.last = None, result
         self.valid += result.invalid is None
-        self._clock.share(0, 1)
         if result.confirms:
             self.confirmed = self.confirmed or result
         elif exam.purpose == "screening" and result.passes and self.confirmed is None:

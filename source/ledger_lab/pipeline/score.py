@@ -1,4 +1,4 @@
-"""Scoring checkpoints in a simulation of their own: after a training, or stand-alone."""
+"""Scoring checkpoints in a simulation of their own."""
 
 from __future__ import annotations
 

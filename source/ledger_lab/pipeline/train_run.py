@@ -20,7 +20,7 @@ from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, RunDecla
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.panels import ERROR_BUDGET
-from ledger_lab.panels.slots import HeldOutSlots, Policy
+from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import Attempt, attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
@@ -31,7 +31,7 @@ from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
-from ledger_lab.runners import Trainer
+from ledger_lab.runners import Policy, Trainer
 from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, peak_gpu_memory_bytes, physics_name, simulation_app
 

@@ -1,0 +1,45 @@
+"""What the benchmarks share: running programs to their end, and writing down what was found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.meters import package_versions
+
+
+def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> None:
+    """Run Python in a process of its own, to its end.
+
+    Args:
+        arguments: Its arguments, as :func:`script` begins them.
+        what: What is run, for the message of a failure.
+        cwd: Its working directory.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    finished = subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        raise RuntimeError(f"{what} failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+
+
+def script(name: str) -> str:
+    """Return the path of one of the project's scripts, named as the running one was."""
+    return str(Path(sys.argv[0]).parent / name)
+
+
+def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 - plain JSON values
+    """Write what was found, with the command and the versions that found it.
+
+    Args:
+        path: The file; ``None`` writes nothing.
+        findings: Figures by their names.
+    """
+    if path is not None:
+        content = {"versions": package_versions(), "command": sys.argv, **findings}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
