@@ -62,6 +62,7 @@ def declared(run_id: str, **changes: object) -> RunDeclared:
         "eval_every": None,
         "stop_at_target": True,
         "error_budget": 0.05,
+        "stop_on": [],
         "physics": "newton/mjwarp",
         "timing": "host",
         "price": load_prices()["local"].to_dict(),
@@ -72,6 +73,13 @@ def declared(run_id: str, **changes: object) -> RunDeclared:
         "command": [],
     }
     return RunDeclared(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def window(iteration: int | None, env_steps: int, phase_ns: dict[str, int], wall_ns: int) -> PhaseWindow:
+    """Return a window without figures of training."""
+    return PhaseWindow(
+        iteration=iteration, env_steps=env_steps, phase_ns=phase_ns, wall_ns=wall_ns, figures={}, non_finite=[]
+    )
 
 
 def write_run(
@@ -104,13 +112,11 @@ def write_run(
         journal.append(
             AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=pid, host=socket.gethostname(), wall_ns=SECOND)
         )
-        journal.append(PhaseWindow(iteration=None, env_steps=0, phase_ns={"startup": 2 * SECOND}, wall_ns=2 * SECOND))
+        journal.append(window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND))
         for iteration in range(1, 3 if scores else 2):
             wall_ns = (2 + 3 * iteration) * SECOND
             phase_ns = {"simulate": SECOND, "manage": SECOND // 2, "infer": SECOND // 2, "learn": SECOND}
-            journal.append(
-                PhaseWindow(iteration=iteration, env_steps=40 * iteration, phase_ns=phase_ns, wall_ns=wall_ns)
-            )
+            journal.append(window(iteration, 40 * iteration, phase_ns, wall_ns))
             journal.append(
                 CheckpointSaved(
                     path=f"model_{iteration}.pt",
@@ -127,7 +133,7 @@ def write_run(
             again = result(run_id, f"model_{len(scores)}.pt", confirmation, "p1-fresh", purpose="confirmation")
             journal.append(again)
         if scores:
-            journal.append(PhaseWindow(iteration=None, env_steps=80, phase_ns={"evaluate": SECOND}, wall_ns=9 * SECOND))
+            journal.append(window(None, 80, {"evaluate": SECOND}, 9 * SECOND))
         if status is not None:
             journal.append(
                 AttemptEnded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -17,7 +18,19 @@ from ledger_lab.ledger.encoding import canonical_json
 
 
 def window(iteration: int) -> PhaseWindow:
-    return PhaseWindow(iteration=iteration, env_steps=16 * iteration, phase_ns={"learn": 5}, wall_ns=5 * iteration)
+    return PhaseWindow(
+        iteration=iteration,
+        env_steps=16 * iteration,
+        phase_ns={"learn": 5},
+        wall_ns=5 * iteration,
+        figures={},
+        non_finite=[],
+    )
+
+
+END = AttemptEnded(
+    status=Status.INTERRUPTED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+)
 
 
 def written(path: Path, count: int = 3) -> Path:
@@ -98,7 +111,7 @@ def test_rows_survive_kill_9(tmp_path: Path) -> None:
         "from ledger_lab.ledger import Journal, PhaseWindow\n"
         "journal = Journal(pathlib.Path(sys.argv[1]))\n"
         "for i in itertools.count():\n"
-        "    journal.append(PhaseWindow(iteration=i, env_steps=i, phase_ns={}, wall_ns=i))\n"
+        "    journal.append(PhaseWindow(iteration=i, env_steps=i, phase_ns={}, wall_ns=i, figures={}, non_finite=[]))\n"
         "    if i == 50: print('go', flush=True)\n"
     )
     writer = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)
@@ -117,17 +130,34 @@ def test_a_full_disk_is_not_taken_for_success(tmp_path: Path, monkeypatch: pytes
         journal.append(window(0))
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", lambda descriptor, data: len(data) // 2)
-            with pytest.raises(OSError, match="bytes of row 1"):
-                journal.append(window(1))
+            with pytest.raises(OSError, match="bytes were written"):
+                journal.append(END)
+
+
+def test_telemetry_that_finds_no_room_waits_and_comes_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    troubles: list[OSError] = []
+    with Journal(tmp_path / "journal-1-0.jsonl", troubles.append) as journal:
+        journal.append(window(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            journal.append(window(1))
+            journal.append(window(2))
+            with pytest.raises(OSError, match="No space left"):
+                journal.append(END)
+        journal.append(window(3))
+    assert read_journal(tmp_path / "journal-1-0.jsonl").rows == (window(0), window(1), window(2), END, window(3))
+    assert [trouble.errno for trouble in troubles] == [errno.ENOSPC], "told once, not for every row"
 
 
 @pytest.mark.parametrize("moment", ["write", "fsync"])
 def test_a_signal_at_any_moment_leaves_a_chain_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    ended = AttemptEnded(
-        status=Status.INTERRUPTED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
-    )
     real_write = os.write
 
     def interrupted(descriptor: int, data: bytes = b"") -> int:
@@ -139,10 +169,10 @@ def test_a_signal_at_any_moment_leaves_a_chain_that_goes_on(
         journal.append(window(0))
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(os, moment, interrupted)
-            journal.append(ended)
+            journal.append(END)
         journal.append(window(1))
     rows = read_journal(tmp_path / "journal-1-0.jsonl").rows
-    assert rows == ((window(0), window(1)) if moment == "write" else (window(0), ended, window(1)))
+    assert rows == (window(0), END, window(1))
 
 
 def test_a_number_that_is_none_is_damage(tmp_path: Path) -> None:

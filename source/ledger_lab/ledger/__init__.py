@@ -2,33 +2,42 @@
 
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.reader import Attempt, Ledger, LedgerDamageError, Run, read_journal, read_ledger
+from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
-    CAPACITY,
-    HORIZON,
-    NON_FINITE,
+    FIGURES,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
+    CohortDeclared,
+    DeviceSample,
     EvaluationEnded,
     EvaluationStarted,
-    Outcomes,
-    PanelResult,
+    Health,
+    HostSample,
     PhaseWindow,
     Row,
     RunDeclared,
+    ShutdownEnded,
     Status,
+    SupervisionStarted,
+    Telemetry,
 )
 
 __all__ = [
     "CAPACITY",
+    "FIGURES",
     "HORIZON",
     "NON_FINITE",
     "Attempt",
     "AttemptEnded",
     "AttemptStarted",
     "CheckpointSaved",
+    "CohortDeclared",
+    "DeviceSample",
     "EvaluationEnded",
     "EvaluationStarted",
+    "Health",
+    "HostSample",
     "Journal",
     "Ledger",
     "LedgerDamageError",
@@ -38,7 +47,10 @@ __all__ = [
     "Row",
     "Run",
     "RunDeclared",
+    "ShutdownEnded",
     "Status",
+    "SupervisionStarted",
+    "Telemetry",
     "read_journal",
     "read_ledger",
 ]

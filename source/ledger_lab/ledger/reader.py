@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ledger_lab.ledger.encoding import GENESIS, VERSION, line_hash
+import orjson
+import psutil
+
+from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_matches
+from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
-    KINDS,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
-    PanelResult,
+    Health,
     PhaseWindow,
     Row,
     RunDeclared,
+    ShutdownEnded,
     Status,
+    SupervisionStarted,
+    Telemetry,
 )
 
 JOURNAL_PATTERN = "journal-*.jsonl"
@@ -66,11 +72,33 @@ class JournalContent:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One process's life within a run, as far as its journal tells."""
+    """One process group's life within a run, as far as its journals tell."""
 
-    journal: JournalContent
-    started: AttemptStarted
-    ended: AttemptEnded | None
+    number: int
+    """Place among the attempts of its run, from 1."""
+    ranks: tuple[JournalContent, ...]
+    """Journals of its processes, in the order of their ranks."""
+    supervision: JournalContent | None
+    """The supervisor's journal; ``None`` where nobody supervises."""
+
+    @property
+    def journals(self) -> tuple[JournalContent, ...]:
+        """All its journals."""
+        return self.ranks if self.supervision is None else (*self.ranks, self.supervision)
+
+    def of(self, kind: type[_R]) -> list[_R]:
+        """Return the rows of one kind: those of its processes by rank, then its supervisor's."""
+        return [row for journal in self.journals for row in journal.of(kind)]
+
+    @property
+    def ended(self) -> AttemptEnded | None:
+        """How it ended; ``None`` where nobody ever said."""
+        return next(iter(self.of(AttemptEnded)), None)
+
+    @property
+    def shutdown(self) -> ShutdownEnded | None:
+        """How its processes went away after that; ``None`` where nobody said."""
+        return next(iter(self.of(ShutdownEnded)), None)
 
     @property
     def status(self) -> Status:
@@ -80,22 +108,45 @@ class Attempt:
         return Status.RUNNING if self._shows_life() else Status.LOST
 
     def _shows_life(self) -> bool:
-        """Look for the process on this host; of another host's, for a recent row."""
-        if self.started.host == socket.gethostname():
-            return Path(f"/proc/{self.started.pid}").exists()
-        return datetime.now(UTC) - self.journal.times[-1] < HEARTBEAT_LIMIT
+        """Look for a process of it on this host; of another host's, for a recent row."""
+        starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = [
+            (row, time)
+            for journal in self.journals
+            for row, time in zip(journal.rows, journal.times, strict=True)
+            if isinstance(row, AttemptStarted | SupervisionStarted)
+        ]
+        if any(start.host == socket.gethostname() for start, _ in starts):
+            return any(_is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
+        return datetime.now(UTC) - max(journal.times[-1] for journal in self.journals) < HEARTBEAT_LIMIT
 
     @property
     def windows(self) -> list[PhaseWindow]:
-        """Its phase windows, in order."""
-        return self.journal.of(PhaseWindow)
+        """Phase windows of its first process, in order."""
+        return self.ranks[0].of(PhaseWindow) if self.ranks else []
 
     @property
     def wall_ns(self) -> int:
-        """Its life: to its end, or to its last heartbeat."""
-        marks = [self.started.wall_ns, *(row.wall_ns for row in self.windows)]
-        marks += [row.wall_ns for row in self.journal.of(CheckpointSaved)]
-        return max(marks if self.ended is None else [*marks, self.ended.wall_ns])
+        """Its life: until its processes were gone, or to its last sign of life."""
+        timed = (
+            SupervisionStarted,
+            AttemptStarted,
+            PhaseWindow,
+            Telemetry,
+            Health,
+            CheckpointSaved,
+            AttemptEnded,
+            ShutdownEnded,
+        )
+        return max(row.wall_ns for journal in self.journals for row in journal.rows if isinstance(row, timed))
+
+
+def _is_alive(pid: int, seen: datetime) -> bool:
+    """Tell whether the process that was seen at a time still runs on this host."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
+    except psutil.NoSuchProcess:
+        return False
 
 
 @dataclass(frozen=True)
@@ -112,7 +163,7 @@ class Run:
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
         """All checkpoints, in order."""
-        return [row for attempt in self.attempts for row in attempt.journal.of(CheckpointSaved)]
+        return [row for attempt in self.attempts for row in attempt.of(CheckpointSaved)]
 
 
 @dataclass(frozen=True)
@@ -146,7 +197,7 @@ def read_journal(path: Path) -> JournalContent:
         record = _decode(path, number, line)
         if record["v"] != VERSION:
             raise LedgerDamageError(path, number, f"format version {record['v']} is not {VERSION}")
-        if record["hash"] != line_hash(record):
+        if not hash_matches(line):
             raise LedgerDamageError(path, number, "the row does not match its hash")
         if record["prev"] != previous or record["seq"] != number - 1:
             raise LedgerDamageError(path, number, "the row does not follow the one before it")
@@ -162,18 +213,13 @@ def read_journal(path: Path) -> JournalContent:
 def _decode(path: Path, number: int, line: bytes) -> dict[str, Any]:
     """Parse one line into a record with all its keys."""
     try:
-        record = json.loads(line, parse_constant=_refuse_constant)
+        record = orjson.loads(line)
     except ValueError as error:
         raise LedgerDamageError(path, number, "the line is not JSON") from error
     keys = {"v", "seq", "time", "kind", "data", "prev", "hash"}
     if not isinstance(record, dict) or set(record) != keys:
         raise LedgerDamageError(path, number, "the line is not a row")
     return record
-
-
-def _refuse_constant(name: str) -> None:
-    """Refuse NaN and infinity, which JSON doesn't know and no writer writes."""
-    raise ValueError(name)
 
 
 def find_journals(root: Path) -> list[Path]:
@@ -208,24 +254,42 @@ def read_ledger(root: Path) -> Ledger:
 
 def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     """Make a run of the journals of one directory; ``None`` where none was declared."""
-    attempts: list[Attempt] = []
     declared: tuple[RunDeclared, datetime] | None = None
+    ranks: dict[int, dict[int, JournalContent]] = {}
+    supervisions: dict[int, JournalContent] = {}
+    timed: list[tuple[datetime, PanelResult]] = []
     for journal in journals:
         for row, time in zip(journal.rows, journal.times, strict=True):
             if isinstance(row, RunDeclared):
                 if declared is not None:
                     raise LedgerDamageError(journal.path, 1, f"run {declared[0].run_id} is declared here already")
                 declared = (row, time)
-        started = journal.one(AttemptStarted)
-        if started is not None:
-            attempts.append(Attempt(journal, started, journal.one(AttemptEnded)))
+            elif isinstance(row, AttemptStarted):
+                own = ranks.setdefault(row.attempt, {})
+                _claim(own, row.rank, journal, f"rank {row.rank} of attempt {row.attempt}")
+            elif isinstance(row, SupervisionStarted) and row.attempt is not None:
+                _claim(supervisions, row.attempt, journal, f"the supervisor of attempt {row.attempt}")
+            elif isinstance(row, PanelResult):
+                timed.append((time, row))
     if declared is None:
         return None
-    timed = [
-        (time, row)
-        for journal in journals
-        for row, time in zip(journal.rows, journal.times, strict=True)
-        if isinstance(row, PanelResult)
-    ]
-    results = tuple(row for _, row in sorted(timed, key=lambda pair: pair[0]))
-    return Run(directory, *declared, tuple(attempts), results)
+    attempts = tuple(
+        Attempt(
+            number,
+            tuple(content for _, content in sorted(ranks.get(number, {}).items())),
+            supervisions.get(number),
+        )
+        for number in sorted({*ranks, *supervisions})
+    )
+    return Run(directory, *declared, attempts, tuple(row for _, row in sorted(timed, key=lambda pair: pair[0])))
+
+
+def _claim(owners: dict[int, JournalContent], place: int, journal: JournalContent, who: str) -> None:
+    """Note whose journal it is.
+
+    Raises:
+        LedgerDamageError: If another journal says that it is the same one's.
+    """
+    other = owners.setdefault(place, journal)
+    if other is not journal:
+        raise LedgerDamageError(journal.path, 1, f"{other.path.name} claims to be {who}, too")

@@ -6,14 +6,9 @@ wall-clock exactly. A figure that was not measured is ``None``.
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
-
-HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
-"""How an episode can end besides by a termination term: it lasted, its figures are no numbers, or the physics engine
-ran out of room for its contacts or constraints."""
 
 
 class Status(StrEnum):
@@ -26,15 +21,21 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
     """The user pressed Ctrl-C."""
     PREEMPTED = "preempted"
-    """The system asked the process to end (SIGTERM)."""
+    """The system asked the process to end (SIGTERM, SIGUSR1)."""
+    KILLED = "killed"
+    """Somebody killed the process (SIGKILL), and not for want of memory."""
     CRASHED = "crashed"
-    """An exception ended it."""
+    """An exception or a fault ended it."""
+    DISK_FULL = "disk_full"
+    """A checkpoint or a row found no room on disk."""
     OUT_OF_MEMORY = "out_of_memory"
     """Host or device memory ran out."""
     NON_FINITE = "non_finite"
     """NaN or infinity in observations, rewards or losses."""
     INVALID = "invalid"
     """Whatever was judged is no proof of anything: the physics engine dropped contacts or constraints."""
+    STOPPED = "stopped"
+    """A health event ended it that the run was told to stop on (``--stop_on``)."""
     RUNNING = "running"
     """No end is written yet; only the reader gives this status."""
     LOST = "lost"
@@ -102,6 +103,8 @@ class RunDeclared(Row):
     stop_at_target: bool
     error_budget: float
     """Probability that the run confirms a policy below the target."""
+    stop_on: list[str]
+    """Health events that end the run."""
     physics: str
     timing: Literal["host", "synchronized"]
     price: dict[str, Any]
@@ -119,8 +122,39 @@ class RunDeclared(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CohortDeclared(Row):
+    """How many runs are going to be made together, said before the first of them, so that a missing one shows."""
+
+    cohort: str
+    size: int
+
+    def __post_init__(self) -> None:
+        """Refuse a cohort of nothing.
+
+        Raises:
+            ValueError: If the size is not a whole number of at least 1.
+        """
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"size must be a whole number of at least 1, not {self.size!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisionStarted(Row):
+    """A supervisor took charge of an attempt: its journal will say how the attempt ended."""
+
+    run_id: str
+    attempt: int | None
+    """``None`` for a stand-alone evaluation."""
+    pid: int
+    """The supervisor's process."""
+    host: str
+    wall_ns: int
+    """Age of the attempt."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptStarted(Row):
-    """A process group began to work on a run."""
+    """A process began to work on a run."""
 
     run_id: str
     attempt: int
@@ -145,6 +179,92 @@ class PhaseWindow(Row):
     """Nanoseconds per phase since the last window; phases that took no time are left out."""
     wall_ns: int
     """Nanoseconds since the attempt's process started."""
+    figures: dict[str, float]
+    """Figures of the training in this iteration, by the names of :data:`FIGURES`; what was not measured is left out,
+    what is not finite is in :attr:`non_finite`."""
+    non_finite: list[str]
+    """Names of figures that were not finite."""
+
+
+FIGURES = {
+    "mean_return": "mean undiscounted return of the training episodes that ended lately",
+    "mean_episode_steps": "mean length of the training episodes that ended lately [environment steps]",
+    "value_loss": "loss of the value function",
+    "policy_loss": "surrogate loss of the policy",
+    "entropy": "mean entropy of the policy's distribution [nat]",
+    "action_std": "mean standard deviation of the policy's distribution",
+    "kl": "mean Kullback-Leibler divergence of the update [nat]",
+    "grad_norm": "largest norm of the gradient before it was clipped",
+    "learning_rate": "step size of the optimizer",
+}
+"""Figures that every library's training is asked for, and what they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSample:
+    """What one accelerator said of itself at a moment; ``None`` where it has no such meter."""
+
+    uuid: str
+    utilization: float | None
+    """Share of the time since the last sample in which a kernel ran, in [0, 1]."""
+    memory_used_bytes: int | None
+    """Memory in use on the whole device."""
+    power_w: float | None
+    energy_mj: int | None
+    """The device's own energy counter [mJ]; only differences mean anything."""
+    temperature_c: float | None
+    sm_clock_mhz: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSample:
+    """What the attempt's processes took of the host since the last sample."""
+
+    cpu_s: float
+    """Processor seconds of all threads since the last sample [s]."""
+    busiest_thread: float | None
+    """Share of one core that the busiest thread took, in [0, 1]."""
+    memory_bytes: int
+    """Resident memory of the attempt's processes."""
+    available_bytes: int
+    """Memory that the host has left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telemetry(Row):
+    """What host and accelerators were doing. It is the heartbeat of the supervisor, too."""
+
+    DURABLE: ClassVar[bool] = False
+
+    wall_ns: int
+    """Age of the attempt."""
+    host: HostSample | None
+    devices: list[DeviceSample]
+
+    def __post_init__(self) -> None:
+        """Restore the samples from plain values."""
+        host: Any = self.host
+        object.__setattr__(self, "host", HostSample(**host) if isinstance(host, dict) else host)
+        devices: list[Any] = self.devices
+        restored = [DeviceSample(**each) if isinstance(each, dict) else each for each in devices]
+        object.__setattr__(self, "devices", restored)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health(Row):
+    """Something is wrong with a training."""
+
+    event: str
+    """Which event: a name that ``--stop_on`` takes."""
+    iteration: int
+    """Iterations completed."""
+    wall_ns: int
+    evidence: str
+    """What was seen, with its figures."""
+    advice: str
+    """What to do about it."""
+    stops: bool
+    """Whether the run ends by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,87 +279,6 @@ class CheckpointSaved(Row):
     """Iterations completed when it was saved."""
     env_steps: int
     wall_ns: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcomes:
-    """What became of every held-out episode, as columns of equal length."""
-
-    cell: list[str]
-    seed: list[int]
-    success: list[bool]
-    """Success at the end of the episode."""
-    success_any: list[bool]
-    """Success had the episode ended at its best moment."""
-    steps: list[int]
-    """Length of the episode in environment steps."""
-    episode_return: list[float | None]
-    """Undiscounted sum of rewards; ``None`` where it is not finite."""
-    ended_by: list[str]
-    """``horizon``, ``non_finite``, ``capacity`` or the name of the termination term that fired."""
-    fingerprint: list[str]
-    """Hash of every bit of the observations and rewards of the episode: equal where two episodes went the same way."""
-
-    def __post_init__(self) -> None:
-        """Refuse columns that do not describe each episode exactly once."""
-        lengths = {len(getattr(self, field.name)) for field in fields(self)}
-        if len(lengths) != 1:
-            raise ValueError(f"outcome columns differ in length: {sorted(lengths)}")
-        if len(set(zip(self.cell, self.seed, strict=True))) != len(self.seed):
-            raise ValueError("an episode is counted twice")
-        if any(value is not None and not math.isfinite(value) for value in self.episode_return):
-            raise ValueError("a return that is not finite must be None")
-
-    @property
-    def episodes(self) -> int:
-        """Number of episodes."""
-        return len(self.success)
-
-    @property
-    def successes(self) -> int:
-        """Number of successful episodes."""
-        return sum(self.success)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PanelResult(Row):
-    """A checkpoint's score on every episode of a panel."""
-
-    run_id: str
-    checkpoint: str
-    """Path below the run's directory."""
-    checkpoint_sha256: str
-    panel: str
-    panel_id: str
-    """Identity of the panel as it was taken; that of a confirmation has seeds of its own."""
-    purpose: Literal["screening", "confirmation", "evaluation"]
-    """Screening and confirmation belong to a run's verdict; an evaluation is made when somebody asks."""
-    confirmation: int | None
-    """Which confirmation of the run, from 1; the next one where this is a screening; ``None`` for an evaluation."""
-    needed: int | None
-    """Successes that the run's rule asks for here; ``None`` for an evaluation."""
-    exactness: Literal["bitwise", "statistical"]
-    device: str
-    wall_ns: int
-    """Age of the process when the last episode ended."""
-    invalid: str | None
-    """Why the score is no proof of anything; ``None`` if it is one."""
-    outcomes: Outcomes
-
-    @property
-    def passes(self) -> bool:
-        """Whether a screening or a confirmation reached the successes it needed."""
-        return self.needed is not None and self.invalid is None and self.outcomes.successes >= self.needed
-
-    @property
-    def confirms(self) -> bool:
-        """Whether this proves that the checkpoint reaches the target."""
-        return self.purpose == "confirmation" and self.passes
-
-    def __post_init__(self) -> None:
-        """Restore the outcomes from plain values."""
-        if isinstance(self.outcomes, dict):
-            object.__setattr__(self, "outcomes", Outcomes(**self.outcomes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +303,20 @@ class AttemptEnded(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShutdownEnded(Row):
+    """The processes of an attempt, or of an evaluation, are gone, after their end was written."""
+
+    wall_ns: int
+    """Age of the attempt."""
+    exit_code: int | None
+    """Exit status of the process; ``None`` if a signal ended it."""
+    signal: str | None
+    """Name of the signal that ended it."""
+    overdue: bool
+    """Whether it had to be killed because it did not go by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationStarted(Row):
     """A stand-alone evaluation began to score checkpoints of a run."""
 
@@ -282,19 +335,3 @@ class EvaluationStarted(Row):
 @dataclass(frozen=True, kw_only=True)
 class EvaluationEnded(AttemptEnded):
     """The one truth about how a stand-alone evaluation ended."""
-
-
-KINDS: dict[str, type[Row]] = {
-    kind.__name__: kind
-    for kind in (
-        RunDeclared,
-        AttemptStarted,
-        PhaseWindow,
-        CheckpointSaved,
-        PanelResult,
-        AttemptEnded,
-        EvaluationStarted,
-        EvaluationEnded,
-    )
-}
-"""Every kind of row by its name."""

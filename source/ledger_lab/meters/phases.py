@@ -37,11 +37,13 @@ class Phase(StrEnum):
     """Statistics, TensorBoard, progress and the ledger itself."""
     CHECKPOINT = "checkpoint"
     """Saving and hashing policies."""
+    SHUTDOWN = "shutdown"
+    """From the row that says how an attempt ended until its processes are gone."""
     UNATTRIBUTED = "unattributed"
     """Covered by no window."""
 
 
-TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE}
+TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE, Phase.SHUTDOWN}
 """The phases whose sum is the denominator of training throughput."""
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
@@ -55,15 +56,26 @@ class Attempt:
         """Exit status of the process: 0 if all work was done, 2 for what the user can mend, 128 + signal, else 1."""
         return EXIT_USER_ERROR if isinstance(self.error, UserError) else _EXIT_STATUS.get(self.status, 1)
 
-    def beat(self) -> tuple[dict[str, int], int]:
+    def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
         """Write where the time went since the last beat.
+
+        Args:
+            figures: Figures of the training in this time, by the names of :data:`ledger_lab.ledger.FIGURES`.
 
         Returns:
             Nanoseconds per phase since then, and the attempt's age [ns].
         """
         phase_ns, wall_ns = self._clock.flush()
+        figures = figures or {}
         self._append(
-            PhaseWindow(iteration=self.iterations, env_steps=self.env_steps, phase_ns=phase_ns, wall_ns=wall_ns)
+            PhaseWindow(
+                iteration=self.iterations,
+                env_steps=self.env_steps,
+                phase_ns=phase_ns,
+                wall_ns=wall_ns,
+                figures={name: value for name, value in figures.items() if math.isfinite(value)},
+                non_finite=[name for name, value in figures.items() if not math.isfinite(value)],
+            )
         )
         return phase_ns, wall_ns
 

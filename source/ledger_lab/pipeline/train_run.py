@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import socket
 import sys
@@ -168,11 +169,13 @@ class _Recorder:
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
         """Write the iteration's phases, and let the policy be judged."""
         self._attempt.iterations, self._attempt.env_steps = iterations, self._env_steps(iterations)
-        phase_ns, _ = self._attempt.beat()
+        phase_ns, _ = self._attempt.beat(figures)
+        if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
+            raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
         line = training_figures(self._attempt.env_steps, self._train_ns / 1e9)
-        if "Train/mean_reward" in figures:
-            line += f" · reward {figures['Train/mean_reward']:.2f}"
+        if "mean_return" in figures:
+            line += f" · return {figures['mean_return']:.2f}"
         if self._judge is not None and self._judge.last is not None:
             line += f" · held out {judged(self._judge.last)}"
         self._progress.advance(iterations, line, phase_ns)
@@ -238,6 +241,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         eval_every=plan.eval_every,
         stop_at_target=plan.stop_at_target,
         error_budget=ERROR_BUDGET,
+        stop_on=[],
         physics=physics_name(plan.env_cfg),
         timing=plan.timing,
         price=plan.price.to_dict(),

@@ -283,10 +283,10 @@ def _phases(attempts: Sequence[Attempt]) -> dict[str, int]:
     for attempt in attempts:
         for window in attempt.windows:
             total.update(window.phase_ns)
-        # A killed attempt may have said something after its last window.
-        unwindowed_ns = attempt.wall_ns - max((window.wall_ns for window in attempt.windows), default=0)
-        if unwindowed_ns:
-            total[Phase.UNATTRIBUTED] += unwindowed_ns
+        # A killed attempt may have said something after its last window; one that ended takes a while to go.
+        ended_ns = attempt.wall_ns if attempt.ended is None else attempt.ended.wall_ns
+        total[Phase.UNATTRIBUTED] += ended_ns - max((window.wall_ns for window in attempt.windows), default=0)
+        total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
     return {str(phase): total[phase] for phase in Phase if total[phase]}
 
 

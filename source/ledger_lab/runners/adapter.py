@@ -54,7 +54,8 @@ class TrainingObserver(Protocol):
 
         Args:
             iterations: Iterations completed so far.
-            figures: Scalars of the training, by the name the library logs them under.
+            figures: Figures of the iteration, by the names of :data:`ledger_lab.ledger.FIGURES`; what the library does
+                not tell is left out.
 
         Returns:
             Whether to go on training.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
-import math
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +129,8 @@ class RslRlTrainer:
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = self._save
         runner.logger.log = self._log
+        self._gradients: list[torch.Tensor] = []
+        self._divergences: list[torch.Tensor] = []
         for owner, name, phase in (
             (wrapper, "step", Phase.MANAGE),
             (env.unwrapped.sim, "step", Phase.SIMULATE),
@@ -148,7 +149,8 @@ class RslRlTrainer:
         """Run the library's loop."""
         cfg = self._agent_cfg
         try:
-            self._runner.learn(cfg.max_iterations, init_at_random_ep_len=cfg.init_at_random_ep_len)
+            with self._listening():
+                self._runner.learn(cfg.max_iterations, init_at_random_ep_len=cfg.init_at_random_ep_len)
         except _Stop:
             self.save()
             self._runner.logger.stop_logging_writer()
@@ -182,12 +184,45 @@ class RslRlTrainer:
         """Let the library write its TensorBoard files, but not its table to the console."""
         with contextlib.redirect_stdout(io.StringIO()):
             self._library_log(**figures)
-        scalars = {f"Loss/{name}": float(value) for name, value in figures["loss_dict"].items()}
-        for name, value in scalars.items():
-            if not math.isfinite(value):
-                raise FloatingPointError(f"{name} is {value} at iteration {figures['it'] + 1}")
-        rewards = self._runner.logger.rewbuffer
-        if rewards:
-            scalars["Train/mean_reward"] = sum(rewards) / len(rewards)
-        if not self._observer.on_iteration(figures["it"] + 1, scalars):
+        if not self._observer.on_iteration(figures["it"] + 1, self._figures(figures)):
             raise _Stop
+
+    def _figures(self, logged: Mapping[str, Any]) -> dict[str, float]:
+        """Return what the library logs of an iteration, by our names."""
+        names = {"value": "value_loss", "surrogate": "policy_loss", "entropy": "entropy"}
+        figures = {ours: float(logged["loss_dict"][theirs]) for theirs, ours in names.items()}
+        figures["action_std"] = float(logged["action_std"].mean())
+        figures["learning_rate"] = float(logged["learning_rate"])
+        if self._gradients:
+            figures["grad_norm"] = float(torch.stack(self._gradients).max())
+            self._gradients.clear()
+        if self._divergences:
+            figures["kl"] = float(torch.stack(self._divergences).mean())
+            self._divergences.clear()
+        logger = self._runner.logger
+        if logger.rewbuffer:
+            figures["mean_return"] = sum(logger.rewbuffer) / len(logger.rewbuffer)
+            figures["mean_episode_steps"] = sum(logger.lenbuffer) / len(logger.lenbuffer)
+        return figures
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Keep what the update computes and does not log: norms of gradients before clipping, and divergences."""
+        actor, utils = self._runner.alg.actor, torch.nn.utils
+        clip, divergence = utils.clip_grad_norm_, actor.get_kl_divergence
+
+        def clip_grad_norm_(*args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401 - handed through
+            norm = clip(*args, **kwargs)
+            self._gradients.append(norm.detach())
+            return norm
+
+        def get_kl_divergence(*args: Any) -> torch.Tensor:  # noqa: ANN401 - handed through
+            found: torch.Tensor = divergence(*args)
+            self._divergences.append(found.mean())
+            return found
+
+        utils.clip_grad_norm_, actor.get_kl_divergence = clip_grad_norm_, get_kl_divergence
+        try:
+            yield
+        finally:
+            utils.clip_grad_norm_, actor.get_kl_divergence = clip, divergence

@@ -1,0 +1,40 @@
+"""The closed list of row kinds, by their names."""
+
+from __future__ import annotations
+
+from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.rows import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    CohortDeclared,
+    EvaluationEnded,
+    EvaluationStarted,
+    Health,
+    PhaseWindow,
+    Row,
+    RunDeclared,
+    ShutdownEnded,
+    SupervisionStarted,
+    Telemetry,
+)
+
+KINDS: dict[str, type[Row]] = {
+    kind.__name__: kind
+    for kind in (
+        CohortDeclared,
+        RunDeclared,
+        SupervisionStarted,
+        AttemptStarted,
+        PhaseWindow,
+        Telemetry,
+        Health,
+        CheckpointSaved,
+        PanelResult,
+        AttemptEnded,
+        ShutdownEnded,
+        EvaluationStarted,
+        EvaluationEnded,
+    )
+}
+"""Every kind of row by its name."""

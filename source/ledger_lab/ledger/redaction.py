@@ -1,0 +1,73 @@
+"""Keeping secrets out of the ledger: what looks like one is replaced before it is written."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+REDACTED = "[redacted]"
+
+_SECRET_NAME = (
+    r"(?:[\w.-]*(?:token|secret|secret[_-]?key|passw(?:or)?d|passphrase|credentials?|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|jwt))"
+)
+"""How names of secrets end."""
+
+_LEAST_LENGTH = 8
+"""Shortest value of an environment variable that counts as a secret: shorter ones occur by chance everywhere."""
+
+_NAMED_VALUE = re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)(\S+)")
+"""``--api_key=…``, ``agent.token=…``, ``password: …``."""
+
+_SECRET_FLAG = re.compile(rf"(?i)-{{1,2}}{_SECRET_NAME}$")
+"""``--api_key``, whose value is the next argument."""
+
+_KNOWN_SHAPES = re.compile(
+    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-[\w-]{16,}|nvapi-[\w-]{16,}"
+    r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|pypi-[\w-]{16,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
+)
+"""Tokens that say by their beginning whose they are."""
+
+_URL_PASSWORD = re.compile(r"(\w+://[^\s/:@]*:)([^\s/@]+)(@)")
+
+
+class Redactor:
+    """Replaces secrets in text: by the names they are given under, by their shape, and the environment's by value."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """Learn the secrets of an environment.
+
+        Args:
+            environment: Environment variables, by default the process's own. Only values of variables whose names
+                sound like secrets are remembered.
+        """
+        variables = os.environ if environment is None else environment
+        name = re.compile(rf"(?i){_SECRET_NAME}$")
+        secrets = {value for key, value in variables.items() if name.match(key) and len(value) >= _LEAST_LENGTH}
+        longest_first = sorted(secrets, key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def text(self, text: str) -> str:
+        """Return a text without its secrets."""
+        if self._values is not None:
+            text = self._values.sub(REDACTED, text)
+        text = _NAMED_VALUE.sub(rf"\1{REDACTED}", text)
+        text = _URL_PASSWORD.sub(rf"\1{REDACTED}\3", text)
+        return _KNOWN_SHAPES.sub(REDACTED, text)
+
+    def value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        """Return a JSON value with all its texts redacted; in lists, what follows the flag of a secret, too."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {key: self.value(each) for key, each in value.items()}
+        if isinstance(value, list):
+            flags = [isinstance(each, str) and bool(_SECRET_FLAG.match(each)) for each in value]
+            return [
+                REDACTED if after_flag and isinstance(each, str) else self.value(each)
+                for after_flag, each in zip([False, *flags], value, strict=False)
+            ]
+        return value

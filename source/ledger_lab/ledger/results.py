@@ -1,0 +1,94 @@
+"""The rows of held-out scores: what became of every episode of a panel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from ledger_lab.ledger.rows import Row
+
+HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
+"""How an episode can end besides by a termination term: it lasted, its figures are no numbers, or the physics engine
+ran out of room for its contacts or constraints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """What became of every held-out episode, as columns of equal length."""
+
+    cell: list[str]
+    seed: list[int]
+    success: list[bool]
+    """Success at the end of the episode."""
+    success_any: list[bool]
+    """Success had the episode ended at its best moment."""
+    steps: list[int]
+    """Length of the episode in environment steps."""
+    episode_return: list[float | None]
+    """Undiscounted sum of rewards; ``None`` where it is not finite."""
+    ended_by: list[str]
+    """``horizon``, ``non_finite``, ``capacity`` or the name of the termination term that fired."""
+    fingerprint: list[str]
+    """Hash of every bit of the observations and rewards of the episode: equal where two episodes went the same way."""
+
+    def __post_init__(self) -> None:
+        """Refuse columns that do not describe each episode exactly once."""
+        lengths = {len(getattr(self, field.name)) for field in fields(self)}
+        if len(lengths) != 1:
+            raise ValueError(f"outcome columns differ in length: {sorted(lengths)}")
+        if len(set(zip(self.cell, self.seed, strict=True))) != len(self.seed):
+            raise ValueError("an episode is counted twice")
+        if any(value is not None and not math.isfinite(value) for value in self.episode_return):
+            raise ValueError("a return that is not finite must be None")
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.success)
+
+    @property
+    def successes(self) -> int:
+        """Number of successful episodes."""
+        return sum(self.success)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelResult(Row):
+    """A checkpoint's score on every episode of a panel."""
+
+    run_id: str
+    checkpoint: str
+    """Path below the run's directory."""
+    checkpoint_sha256: str
+    panel: str
+    panel_id: str
+    """Identity of the panel as it was taken; that of a confirmation has seeds of its own."""
+    purpose: Literal["screening", "confirmation", "evaluation"]
+    """Screening and confirmation belong to a run's verdict; an evaluation is made when somebody asks."""
+    confirmation: int | None
+    """Which confirmation of the run, from 1; the next one where this is a screening; ``None`` for an evaluation."""
+    needed: int | None
+    """Successes that the run's rule asks for here; ``None`` for an evaluation."""
+    exactness: Literal["bitwise", "statistical"]
+    device: str
+    wall_ns: int
+    """Age of the process when the last episode ended."""
+    invalid: str | None
+    """Why the score is no proof of anything; ``None`` if it is one."""
+    outcomes: Outcomes
+
+    @property
+    def passes(self) -> bool:
+        """Whether a screening or a confirmation reached the successes it needed."""
+        return self.needed is not None and self.invalid is None and self.outcomes.successes >= self.needed
+
+    @property
+    def confirms(self) -> bool:
+        """Whether this proves that the checkpoint reaches the target."""
+        return self.purpose == "confirmation" and self.passes
+
+    def __post_init__(self) -> None:
+        """Restore the outcomes from plain values."""
+        if isinstance(self.outcomes, dict):
+            object.__setattr__(self, "outcomes", Outcomes(**self.outcomes))
