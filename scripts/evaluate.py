@@ -1,10 +1,17 @@
 """Score any number of checkpoints on every episode of a held-out panel, in one simulation pass."""
 
-from ledger_lab.meters import process_started_ns
-from ledger_lab.pipeline.script import run_script
+from collections.abc import Sequence
 
-if __name__ == "__main__":
-    STARTED_NS = process_started_ns()
+from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.supervisor import run_supervised
+
+
+def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
+    """Work in the supervised process, which alone imports what is heavy."""
     from ledger_lab.pipeline.evaluate_run import evaluate_run
 
-    run_script(lambda argv: evaluate_run(argv, STARTED_NS))
+    evaluate_run(argv, started_ns, link)
+
+
+if __name__ == "__main__":
+    run_supervised(main)

@@ -1,10 +1,17 @@
 """Train a task until a policy is proven to reach its target, and write what it cost into the ledger."""
 
-from ledger_lab.meters import process_started_ns
-from ledger_lab.pipeline.script import run_script
+from collections.abc import Sequence
 
-if __name__ == "__main__":
-    STARTED_NS = process_started_ns()
+from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.supervisor import run_supervised
+
+
+def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
+    """Work in the supervised process, which alone imports what is heavy."""
     from ledger_lab.pipeline.train_run import train_run
 
-    run_script(lambda argv: train_run(argv, STARTED_NS))
+    train_run(argv, started_ns, link)
+
+
+if __name__ == "__main__":
+    run_supervised(main)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,11 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.pipeline.attempt import attempt_life, status_of
 
 
+def into(journal: Journal) -> Callable[[AttemptEnded, int], None]:
+    """Write ends into a journal."""
+    return lambda end, exit_status: journal.append(end)
+
+
 def live(path: Path, error: BaseException | None, peak: int | Exception | None = None) -> AttemptEnded:
     def measured() -> int | None:
         if isinstance(peak, Exception):
@@ -22,7 +29,7 @@ def live(path: Path, error: BaseException | None, peak: int | Exception | None =
         return peak
 
     with Journal(path) as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), measured) as attempt:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), measured, into(journal)) as attempt:
             if error is not None:
                 raise error
         assert attempt.error is error
@@ -41,6 +48,11 @@ def test_an_attempt_without_an_error_is_completed(tmp_path: Path) -> None:
     [
         (KeyboardInterrupt(), Status.INTERRUPTED),
         (MemoryError(), Status.OUT_OF_MEMORY),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+            Status.OUT_OF_MEMORY,
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), Status.DISK_FULL),
         (RuntimeError("CUDA error: out of memory"), Status.OUT_OF_MEMORY),
         (RuntimeError("Failed to allocate 123456 bytes on device 'cuda:0'"), Status.OUT_OF_MEMORY),
         (ValueError("The rewards returned by the environment contain NaN values."), Status.NON_FINITE),
@@ -71,7 +83,10 @@ def test_a_second_signal_does_not_come_between(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         return 1
 
-    with Journal(path) as journal, attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), again) as attempt:
+    with (
+        Journal(path) as journal,
+        attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), again, into(journal)) as attempt,
+    ):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
     assert attempt.exit_status == 143
@@ -89,7 +104,7 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
 
     path = tmp_path / "journal-1-0.jsonl"
     clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
-    with Journal(path) as journal, attempt_life(journal.append, clock, lambda: None) as attempt:
+    with Journal(path) as journal, attempt_life(journal.append, clock, lambda: None, into(journal)) as attempt:
         broken = True
         clock.set_base(Phase.UNATTRIBUTED)
     (ended,) = read_journal(path).of(AttemptEnded)
@@ -99,6 +114,6 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
 
 def test_the_users_own_mistakes_exit_with_2(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None) as attempt:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
             raise UserError("checkpoint gone")
         assert attempt.exit_status == 2

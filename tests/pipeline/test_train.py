@@ -10,9 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from ledger_lab.ledger import AttemptEnded, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
+from ledger_lab.ledger import FIGURES, AttemptEnded, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
 from ledger_lab.ledger.reader import read_journal
 from ledger_lab.panels import find_panels
 from tests.conftest import SHORT, command, one_run_dir, script
@@ -29,12 +30,18 @@ def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
     (run,) = read_ledger(trained).runs
     (attempt,) = run.attempts
     assert attempt.status is Status.COMPLETED
-    kinds = [type(row).__name__ for row in attempt.journal.rows]
-    assert kinds[:3] == ["RunDeclared", "AttemptStarted", "PhaseWindow"]
-    assert kinds[-1] == "AttemptEnded"
-    assert [row.iteration for row in attempt.journal.of(CheckpointSaved)] == [1, 2, 3]
-    assert [row.env_steps for row in attempt.journal.of(CheckpointSaved)] == [64 * 32 * n for n in (1, 2, 3)]
-    judged = attempt.journal.of(PanelResult)
+    assert [type(row).__name__ for row in attempt.ranks[0].rows[:3]] == ["RunDeclared", "AttemptStarted", "PhaseWindow"]
+    assert attempt.supervision is not None
+    supervised = [type(row).__name__ for row in attempt.supervision.rows]
+    assert supervised.count("Telemetry") >= 5
+    told = [kind for kind in supervised if kind != "Telemetry"]
+    assert told == ["SupervisionStarted", "AttemptEnded", "ShutdownEnded"]
+    assert [row.iteration for row in attempt.of(CheckpointSaved)] == [1, 2, 3]
+    assert [row.env_steps for row in attempt.of(CheckpointSaved)] == [64 * 32 * n for n in (1, 2, 3)]
+    last = attempt.windows[3].figures
+    assert set(last) <= set(FIGURES)
+    assert {"value_loss", "policy_loss", "entropy", "action_std", "kl", "grad_norm", "learning_rate"} <= set(last)
+    judged = attempt.of(PanelResult)
     assert [row.checkpoint for row in judged] == ["model_0.pt", "model_2.pt"], "the newest whenever a panel is over"
     assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("screening", 256, 231)}
     assert all((run.directory / saved.path).is_file() for saved in run.checkpoints)
@@ -147,13 +154,17 @@ def started_training(log_root: Path, *arguments: str) -> subprocess.Popen[bytes]
     raise AssertionError(training.communicate()[0].decode())
 
 
-def test_kill_9_leaves_a_valid_ledger_and_a_lost_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("victim", "status"), [("supervisor", "lost"), ("training", "killed")])
+def test_kill_9_leaves_a_valid_ledger(tmp_path: Path, victim: str, status: str) -> None:
     training = started_training(tmp_path)
-    os.kill(training.pid, signal.SIGKILL)
+    (worker,) = psutil.Process(training.pid).children()
+    (worker if victim == "training" else training).kill()
     training.communicate()
+    worker.wait(60)
+    assert training.returncode == (137 if victim == "training" else -signal.SIGKILL)
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
     run = report(tmp_path)
-    assert run["status"] == "lost"
+    assert run["status"] == status
     assert run["wall_s"] > 0
     assert sum(run["phases"].values()) == pytest.approx(run["wall_s"], abs=1e-3)
     assert run["wall_to_target_s"] is None
@@ -161,7 +172,11 @@ def test_kill_9_leaves_a_valid_ledger_and_a_lost_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("signum", "status", "exit_status"),
-    [(signal.SIGINT, Status.INTERRUPTED, 130), (signal.SIGTERM, Status.PREEMPTED, 143)],
+    [
+        (signal.SIGINT, Status.INTERRUPTED, 130),
+        (signal.SIGTERM, Status.PREEMPTED, 143),
+        (signal.SIGUSR1, Status.PREEMPTED, 143),
+    ],
 )
 def test_signals_end_the_attempt_truthfully(
     tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int

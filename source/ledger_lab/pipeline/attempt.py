@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import re
 import signal
@@ -14,12 +15,13 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
 from ledger_lab.meters import PhaseClock, peak_host_memory_bytes
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
+from ledger_lab.pipeline.verdict_of_exit import exit_status_of
 
-_EXIT_STATUS = {Status.COMPLETED: 0, Status.TARGET_REACHED: 0, Status.INTERRUPTED: 130, Status.PREEMPTED: 143}
-
-
-_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes", re.IGNORECASE)
-"""What torch, CUDA and Warp say when memory runs out."""
+_OUT_OF_MEMORY = re.compile(
+    r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes|can(?:'t|not) allocate memory|std::bad_alloc",
+    re.IGNORECASE,
+)
+"""What torch, CUDA, Warp and the C library say when memory runs out."""
 
 _NON_FINITE = re.compile(r"\bnan\b", re.IGNORECASE)
 """What RSL-RL and torch's distributions say of values that are not numbers."""
@@ -29,7 +31,16 @@ _NAN_POLICY = re.compile(r"normal expects all elements of std >= 0\.0")
 
 
 class Terminated(BaseException):
-    """The system asked the process to end (SIGTERM)."""
+    """The system asked the process to end (SIGTERM, SIGUSR1)."""
+
+
+_ENDING: dict[signal.Signals, type[BaseException]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGHUP: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+    signal.SIGUSR1: Terminated,
+}
+"""Signals that ask a process to end, and what they raise."""
 
 
 class Attempt:
@@ -54,7 +65,7 @@ class Attempt:
     @property
     def exit_status(self) -> int:
         """Exit status of the process: 0 if all work was done, 2 for what the user can mend, 128 + signal, else 1."""
-        return EXIT_USER_ERROR if isinstance(self.error, UserError) else _EXIT_STATUS.get(self.status, 1)
+        return EXIT_USER_ERROR if isinstance(self.error, UserError) else exit_status_of(self.status)
 
     def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
         """Write where the time went since the last beat.
@@ -85,9 +96,10 @@ def attempt_life(
     append: Callable[[Row], None],
     clock: PhaseClock,
     peak_gpu_memory_bytes: Callable[[], int | None],
+    tell_end: Callable[[AttemptEnded, int], None],
     ended_row: type[AttemptEnded] = AttemptEnded,
 ) -> Iterator[Attempt]:
-    """Run an attempt, and write its end before anything else can go wrong.
+    """Run an attempt, and tell its end before anything else can go wrong.
 
     Nothing is raised: what ended the attempt early is in :attr:`Attempt.error`.
 
@@ -95,7 +107,8 @@ def attempt_life(
         append: Writes a row into a journal that says already that the attempt started.
         clock: The attempt's clock.
         peak_gpu_memory_bytes: Asked in the end.
-        ended_row: Kind of the last row.
+        tell_end: Writes how it ended; it gets the exit status of the program, too.
+        ended_row: Kind of that row.
     """
     attempt = Attempt(append, clock)
     with _signals_raise():
@@ -105,20 +118,19 @@ def attempt_life(
         except BaseException as error:  # noqa: BLE001 - every end is told in the ledger, and then by the exit status
             attempt.status, attempt.error = status_of(error), error
         # From here on nothing may come between: neither a second signal, nor a device that fails once more.
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in _ENDING:
             signal.signal(signum, signal.SIG_IGN)
         if attempt.error is not None:
             clock.stop_synchronizing()
         _, wall_ns = attempt.beat()
-        append(
-            ended_row(
-                status=attempt.status,
-                reason=None if attempt.error is None else _reason(attempt.error),
-                wall_ns=wall_ns,
-                peak_host_memory_bytes=peak_host_memory_bytes(),
-                peak_gpu_memory_bytes=_asked(peak_gpu_memory_bytes),
-            )
+        end = ended_row(
+            status=attempt.status,
+            reason=None if attempt.error is None else _reason(attempt.error),
+            wall_ns=wall_ns,
+            peak_host_memory_bytes=peak_host_memory_bytes(),
+            peak_gpu_memory_bytes=_asked(peak_gpu_memory_bytes),
         )
+        tell_end(end, attempt.exit_status)
 
 
 def _asked(measure: Callable[[], int | None]) -> int | None:
@@ -136,6 +148,8 @@ def status_of(error: BaseException) -> Status:
         return Status.INTERRUPTED
     if isinstance(error, Terminated):
         return Status.PREEMPTED
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Status.DISK_FULL
     if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
         return Status.OUT_OF_MEMORY
     if isinstance(error, FloatingPointError) or (isinstance(error, ValueError) and _NON_FINITE.search(str(error))):
@@ -153,13 +167,20 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Turn SIGTERM into an exception at the next bytecode, as Python does with Ctrl-C; give both back in the end."""
+    """Turn the first signal that asks us to end into an exception at the next bytecode; give them all back in the end.
 
-    def raise_terminated(signum: int, frame: FrameType | None) -> None:
-        raise Terminated("SIGTERM")
+    Later ones say nothing new: schedulers send theirs to every process, and the supervisor passes its own on.
+    """
+    raised = False
 
-    previous = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGTERM, raise_terminated)
+    def raise_once(signum: int, frame: FrameType | None) -> None:
+        nonlocal raised
+        if raised:
+            return
+        raised = True
+        raise _ENDING[signal.Signals(signum)](signal.Signals(signum).name)
+
+    previous = {signum: signal.signal(signum, raise_once) for signum in _ENDING}
     try:
         yield
     finally:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
 import statistics
 import tempfile
 import time
@@ -19,7 +17,6 @@ from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
-from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports import summarize_run
 
@@ -45,17 +42,6 @@ class Training:
     def share(self) -> float | None:
         """Evaluation's share of the wall-clock time."""
         return None if self.evaluate_s is None else self.evaluate_s / self.wall_s
-
-
-class PausingJudge(Judge):
-    """Judges as the others do: the training waits until the panel is over."""
-
-    def after_iteration(self, iterations: int) -> bool:
-        """Judge the policy of this iteration, at the cadence of the run, before the next one begins."""
-        go_on = super().after_iteration(iterations)
-        if not self._slots.idle:
-            self.finish(lambda: None)
-        return go_on
 
 
 def bench_held_out(argv: Sequence[str]) -> int:
@@ -132,11 +118,8 @@ def _train(arm: str, args: argparse.Namespace, root: Path) -> Training:
     argv = ["--task", "LedgerLab-Cartpole", "--num_envs", str(args.num_envs), "--device", args.device]
     argv += ["--max_iterations", str(args.max_iterations), "--log_root", str(root), "--no-stop_at_target"]
     argv += ["--no_eval"] if arm == "none" else ["--eval_every", str(args.every)]
-    process = multiprocessing.get_context("spawn").Process(target=_child, args=(argv, arm == "pausing"))
-    process.start()
-    process.join()
-    if process.exitcode != 0:
-        raise RuntimeError(f"the training judged {arm} failed with status {process.exitcode}")
+    program = ["-m", "ledger_lab.pipeline.bench_pausing"] if arm == "pausing" else [script("train.py")]
+    run_python([*program, *argv], f"the training judged {arm}")
     (run,) = read_ledger(root).runs
     summary = summarize_run(run)
     outside_s = summary.phases.get("startup", 0.0) + summary.phases.get("compile", 0.0)
@@ -148,16 +131,6 @@ def _train(arm: str, args: argparse.Namespace, root: Path) -> Training:
         wall_s=summary.wall_s,
         iterations=max(checkpoint.iteration for checkpoint in summary.checkpoints),
     )
-
-
-def _child(argv: Sequence[str], pausing: bool) -> None:
-    """Train in this process, without a word."""
-    from ledger_lab.pipeline.train_run import train_run
-
-    started_ns = time.perf_counter_ns()
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-    train_run(argv, started_ns, PausingJudge if pausing else Judge)
 
 
 def _evaluate(root: Path, device: str) -> float:

@@ -14,27 +14,27 @@ from typing import NoReturn
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row
+from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.pipeline.attempt import attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.evaluate_plan import EvaluationPlan, plan_evaluation
 from ledger_lab.pipeline.evaluate_show import show_scores
+from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.record import record_episodes, worst_episodes
 from ledger_lab.pipeline.request import evaluate_parser, parse_plain
 from ledger_lab.pipeline.score import Simulation, score_checkpoints
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
 
-_EXIT_INVALID = 1
 
-
-def evaluate_run(argv: Sequence[str], started_ns: int) -> NoReturn:
+def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
     """Score checkpoints and write the results beside their runs' journals.
 
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
+        link: Line to the supervisor of this process.
 
     Raises:
         SystemExit: In the end; with status 0 only if every checkpoint was scored on every episode, and validly.
@@ -43,19 +43,19 @@ def evaluate_run(argv: Sequence[str], started_ns: int) -> NoReturn:
     args = parse_plain(evaluate_parser(), argv)
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
-        _carry_out(plan_evaluation(args), terminal, PhaseClock(started_ns))
+        _carry_out(plan_evaluation(args), terminal, PhaseClock(started_ns), link)
     finally:
         terminal.restore()
 
 
-def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> NoReturn:
+def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link: Link) -> NoReturn:
     """Open the journals, score, show the scores, record videos."""
-    name = f"journal-evaluation-{secrets.token_hex(4)}-0"
+    name = f"journal-evaluation-{secrets.token_hex(4)}"
     console = terminal.console
     with ExitStack() as shutdown:
         try:
             journals = {
-                run_dir: shutdown.enter_context(Journal(run_dir / f"{name}.jsonl"))
+                run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl"))
                 for run_dir in {candidate.run_dir: None for candidate in plan.candidates}
             }
         except OSError as error:
@@ -69,10 +69,12 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> N
         for run_dir, journal in journals.items():
             for simulation in plan.simulations:
                 journal.append(_started(plan, simulation, run_dir, clock))
+        run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
+        link.begin([run_dir / f"{name}-supervisor.jsonl" for run_dir in journals], [*run_ids.values()], None)
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
-        with attempt_life(append_everywhere, clock, peak, EvaluationEnded) as attempt:
+        with attempt_life(append_everywhere, clock, peak, link.end, EvaluationEnded) as attempt:
             for simulation in plan.simulations:
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)
@@ -81,12 +83,13 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock) -> N
             for results in scores:
                 for candidate, result in zip(plan.candidates, results, strict=True):
                     journals[candidate.run_dir].append(result)
+            if any(result.invalid for results in scores for result in results):
+                attempt.status = Status.INVALID
             show_scores(plan, scores, console)
             _record_worst(plan, scores, shutdown, console)
         if attempt.error is not None:
             tell_error(attempt.error, console, terminal.log)
-        invalid = any(result.invalid for results in scores for result in results)
-        sys.exit(attempt.exit_status or (_EXIT_INVALID if invalid else 0))
+        sys.exit(attempt.exit_status)
 
 
 def _record_worst(

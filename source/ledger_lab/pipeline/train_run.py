@@ -26,6 +26,7 @@ from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import Attempt, attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.judge import Judge
+from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, judged, training_figures
 from ledger_lab.pipeline.request import parse, train_parser
@@ -37,12 +38,13 @@ from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, peak_gpu_memory_bytes, physics_name, simulation_app
 
 
-def train_run(argv: Sequence[str], started_ns: int, judge: type[Judge] = Judge) -> NoReturn:
+def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judge] = Judge) -> NoReturn:
     """Train as the command line says, judge the policies on the way, and report.
 
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
+        link: Line to the supervisor of this process.
         judge: Judges the policies.
 
     Raises:
@@ -54,12 +56,12 @@ def train_run(argv: Sequence[str], started_ns: int, judge: type[Judge] = Judge) 
     try:
         plan = plan_training(args, overrides)
         terminal.keep_log(plan.run_dir / "console.log")
-        _carry_out(plan, terminal, started_ns, judge)
+        _carry_out(plan, terminal, started_ns, link, judge)
     finally:
         terminal.restore()
 
 
-def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, judge: type[Judge]) -> NoReturn:
+def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link, judge: type[Judge]) -> NoReturn:
     """Declare the run, train and judge, end the attempt, report."""
     synchronize = torch.cuda.synchronize if plan.timing == "synchronized" and plan.device != "cpu" else None
     clock = PhaseClock(started_ns, synchronize=synchronize)
@@ -67,6 +69,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, judge: type
     with ExitStack() as shutdown:
         journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
         journal.append(_declaration(plan))
+        link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1)
         journal.append(
             AttemptStarted(
                 run_id=plan.run_id,
@@ -78,7 +81,8 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, judge: type
             )
         )
         shutdown.enter_context(metered_compilation(clock))
-        with attempt_life(journal.append, clock, lambda: peak_gpu_memory_bytes(plan.device)) as attempt:
+        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
+        with attempt_life(journal.append, clock, peak, link.end) as attempt:
             _greet(plan, console)
             dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))

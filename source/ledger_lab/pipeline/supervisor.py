@@ -1,0 +1,338 @@
+"""The supervisor of an attempt: a light process beside the one that works, which writes down how that one ended.
+
+Whatever becomes of the working process (it returns, raises, is interrupted, preempted, killed, runs out of memory, or
+hangs while it shuts down), its end is one row, written once. The supervisor imports neither torch nor Isaac Lab, so
+that nothing of what ends trainings ends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from ledger_lab.ledger import (
+    AttemptEnded,
+    EvaluationEnded,
+    Journal,
+    Row,
+    ShutdownEnded,
+    SupervisionStarted,
+    Telemetry,
+)
+from ledger_lab.meters import process_started_ns
+from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.verdict_of_exit import OutOfMemoryKills, exit_status_of, status_of_exit
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+"""Signals that the working process is to hear of."""
+
+_PR_SET_PDEATHSIG = 1
+"""From prctl(2): the signal that a process gets when its parent dies."""
+
+_SAMPLE_S = 1.0
+_RETRY_S, _RETRIES = 0.5, 20
+_RESERVE_BYTES = 64 * 1024
+"""Room on disk that is kept free for the end of an attempt."""
+
+type Program = Callable[[Sequence[str], int, Link], Any]
+"""Takes the command line without the program's name, when the process began, and the line to the supervisor."""
+
+
+def run_supervised(program: Program, *, grace_s: float = 20.0, shutdown_s: float = 60.0) -> NoReturn:
+    """Run a program in a process of its own, supervise it to its end, and exit with its true status.
+
+    Args:
+        program: The program; it imports what is heavy by itself.
+        grace_s: How long it may take to end once it was asked to [s]. SLURM itself waits for 30 s.
+        shutdown_s: How long it may take to go once its end is written [s].
+
+    Raises:
+        SystemExit: Always; with status 0 only if all work was done.
+    """
+    started_ns = process_started_ns()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    supervisor_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _become_worker(supervisor_pid)
+        from ledger_lab.pipeline.script import run_script
+
+        run_script(lambda argv: program(argv, started_ns, Link(theirs)))
+    theirs.close()
+    sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
+
+
+class Supervisor:
+    """Watches one process."""
+
+    def __init__(
+        self, pid: int, connection: socket.socket, started_ns: int, *, grace_s: float, shutdown_s: float
+    ) -> None:
+        """Begin to watch.
+
+        Args:
+            pid: The process, which leads a process group of its own.
+            connection: Its line to us.
+            started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
+            grace_s: See :func:`run_supervised`.
+            shutdown_s: See :func:`run_supervised`.
+        """
+        self._pid, self._connection, self._started_ns = pid, connection, started_ns
+        self._grace_s, self._shutdown_s = grace_s, shutdown_s
+        self._signals: list[signal.Signals] = []
+        self._asked: signal.Signals | None = None
+        self._deadline_s: float | None = None
+        self._overdue = False
+        self._journals: list[Journal] = []
+        self._reserves: list[Path] = []
+        self._ended_row: type[AttemptEnded] = AttemptEnded
+        self._exit_status: int | None = None
+        self._kills = OutOfMemoryKills()
+        self._next_sample_s = time.monotonic()
+        with suppress(OSError):  # it may have done so itself already, or be gone
+            os.setpgid(pid, pid)
+
+    def run(self) -> int:
+        """Supervise the process to its end.
+
+        Returns:
+            The exit status that tells the truth.
+        """
+        with selectors.DefaultSelector() as selector, self._signals_noted() as woken:
+            selector.register(self._connection, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
+            listening = True
+            while True:
+                ready = {key.fileobj for key, _ in selector.select(self._patience_s())}
+                if woken in ready:
+                    woken.recv(4096)
+                if self._connection in ready and not self._hear():
+                    selector.unregister(self._connection)
+                    listening = False
+                self._pass_on_signals()
+                self._sample()
+                if self._deadline_s is not None and time.monotonic() > self._deadline_s:
+                    self._kill()
+                gone, wait_status = os.waitpid(self._pid, os.WNOHANG)
+                if gone:
+                    while listening and self._hear():
+                        pass
+                    return self._conclude(wait_status)
+
+    def _patience_s(self) -> float:
+        """Return how long nothing needs to be done [s]."""
+        moments = [self._next_sample_s] if self._journals else []
+        moments += [] if self._deadline_s is None else [self._deadline_s]
+        return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
+
+    def _hear(self) -> bool:
+        """Take a message of the process, if there is one, and answer it.
+
+        Returns:
+            Whether there was one.
+        """
+        try:
+            message = self._connection.recv(1 << 20, socket.MSG_DONTWAIT)
+        except (BlockingIOError, ConnectionError):
+            return False
+        if not message:
+            return False
+        content = json.loads(message)
+        try:
+            if content["what"] == "begin":
+                self._begin(content)
+            else:
+                row = self._ended_row.from_data(content["row"])
+                self._write_end(row, content["exit_status"])
+        except OSError as error:
+            answer: dict[str, str | None] = {"error": f"{type(error).__name__}: {error}"}
+        else:
+            answer = {"error": None}
+        with suppress(OSError):  # it died while it waited
+            self._connection.send(json.dumps(answer).encode())
+        return True
+
+    def _begin(self, content: dict[str, Any]) -> None:
+        """Take charge of an attempt, or of a stand-alone evaluation."""
+        if content["attempt"] is None:
+            self._ended_row = EvaluationEnded
+        for path, run_id in zip(content["journals"], content["run_ids"], strict=True):
+            journal = Journal(Path(path), self._tell_trouble)
+            self._journals.append(journal)
+            journal.append(
+                SupervisionStarted(
+                    run_id=run_id,
+                    attempt=content["attempt"],
+                    pid=os.getpid(),
+                    host=socket.gethostname(),
+                    wall_ns=self._wall_ns(),
+                )
+            )
+            reserve = Path(path).with_suffix(".reserve")
+            self._reserves.append(reserve)
+            with reserve.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+
+    def _sample(self) -> None:
+        """Write a sign of life, once a second."""
+        now_s = time.monotonic()
+        if not self._journals or now_s < self._next_sample_s:
+            return
+        self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
+        for journal in self._journals:
+            journal.append(Telemetry(wall_ns=self._wall_ns(), host=None, devices=[]))
+
+    def _pass_on_signals(self) -> None:
+        """Let the process hear what we were told; who tells it twice means it."""
+        while self._signals:
+            signum = self._signals.pop(0)
+            if self._asked is not None:
+                if signum is signal.SIGINT:
+                    self._kill()
+                continue
+            self._asked = signum
+            if self._exit_status is None:  # else it is shutting down, and has its deadline
+                self._deadline_s = time.monotonic() + self._grace_s
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signum)
+
+    def _kill(self) -> None:
+        """End the process group."""
+        self._overdue, self._deadline_s = True, None
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+
+    def _write_end(self, row: AttemptEnded, exit_status: int) -> None:
+        """Write how it ended, the first time that somebody says so.
+
+        Raises:
+            OSError: If the disk takes nothing, whatever is freed for it.
+        """
+        if self._exit_status is not None:
+            return
+        for reserve in self._reserves:
+            reserve.unlink(missing_ok=True)
+        self._insist(row)
+        self._exit_status = exit_status
+        self._deadline_s = time.monotonic() + self._shutdown_s
+
+    def _insist(self, row: Row) -> None:
+        """Write a row into all journals, for as long as it is worth trying."""
+        for journal in self._journals:
+            for attempts_left in reversed(range(_RETRIES)):
+                try:
+                    journal.append(row)
+                except OSError:
+                    if not attempts_left:
+                        raise
+                    time.sleep(_RETRY_S)
+                else:
+                    break
+
+    def _conclude(self, wait_status: int) -> int:
+        """Write what is not written yet, now that the process is gone."""
+        self._deadline_s = None
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)  # what it leaves behind
+        code = os.waitstatus_to_exitcode(wait_status)
+        if not self._journals:
+            return 128 - code if code < 0 else code
+        fault = signal.Signals(-code).name if code < 0 else None
+        try:
+            if self._exit_status is None:
+                killed_for_memory = self._kills.happened()
+                status, reason = status_of_exit(code, self._asked, self._overdue, killed_for_memory, self._grace_s)
+                end = self._ended_row(
+                    status=status,
+                    reason=reason,
+                    wall_ns=self._wall_ns(),
+                    peak_host_memory_bytes=None,
+                    peak_gpu_memory_bytes=None,
+                )
+                self._write_end(end, exit_status_of(status))
+                _say(f"{status.replace('_', ' ')}: {reason}")
+            elif self._overdue:
+                _say(f"the process did not go within {self._shutdown_s:g} s after its work had ended, and was killed")
+            elif fault is not None:
+                _say(f"the process ended by {fault} while it shut down, after its work had ended")
+            self._insist(
+                ShutdownEnded(
+                    wall_ns=self._wall_ns(),
+                    exit_code=code if code >= 0 else None,
+                    signal=fault,
+                    overdue=self._overdue,
+                )
+            )
+            for journal in self._journals:
+                journal.close()
+        except OSError as error:
+            _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")
+            return 1
+        return 1 if self._exit_status is None else self._exit_status
+
+    def _wall_ns(self) -> int:
+        """Return the age of the attempt [ns]."""
+        return time.perf_counter_ns() - self._started_ns
+
+    def _tell_trouble(self, error: OSError) -> None:
+        """Say that telemetry waits for room."""
+        _say(f"telemetry cannot be written and waits: {error}")
+
+    @contextmanager
+    def _signals_noted(self) -> Iterator[socket.socket]:
+        """Note signals instead of dying of them, and wake whoever waits on the socket."""
+
+        def note(signum: int, frame: FrameType | None) -> None:
+            self._signals.append(signal.Signals(signum))
+
+        def suspend(signum: int, frame: FrameType | None) -> None:
+            os.killpg(self._pid, signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.killpg(self._pid, signal.SIGCONT)  # reached when somebody lets us go on
+
+        woken, waker = socket.socketpair()
+        waker.setblocking(False)
+        before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        handlers: dict[signal.Signals, Any] = {signum: note for signum in _PASSED_ON}
+        handlers |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda signum, frame: None}
+        previous = {
+            signum: signal.signal(signum, handler)
+            for signum, handler in handlers.items()
+            if signal.getsignal(signum) is not signal.SIG_IGN  # nohup keeps its meaning
+        }
+        try:
+            yield woken
+        finally:
+            for signum, handler in previous.items():
+                signal.signal(signum, handler)
+            signal.set_wakeup_fd(before)
+            woken.close()
+            waker.close()
+
+
+def _become_worker(supervisor_pid: int) -> None:
+    """Lead a process group of our own, and be told when the supervisor dies."""
+    with suppress(PermissionError):
+        os.setpgid(0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != supervisor_pid:
+        os._exit(1)
+
+
+def _say(text: str) -> None:
+    """Tell the user one line."""
+    print(f"supervisor: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,133 @@
+"""A program that works under supervision on an attempt without a simulation, and ends as it is told to.
+
+Usage: ``python tests/fakes/worker.py DIRECTORY HOW [GRACE_S SHUTDOWN_S]``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ledgers import declared  # run as a script, this folder is on the path
+
+from ledger_lab.ledger import AttemptStarted, Journal, Status
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.pipeline.attempt import attempt_life
+from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.supervisor import run_supervised
+
+
+def wait() -> None:
+    """Work until somebody ends it."""
+    print("working", flush=True)
+    while True:
+        time.sleep(0.05)
+
+
+def run_out_of_memory() -> None:
+    """Ask for more memory than the process may have."""
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+    bytearray(2**31)
+
+
+def be_killed_for_memory() -> None:
+    """Take memory until the kernel ends it; the control group it is in must be a small one."""
+    hoard = []
+    while True:
+        hoard.append(bytearray(os.urandom(1 << 20)))
+
+
+def fill_the_disk() -> None:
+    """Write a checkpoint that has no room."""
+    with open(Path(sys.argv[1]) / "model.pt", "wb") as file:
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def wait_deaf() -> None:
+    """Hear no signal that can be ignored."""
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_IGN)
+    wait()
+
+
+def hang_in_the_end() -> None:
+    """Never go."""
+    atexit.register(time.sleep, 3600)
+
+
+def crash_in_the_end() -> None:
+    """Go by a fault."""
+    atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
+
+
+def leave_a_child() -> None:
+    """Leave a process behind that outlives us."""
+    child = subprocess.Popen(["sleep", "3600"])
+    print(f"child {child.pid}", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def diverge() -> None:
+    """Find a figure that is no number."""
+    raise FloatingPointError("value_loss not finite at iteration 3")
+
+
+def fail() -> None:
+    """Raise what nobody foresaw."""
+    raise RuntimeError("banana")
+
+
+HOW: dict[str, Callable[[], object]] = {
+    "complete": lambda: None,
+    "fail": fail,
+    "diverge": diverge,
+    "out_of_memory": run_out_of_memory,
+    "killed_for_memory": be_killed_for_memory,
+    "disk_full": fill_the_disk,
+    "wait": wait,
+    "wait_deaf": wait_deaf,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "fault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "vanish": lambda: os._exit(7),
+    "hang_in_the_end": hang_in_the_end,
+    "crash_in_the_end": crash_in_the_end,
+    "leave_a_child": leave_a_child,
+}
+
+
+def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
+    """Make an attempt of it."""
+    run_dir = Path(argv[0])
+    clock = PhaseClock(started_ns)
+    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+        journal.append(declared("aaaaaaaa"))
+        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1)
+        journal.append(
+            AttemptStarted(
+                run_id="aaaaaaaa",
+                attempt=1,
+                rank=0,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                wall_ns=clock.wall_ns(),
+            )
+        )
+        with attempt_life(journal.append, clock, lambda: None, link.end) as attempt:
+            clock.set_base(Phase.UNATTRIBUTED)
+            HOW[argv[1]]()
+            attempt.status = Status.COMPLETED
+        sys.exit(attempt.exit_status)
+
+
+if __name__ == "__main__":
+    grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
+    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s)

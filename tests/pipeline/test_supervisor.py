@@ -1,0 +1,199 @@
+"""Whatever ends an attempt becomes one status, and one exit status that tells the truth."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ledger_lab.ledger import Attempt, Run, ShutdownEnded, Status, read_ledger
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def worker(run_dir: Path, how: str, *limits: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+    """Start the fake worker; nothing of it is left in the end."""
+    command = [*prefix, sys.executable, str(ROOT / "tests" / "fakes" / "worker.py"), str(run_dir), how, *limits]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        for each in [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []:
+            each.kill()
+        process.communicate()
+
+
+def run_of(run_dir: Path) -> Run:
+    """Return the one run in a directory."""
+    (run,) = read_ledger(run_dir).runs
+    return run
+
+
+def attempt_of(run_dir: Path) -> Attempt:
+    """Return its one attempt, whose end is written at most once."""
+    (attempt,) = run_of(run_dir).attempts
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "exit_status", "reason"),
+    [
+        ("complete", Status.COMPLETED, 0, None),
+        ("fail", Status.CRASHED, 1, "RuntimeError: banana"),
+        ("diverge", Status.NON_FINITE, 1, "FloatingPointError: value_loss not finite at iteration 3"),
+        ("out_of_memory", Status.OUT_OF_MEMORY, 1, "MemoryError"),
+        ("kill", Status.KILLED, 137, "SIGKILL by somebody else, not for want of memory"),
+        ("fault", Status.CRASHED, 1, "SIGSEGV: a fault outside Python"),
+        ("vanish", Status.CRASHED, 1, "the process ended with exit status 7 and without a word"),
+    ],
+)
+def test_every_end_has_its_status(
+    tmp_path: Path, how: str, status: Status, exit_status: int, reason: str | None
+) -> None:
+    with worker(tmp_path, how) as process:
+        assert process.wait(60) == exit_status
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert (attempt.status, attempt.ended.reason) == (status, reason)
+    assert attempt.shutdown is not None
+    assert attempt.wall_ns == attempt.shutdown.wall_ns >= attempt.ended.wall_ns
+    assert not list(tmp_path.glob("*.reserve"))
+
+
+@pytest.mark.parametrize(
+    ("signum", "status", "exit_status"),
+    [
+        (signal.SIGINT, Status.INTERRUPTED, 130),
+        (signal.SIGHUP, Status.INTERRUPTED, 130),
+        (signal.SIGTERM, Status.PREEMPTED, 143),
+        (signal.SIGUSR1, Status.PREEMPTED, 143),
+    ],
+)
+def test_a_signal_to_the_supervisor_reaches_the_work(
+    tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
+) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signum)
+        process.send_signal(signum)  # as schedulers do that signal every process of a job
+        assert process.wait(60) == exit_status
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is status
+    assert signum.name in str(attempt.ended.reason)
+
+
+def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        child.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+def test_work_that_does_not_end_when_it_is_asked_to_is_killed(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait_deaf", "0.5", "60") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None and attempt.shutdown is not None
+    assert attempt.status is Status.PREEMPTED
+    assert attempt.ended.reason == "SIGTERM; killed, as it did not end within 0.5 s"
+    assert attempt.shutdown.overdue
+
+
+def test_a_shutdown_that_hangs_is_ended_and_changes_nothing(tmp_path: Path) -> None:
+    with worker(tmp_path, "hang_in_the_end", "20", "0.5") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "did not go within 0.5 s" in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+    assert (attempt.shutdown.overdue, attempt.shutdown.signal) == (True, "SIGKILL")
+
+
+def test_a_fault_in_shutdown_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    with worker(tmp_path, "crash_in_the_end") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None and "SIGSEGV while it shut down" in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown == ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+
+
+def test_what_the_work_leaves_behind_goes_with_it(tmp_path: Path) -> None:
+    with worker(tmp_path, "leave_a_child") as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline().split()[1])
+        assert process.wait(60) == 137
+    deadline_s = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_without_its_supervisor_the_work_ends_and_the_run_is_lost(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        time.sleep(1.2)  # a sign of life, at least
+        process.kill()
+        process.wait()
+        child.wait(60)
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.LOST
+    assert attempt.wall_ns > 1_000_000_000, "billed to its last sign of life"
+
+
+@pytest.mark.parametrize("how", ["complete", "disk_full"])
+def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = f"mount -t tmpfs -o size=400k tmpfs {small}"
+    probe = ["unshare", "-rm", "sh", "-c", mount]
+    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    program = f'{mount} && "$0" "$@"; status=$?; cp {small}/*.jsonl {tmp_path}; exit $status'
+    with worker(small, how, prefix=("unshare", "-rm", "sh", "-c", program)) as process:
+        assert process.wait(60) == (0 if how == "complete" else 1)
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is (Status.COMPLETED if how == "complete" else Status.DISK_FULL)
+    if how == "disk_full":
+        assert "No space left on device" in str(attempt.ended.reason)
+
+
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+
+
+def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
+    group = MEMORY_GROUPS / f"ledger-lab-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(150 * 2**20))
+    except OSError:
+        pytest.skip("no control group for memory can be made here")
+    try:
+        join = f"echo $$ > {group}/cgroup.procs && exec"
+        with worker(tmp_path, "killed_for_memory", prefix=("sh", "-c", f'{join} "$0" "$@"')) as process:
+            assert process.wait(120) == 1
+    finally:
+        group.rmdir()
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is Status.OUT_OF_MEMORY
+    assert "want of host memory" in str(attempt.ended.reason)
