@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
-import os
 import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recipes import PpoRecipe, to_rsl_rl
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
+from ledger_lab.runners.checkpoint_file import whole_file
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -162,21 +162,14 @@ class RslRlTrainer:
         return path
 
     def _save(self, path: str, infos: dict[str, Any] | None = None) -> None:
-        """Save under a temporary name and rename, so that a checkpoint is whole or absent.
+        """Save the whole checkpoint, or none.
 
         The library saves the last iteration once more when it falls on the interval; that changes nothing.
         """
         if path == self._last_saved:
             return
-        unfinished = f"{path}.partial"
-        try:
-            self._library_save(unfinished, infos)
-            with open(unfinished, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        except BaseException:
-            Path(unfinished).unlink(missing_ok=True)
-            raise
+        with whole_file(Path(path)) as unfinished:
+            self._library_save(str(unfinished), infos)
         self._last_saved = path
         self._observer.on_checkpoint(Path(path), self._runner.current_learning_iteration + 1)
 
