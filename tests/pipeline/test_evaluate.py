@@ -51,8 +51,8 @@ def small_panel(folder: Path, cells: str = "", seeds: int = 24) -> Path:
 
 
 def evaluation(root: Path) -> JournalContent:
-    """Return the journal of the only evaluation."""
-    (path,) = [path for path in find_journals(root) if "evaluation" in path.name]
+    """Return the journal of the only evaluation; its end is in the supervisor's."""
+    (path,) = [path for path in find_journals(root) if "evaluation" in path.name and "supervisor" not in path.name]
     return read_journal(path)
 
 
@@ -65,7 +65,8 @@ def test_stand_alone_scores_agree_episode_by_episode_with_those_beside_the_train
                       "--device", "cpu")  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     journal = evaluation(copy_of_run)
-    (started,), (ended,) = journal.of(EvaluationStarted), journal.of(EvaluationEnded)
+    (started,) = journal.of(EvaluationStarted)
+    (ended,) = read_journal(Path(str(journal.path).replace("-0.jsonl", "-supervisor.jsonl"))).of(EvaluationEnded)
     assert started.checkpoints == list(reversed(beside))
     assert ended.status is Status.COMPLETED
     alone = journal.of(PanelResult)
