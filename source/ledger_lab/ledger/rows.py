@@ -206,7 +206,7 @@ class DeviceSample:
 
     uuid: str
     utilization: float | None
-    """Share of the time since the last sample in which a kernel ran, in [0, 1]."""
+    """Share of the driver's last averaging period, of a second at most, in which a kernel ran, in [0, 1]."""
     memory_used_bytes: int | None
     """Memory in use on the whole device."""
     power_w: float | None

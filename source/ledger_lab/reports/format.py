@@ -56,3 +56,10 @@ def usd(amount: float | None) -> str:
 def gigabytes(amount: float | None) -> str:
     """Return an amount of memory [GB]."""
     return MISSING if amount is None else f"{amount:.1f} GB"
+
+
+def energy(amount_kwh: float | None) -> str:
+    """Return an amount of energy in Wh or kWh."""
+    if amount_kwh is None:
+        return MISSING
+    return f"{amount_kwh:.3g} kWh" if amount_kwh >= 0.9995 else f"{1000 * amount_kwh:.3g} Wh"

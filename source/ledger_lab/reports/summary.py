@@ -20,6 +20,8 @@ from ledger_lab.costs import (
 from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
+from ledger_lab.reports.load import HostSummary, summarize_host
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 _UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
@@ -88,6 +90,16 @@ class RunSummary:
     """``evaluate_s`` ÷ ``wall_s``."""
     peak_gpu_memory_gb: float | None
     peak_host_memory_gb: float | None
+    energy_kwh: float | None
+    """What the run's accelerators drew in all attempts [kWh]."""
+    energy_source: Source | None
+    """``counter``: their own counters; ``power``: integrated from samples of their power."""
+    energy_undefined_reason: str | None
+    """Why there is no :attr:`energy_kwh`; ``None`` where there is one."""
+    mean_gpu_utilization: float | None
+    """Share of the time in which a kernel ran; the mean over all samples of all accelerators, start-up included."""
+    devices: list[DeviceSummary]
+    host: HostSummary | None
     heldout_successes: int | None
     """Successes of the confirmation that proved a policy; where there is none, of the last checkpoint screened."""
     heldout_episodes: int | None
@@ -169,6 +181,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     update_s = _seconds(phase_ns, _UPDATE)
     evaluate_s = _seconds(phase_ns, {Phase.EVALUATE}) if Phase.EVALUATE in phase_ns else None
     wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
+    energy = summarize_energy(run)
     usd = billable_usd([a.wall_ns / 1e9 for a in run.attempts], price, world_size=declared.world_size)
 
     scores: dict[str, PanelResult] = {}
@@ -214,6 +227,12 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         evaluation_share=evaluation_share(evaluate_s, wall_s),
         peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
         peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),
+        energy_kwh=energy.kwh,
+        energy_source=energy.source,
+        energy_undefined_reason=energy.undefined_reason,
+        mean_gpu_utilization=energy.mean_utilization,
+        devices=energy.devices,
+        host=summarize_host(run),
         heldout_successes=successes,
         heldout_episodes=episodes,
         heldout_success=share,

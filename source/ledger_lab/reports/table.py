@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ledger_lab.reports.format import MISSING, duration, gigabytes, percent, quantity, usd
+from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, usd
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
@@ -41,7 +41,9 @@ def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSumma
         ]
         own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
         blocks += [_cohort_line(cohort) for cohort in own]
-        blocks += [_time_line(member) for member in members if member.phases]
+        for member in members:
+            blocks += [_time_line(member)] if member.phases else []
+            blocks += _load_line(member)
         blocks.append(Text())
     return Group(*blocks)
 
@@ -56,11 +58,16 @@ _COLUMNS: dict[str, Literal["left", "right"]] = {
     "library": "left",
     "peak memory": "right",
     "eval share": "right",
+    "energy": "right",
+    "GPU busy": "right",
     "instance": "left",
     "updates/min": "right",
     "envs": "right",
 }
 """Columns and how they are aligned. Where the terminal is too narrow for all, the last ones go first."""
+
+_WHERE_METERED = frozenset({"energy", "GPU busy"})
+"""Columns that are there only if any run has the figure."""
 
 _GAP = 2
 
@@ -71,6 +78,8 @@ def _table(summaries: Sequence[RunSummary], width: int) -> Table:
     names: list[str] = []
     used = 0
     for name in _COLUMNS:
+        if name in _WHERE_METERED and all(row[name].plain == MISSING for row in rows):
+            continue
         used += max(len(name), *(len(row[name].plain) for row in rows)) + _GAP
         if used - _GAP > width and len(names) >= 3:
             break
@@ -96,6 +105,8 @@ def _cells(summary: RunSummary) -> dict[str, Text]:
         "library": summary.rl_library,
         "peak memory": MISSING if peak == MISSING else f"{peak} {'GPU' if on_gpu else 'host'}",
         "eval share": percent(summary.evaluation_share),
+        "energy": ("~" if summary.energy_source == "power" else "") + energy(summary.energy_kwh),
+        "GPU busy": percent(summary.mean_gpu_utilization, 0),
         "instance": summary.instance,
         "updates/min": quantity(summary.updates_per_min),
         "envs": quantity(summary.num_envs * summary.world_size),
@@ -147,6 +158,30 @@ def _time_line(summary: RunSummary) -> Text:
     shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
+
+
+def _load_line(summary: RunSummary) -> list[Text]:
+    """Return what a run took of its hosts and accelerators, where anybody looked."""
+    parts: list[str] = []
+    if summary.host is not None:
+        thread = summary.host.mean_busiest_thread
+        parts.append(f"{summary.host.cpu_s_per_s:.1f} cores busy")
+        parts += [] if thread is None else [f"busiest thread {thread:.0%}"]
+        parts.append(f"{gigabytes(summary.host.peak_memory_gb)} of host memory")
+    for device in summary.devices:
+        figures = [
+            None if device.mean_utilization is None else f"{device.mean_utilization:.0%} busy",
+            None if device.mean_power_w is None else f"{device.mean_power_w:.0f} W",
+            None if device.peak_temperature_c is None else f"up to {device.peak_temperature_c:.0f} °C",
+            None if device.peak_memory_gb is None else f"up to {gigabytes(device.peak_memory_gb)}",
+        ]
+        parts.append(f"{device.uuid[:12]} {', '.join(f for f in figures if f) or 'silent'}")
+    if summary.energy_kwh is not None:
+        integrated = " (integrated from its power)" if summary.energy_source == "power" else ""
+        parts.append(f"{energy(summary.energy_kwh)}{integrated}")
+    elif summary.devices:
+        parts.append(f"energy unknown ({summary.energy_undefined_reason})")
+    return [Text(f"{summary.run_id} used {' · '.join(parts)}", style="dim")] if parts else []
 
 
 def render_checkpoints(summary: RunSummary) -> Table:

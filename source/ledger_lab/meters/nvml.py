@@ -1,0 +1,282 @@
+"""NVIDIA's accelerators, through the driver's own library (NVML), without torch and without a CUDA context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from ledger_lab.ledger import DeviceSample
+from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, Tell
+
+_T = TypeVar("_T")
+
+
+def open_devices(
+    device: str | None,
+    *,
+    local_processes: int = 1,
+    environ: Mapping[str, str] = os.environ,
+    tell: Tell = lambda line: None,
+) -> Devices:
+    """Find the accelerators that a training on this host uses.
+
+    Returns at once: the driver is opened in a thread, and the first samples are empty until that is done. A process
+    that forks opens its devices afterwards.
+
+    Args:
+        device: What ``--device`` says: ``cpu``, ``cuda``, ``cuda:1``; ``None`` where CUDA is taken if there is any.
+        local_processes: Processes of the training on this host; with several, process ``i`` uses ``cuda:i``.
+        environ: Environment of the training, which says what CUDA counts as devices.
+        tell: Hears, once each, why something is not metered; on a host without NVIDIA's driver only where CUDA was
+            asked for.
+
+    Returns:
+        The devices. They never raise.
+    """
+    if device is not None and not device.startswith("cuda"):
+        return NoDevices(f"the training runs on {device}")
+    _, _, ordinal = (device or "").partition(":")
+    if ordinal and not ordinal.isdecimal():
+        return NoDevices(f"{device!r} is no device")  # the training refuses it with a better message
+    first = int(ordinal or 0)
+    ordinals = range(local_processes) if local_processes > 1 else range(first, first + 1)
+    wanted = device is not None
+    return PatientDevices(lambda say: open_nvml(ordinals, environ, say, wanted=wanted), tell)
+
+
+def open_nvml(
+    ordinals: Sequence[int], environ: Mapping[str, str], tell: Tell, *, wanted: bool = True
+) -> NvmlDevices | NoDevices:
+    """Open NVML and match CUDA's devices with its own.
+
+    Args:
+        ordinals: Devices as CUDA counts them in that environment.
+        environ: Environment of the process that uses them.
+        tell: Hears why something is not metered.
+        wanted: Whether CUDA was asked for; else a host without the driver is nothing to speak of.
+
+    Returns:
+        The devices; :class:`NoDevices` where any of them can't be told from the others.
+    """
+    try:
+        import pynvml as nvml
+    except ImportError:
+        tell("GPUs are not metered: nvidia-ml-py is not installed")
+        return NoDevices("nvidia-ml-py is not installed")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        if wanted:
+            tell(f"GPUs are not metered: {error}")
+        return NoDevices(str(error))
+    try:
+        visible = _Catalog(nvml).visible(environ)
+        missing = [ordinal for ordinal in ordinals if ordinal >= len(visible)]
+        if missing:
+            names = environ.get("CUDA_VISIBLE_DEVICES")
+            shown = "" if names is None else f" with CUDA_VISIBLE_DEVICES={names}"
+            raise _UnmatchedError(f"there are {len(visible)} GPUs for CUDA{shown}, and no cuda:{missing[0]}")
+        return NvmlDevices(nvml, [visible[ordinal] for ordinal in ordinals], tell)
+    except (_UnmatchedError, nvml.NVMLError) as error:
+        nvml.nvmlShutdown()
+        if wanted or not isinstance(error, _UnmatchedError) or error.surprising:
+            tell(f"GPUs are not metered: {error}")
+        return NoDevices(str(error))
+
+
+class _UnmatchedError(Exception):
+    """NVML's devices can't be told apart by the names that CUDA was given."""
+
+    def __init__(self, reason: str, *, surprising: bool = False) -> None:
+        super().__init__(reason)
+        self.surprising = surprising
+        """Whether there are devices that could be metered if they were named otherwise."""
+
+
+@dataclass(frozen=True)
+class _Device:
+    """A device that CUDA can use: a GPU, or a MIG slice of one."""
+
+    uuid: str
+    handle: Any
+    """NVML's handle of the device."""
+    gpu: Any
+    """NVML's handle of the whole GPU."""
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is a MIG slice."""
+        return self.handle is not self.gpu
+
+
+@dataclass(frozen=True)
+class _Gpu:
+    """A GPU as NVML shows it."""
+
+    uuid: str
+    name: str
+    handle: Any
+    slices: tuple[_Device, ...] | None
+    """Its MIG slices; ``None`` where it is not sliced."""
+    slice_ids: tuple[str, ...] = ()
+    """The slices' names in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
+
+    @property
+    def first(self) -> _Device | None:
+        """What CUDA takes when it is given the GPU's name: the GPU, or its first slice."""
+        if self.slices is None:
+            return _Device(self.uuid, self.handle, self.handle)
+        return next(iter(self.slices), None)
+
+
+class _Catalog:
+    """All GPUs of the host that this process may use."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._gpus: list[_Gpu] = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            try:
+                self._gpus.append(self._gpu(nvml.nvmlDeviceGetHandleByIndex(index)))
+            except nvml.NVMLError:
+                continue  # lost, or another job's on this host: neither is counted by CUDA
+
+    def _gpu(self, handle: Any) -> _Gpu:
+        """Describe a GPU."""
+        nvml = self._nvml
+        uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+        try:
+            sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+        except nvml.NVMLError:
+            sliced = False  # most GPUs know no slices
+        if not sliced:
+            return _Gpu(uuid, name, handle, None)
+        slices: list[_Device] = []
+        ids: list[str] = []
+        for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            except nvml.NVMLError:
+                continue  # this place holds no slice
+            slices.append(_Device(nvml.nvmlDeviceGetUUID(part), part, handle))
+            instances = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
+            ids.append(f"MIG-{uuid}/{instances[0]}/{instances[1]}")
+        return _Gpu(uuid, name, handle, tuple(slices), tuple(ids))
+
+    def visible(self, environ: Mapping[str, str]) -> list[_Device]:
+        """Return the devices that CUDA sees, in the order in which it counts them.
+
+        ``CUDA_VISIBLE_DEVICES`` holds indices, UUIDs of GPUs or of MIG slices, or beginnings of them; the first
+        name that fits nothing, or several, hides itself and what comes after it (CUDA C++ Programming Guide, CUDA
+        Environment Variables).
+
+        Raises:
+            _UnmatchedError: If indices don't tell the GPUs apart.
+        """
+        names = environ.get("CUDA_VISIBLE_DEVICES")
+        tokens = [str(index) for index in range(len(self._gpus))] if names is None else names.split(",")
+        found: list[_Device] = []
+        for token in map(str.strip, tokens):
+            device = self._by_index(token, environ) if token.isdecimal() else self._by_uuid(token)
+            if device is None or device in found:
+                break
+            found.append(device)
+        return found
+
+    def _by_index(self, token: str, environ: Mapping[str, str]) -> _Device | None:
+        """Return the device that CUDA gives this index."""
+        if len(self._gpus) > 1:
+            if any(gpu.slices is not None for gpu in self._gpus):
+                reason = "where GPUs are sliced (MIG), CUDA_VISIBLE_DEVICES must name a slice by its UUID"
+                raise _UnmatchedError(reason, surprising=True)
+            # CUDA counts the fastest first, NVML by the place on the bus. Between equals that's the same.
+            if len({gpu.name for gpu in self._gpus}) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+                reason = (
+                    "this host's GPUs differ, and CUDA counts them in an order of its own: set "
+                    "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID in CUDA_VISIBLE_DEVICES"
+                )
+                raise _UnmatchedError(reason, surprising=True)
+        index = int(token)
+        return self._gpus[index].first if index < len(self._gpus) else None
+
+    def _by_uuid(self, token: str) -> _Device | None:
+        """Return the one device whose UUID begins like this; ``None`` where there is none, or more than one."""
+        fitting: list[_Device | None] = []
+        if token.startswith("MIG-"):
+            for gpu in self._gpus:
+                for part, older in zip(gpu.slices or (), gpu.slice_ids, strict=False):
+                    if part.uuid.startswith(token) or older == token:
+                        fitting.append(part)
+        elif token.startswith("GPU-"):
+            fitting = [gpu.first for gpu in self._gpus if gpu.uuid.startswith(token)]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+class NvmlDevices:
+    """Devices that NVML answers for."""
+
+    def __init__(self, nvml: Any, devices: Sequence[_Device], tell: Tell) -> None:
+        """Take over an initialised NVML.
+
+        Args:
+            nvml: The module ``pynvml``.
+            devices: What to meter.
+            tell: Hears of devices that stop answering, and of what can't be metered.
+        """
+        self._nvml, self._devices, self._tell = nvml, tuple(devices), tell
+        self._silent: set[str] = set()
+        if any(device.is_slice for device in devices):
+            tell("power, energy and utilization are not metered: NVML knows them for whole GPUs, not for MIG slices")
+
+    def read(self) -> list[Reading]:
+        """Ask every device, in NVML's units."""
+        readings = [self._read(device) for device in self._devices]
+        for reading in readings:
+            silent = reading == Reading(uuid=reading.uuid)
+            if silent and reading.uuid not in self._silent:
+                self._tell(f"{reading.uuid} does not answer")
+            (self._silent.add if silent else self._silent.discard)(reading.uuid)
+        return readings
+
+    def sample(self) -> list[DeviceSample]:
+        """Ask every device."""
+        return [reading.to_sample() for reading in self.read()]
+
+    def close(self) -> None:
+        """Let go of NVML."""
+        self._asked(self._nvml.nvmlShutdown)
+
+    def _read(self, device: _Device) -> Reading:
+        """Ask one device. What a whole GPU draws or does is no figure of one of its slices."""
+        nvml, gpu, whole = self._nvml, device.gpu, not device.is_slice
+        return Reading(
+            uuid=device.uuid,
+            utilization_percent=self._asked(lambda: int(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu))
+            if whole
+            else None,
+            memory_used_bytes=self._asked(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device.handle).used)),
+            power_mw=self._asked(lambda: int(nvml.nvmlDeviceGetPowerUsage(gpu))) if whole else None,
+            energy_mj=self._asked(lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu))) if whole else None,
+            temperature_c=self._temperature(gpu),
+            sm_clock_mhz=self._asked(lambda: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM))),
+        )
+
+    def _temperature(self, gpu: Any) -> int | None:
+        """Return the temperature [°C]; old drivers lack one of NVML's two ways to ask for it, new ones the other."""
+        nvml = self._nvml
+        for name in ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"):
+            ask = getattr(nvml, name, None)
+            value = None if ask is None else self._asked(partial(ask, gpu, nvml.NVML_TEMPERATURE_GPU))
+            if value is not None:
+                return value
+        return None
+
+    def _asked(self, ask: Callable[[], _T]) -> _T | None:
+        """Return an answer, or ``None`` where NVML gives none: the GPU has no such meter, or it is lost."""
+        try:
+            return ask()
+        except self._nvml.NVMLError:
+            return None

@@ -1,0 +1,178 @@
+"""What a process and all its descendants take of the host, from ``/proc`` (proc(5))."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a tree of processes took since it was last asked, and holds now."""
+
+    cpu_s: float
+    """Processor seconds of all threads [s]."""
+    busiest_thread_s: float
+    """Processor seconds of the thread that took most [s]."""
+    memory_bytes: int
+    """Resident memory; pages that processes share count for each of them."""
+
+
+@dataclass(frozen=True)
+class _Stat:
+    """A line of ``stat``, of a process or of a thread; times in clock ticks."""
+
+    parent: int
+    own: int
+    """Time of its threads."""
+    reaped: int
+    """Time of its children that have ended and were waited for, and of theirs."""
+    started: int
+    resident_pages: int
+
+
+@dataclass
+class _Account:
+    """What has been counted of one process, in clock ticks."""
+
+    started: int
+    """When it began: a process that begins later under the same id is another one."""
+    parent: int
+    own: int = 0
+    reaped: int = 0
+    """What has been counted of its ended children, while they lived or after."""
+
+
+class ProcessTree:
+    """A process and its descendants, those included that have lost their parents."""
+
+    def __init__(self, pid: int) -> None:
+        """Begin to watch.
+
+        Args:
+            pid: The process. Its whole life counts, from its start.
+        """
+        self._accounts: dict[int, _Account] = {}  # parents stand before their children
+        self._foreign: set[int] = set()
+        self._threads: dict[tuple[int, int], int] = {}
+        root = _stat(f"/proc/{pid}/stat")
+        if root is not None:
+            self._accounts[pid] = _Account(root.started, root.parent)
+
+    def usage(self) -> Usage | None:
+        """Return what was used since the last call; ``None`` if no process is left.
+
+        The processor time of a child that ends moves to the parent that waits for it, and is counted only as far as it
+        was not counted while the child lived. What can't be seen is the end of a child that nobody of the tree waits
+        for: up to what it took after the last call.
+
+        Raises:
+            OSError: If this process can't read ``/proc``, for want of file descriptors, for example. Nothing is lost
+                then: the next call counts it.
+        """
+        stats = self._read()
+        threads = self._read_threads(stats)
+        return self._count(stats, threads) if stats else None
+
+    def _read(self) -> dict[int, _Stat]:
+        """Read all processes of the tree, parents before their children; that a child ends meanwhile is harmless."""
+        listed = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+        stats: dict[int, _Stat] = {}
+        for pid, account in self._accounts.items():
+            stat = _stat(f"/proc/{pid}/stat")
+            if stat is not None and stat.started == account.started:
+                stats[pid] = stat
+        self._foreign &= listed
+        fresh: dict[int, _Stat] = {}
+        for pid in sorted(listed - self._foreign - self._accounts.keys()):
+            stat = _stat(f"/proc/{pid}/stat")
+            if stat is not None:
+                fresh[pid] = stat
+        while found := [pid for pid, stat in fresh.items() if stat.parent in stats]:
+            for pid in found:
+                stats[pid] = fresh.pop(pid)
+        # What is another's stays another's, so that on a host with thousands of processes only new ones are read. A
+        # process whose parent began after the listing is looked at again.
+        self._foreign.update(pid for pid, stat in fresh.items() if stat.parent in listed or stat.parent == 0)
+        return stats
+
+    @staticmethod
+    def _read_threads(stats: dict[int, _Stat]) -> dict[tuple[int, int], int]:
+        """Return the processor time of every thread of the tree, in ticks."""
+        times: dict[tuple[int, int], int] = {}
+        for pid in stats:
+            for name in _names(f"/proc/{pid}/task"):
+                thread = _stat(f"/proc/{pid}/task/{name}/stat")
+                if thread is not None:
+                    times[pid, int(name)] = thread.own
+        return times
+
+    def _count(self, stats: dict[int, _Stat], threads: dict[tuple[int, int], int]) -> Usage:
+        """Count what is new in what was read."""
+        for pid in [pid for pid in reversed(self._accounts) if pid not in stats]:
+            ended = self._accounts.pop(pid)
+            heir = self._accounts.get(ended.parent)
+            if heir is not None:
+                heir.reaped += ended.own + ended.reaped
+        ticks = 0
+        for pid, stat in stats.items():
+            account = self._accounts.setdefault(pid, _Account(stat.started, stat.parent))
+            account.parent = stat.parent
+            ticks += max(0, stat.own - account.own) + max(0, stat.reaped - account.reaped)
+            account.own, account.reaped = max(stat.own, account.own), max(stat.reaped, account.reaped)
+        busiest = max((time - self._threads.get(key, 0) for key, time in threads.items()), default=0)
+        self._threads = threads
+        return Usage(
+            cpu_s=ticks * _TICK_S,
+            busiest_thread_s=max(0, busiest) * _TICK_S,
+            memory_bytes=sum(stat.resident_pages for stat in stats.values()) * _PAGE_BYTES,
+        )
+
+
+def available_bytes() -> int:
+    """Return the memory that the host has left (``MemAvailable``).
+
+    Raises:
+        OSError: If the kernel does not tell.
+    """
+    for line in _text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/meminfo has no MemAvailable")
+
+
+def _stat(path: str) -> _Stat | None:
+    """Read a ``stat`` file; ``None`` if its process or thread is gone."""
+    try:
+        text = _text(path)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the name before may hold anything
+    return _Stat(
+        parent=int(fields[1]),
+        own=int(fields[11]) + int(fields[12]),
+        reaped=int(fields[13]) + int(fields[14]),
+        started=int(fields[19]),
+        resident_pages=int(fields[21]),
+    )
+
+
+def _names(folder: str) -> Iterable[str]:
+    """List a folder; nothing if its process is gone."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return ()
+
+
+def _text(path: str) -> str:
+    """Read a small file of the kernel's."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 4096).decode(errors="replace")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,204 @@
+"""Energy follows from samples: each moment of each device once, and never from a guess."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import AttemptEnded, DeviceSample, HostSample, Run, Status, Telemetry
+from ledger_lab.ledger.reader import Attempt, JournalContent
+from ledger_lab.reports.energy import summarize_energy
+from ledger_lab.reports.load import summarize_host
+from tests.fakes.ledgers import SECOND, declared
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+Samples = dict[float, DeviceSample]
+"""By the age of the attempt [s]."""
+
+
+def sample(energy_j: float | None = None, power_w: float | None = None, uuid: str = "GPU-a") -> DeviceSample:
+    return DeviceSample(
+        uuid=uuid,
+        utilization=None,
+        memory_used_bytes=None,
+        power_w=power_w,
+        energy_mj=None if energy_j is None else round(energy_j * 1000),
+        temperature_c=None,
+        sm_clock_mhz=None,
+    )
+
+
+def journal(samples: Samples, at: float = 0.0, hosts: dict[float, HostSample] | None = None) -> JournalContent:
+    """Return a journal of an attempt that began so many seconds after noon."""
+    ages = sorted({*samples, *(hosts or {})})
+    rows = [
+        Telemetry(
+            wall_ns=round(age * SECOND),
+            host=(hosts or {}).get(age),
+            devices=[samples[age]] if age in samples else [],
+        )
+        for age in ages
+    ]
+    times = [NOON + timedelta(seconds=at + age) for age in ages]
+    return JournalContent(Path("j"), tuple(rows), tuple(times), 0)
+
+
+def attempt(number: int, wall_s: float, *journals: JournalContent) -> Attempt:
+    end = AttemptEnded(
+        status=Status.CRASHED,
+        reason=None,
+        wall_ns=round(wall_s * SECOND),
+        peak_host_memory_bytes=None,
+        peak_gpu_memory_bytes=None,
+    )
+    return Attempt(number, (JournalContent(Path("r"), (end,), (NOON,), 0), *journals), None)
+
+
+def run(*attempts: Attempt, device: str = "cuda:0", world_size: int = 1) -> Run:
+    return Run(Path(), declared("aa", device=device, world_size=world_size), NOON, attempts, ())
+
+
+def joules(a_run: Run) -> float | None:
+    kwh = summarize_energy(a_run).kwh
+    return None if kwh is None else round(kwh * 3.6e6, 6)
+
+
+def ramp(start_s: int, end_s: int, watts: float, offset_j: float = 1e6, uuid: str = "GPU-a") -> Samples:
+    """Return a sample every second of a counter that counts so many watts."""
+    return {float(s): sample(offset_j + watts * s, watts, uuid) for s in range(start_s, end_s + 1)}
+
+
+def test_a_counter_says_it_all_between_the_first_and_the_last_sample() -> None:
+    summary = summarize_energy(run(attempt(1, 100, journal(ramp(1, 99, 300.0)))))
+    assert summary.kwh == pytest.approx(98 * 300 / 3.6e6)
+    assert (summary.source, summary.undefined_reason) == ("counter", None)
+    assert summary.devices[0].metered_s == 98.0
+
+
+def test_missing_samples_of_a_counter_are_bridged_by_it() -> None:
+    samples = ramp(0, 10, 300.0) | {age: sample() for age in (11.0, 12.0)} | ramp(60, 100, 300.0)
+    assert joules(run(attempt(1, 100, journal(samples)))) == 100 * 300
+
+
+def test_a_counter_that_starts_over_loses_at_most_one_interval() -> None:
+    before, after = ramp(0, 50, 300.0), ramp(51, 100, 300.0, offset_j=-50.5 * 300)
+    assert joules(run(attempt(1, 100, journal(before | after)))) == 50 * 300 + 150 + 49 * 300
+
+
+def test_a_counter_that_was_set_adds_nothing() -> None:
+    samples = ramp(0, 100, 300.0) | {50.0: sample(0.0)}
+    assert joules(run(attempt(1, 100, journal(samples)))) == 98 * 300
+    back_to_back = ramp(0, 100, 300.0) | {50.001: sample(1e6 + 50 * 300 + 30)}  # updated every 100 ms
+    assert joules(run(attempt(1, 100, journal(back_to_back)))) == 100 * 300
+
+
+def test_power_is_integrated_where_there_is_no_counter_and_named() -> None:
+    samples = {0.0: sample(None, 100.0), 1.0: sample(None, 300.0), 3.0: sample(None, 200.0)}
+    summary = summarize_energy(run(attempt(1, 3, journal(samples))))
+    assert summary.kwh == pytest.approx((200 + 500) / 3.6e6)
+    assert summary.source == summary.devices[0].energy_source == "power"
+
+
+def test_power_is_not_guessed_over_a_long_gap() -> None:
+    samples = {float(s): sample(None, 100.0) for s in (*range(0, 41), *range(60, 101))}
+    summary = summarize_energy(run(attempt(1, 100, journal(samples))))
+    assert summary.kwh is None and summary.devices[0].metered_s == 80.0
+    assert summary.undefined_reason == "attempt 1: the energy of GPU-a is known for 80 of 100 s"
+
+
+def test_one_device_without_a_counter_makes_the_whole_an_integration() -> None:
+    powered = {age: sample(None, 100.0, "GPU-b") for age in ramp(0, 10, 1.0)}
+    summary = summarize_energy(run(attempt(1, 10, journal(ramp(0, 10, 300.0)), journal(powered)), world_size=2))
+    assert (summary.kwh, summary.source) == (pytest.approx(4000 / 3.6e6), "power")
+    assert [device.energy_source for device in summary.devices] == ["counter", "power"]
+
+
+def test_a_device_with_neither_leaves_the_whole_unknown() -> None:
+    silent = {age: sample(uuid="GPU-b") for age in ramp(0, 10, 1.0)}
+    summary = summarize_energy(run(attempt(1, 10, journal(ramp(0, 10, 300.0)), journal(silent)), world_size=2))
+    assert (summary.kwh, summary.source) == (None, None)
+    assert summary.undefined_reason == "attempt 1: the energy of GPU-b is known for 0 of 10 s"
+    assert summary.devices[0].energy_kwh == pytest.approx(3000 / 3.6e6)
+
+
+def test_what_several_processes_of_an_attempt_see_counts_once() -> None:
+    counter = ramp(0, 100, 300.0)
+    late = {age - 0.5: sample(1e6 + 300 * age, 300.0) for age in counter if age >= 20}  # began half a second later
+    assert joules(run(attempt(1, 100, journal(counter), journal(late, at=0.5), journal(counter)))) == 100 * 300
+
+
+def test_devices_of_several_processes_add_up() -> None:
+    other = ramp(0, 100, 200.0, uuid="GPU-b")
+    assert joules(run(attempt(1, 100, journal(ramp(0, 100, 300.0)), journal(other)), world_size=2)) == 100 * 500
+
+
+def test_attempts_add_up_without_the_time_between_them() -> None:
+    first, second = ramp(0, 100, 300.0), ramp(0, 50, 300.0, offset_j=9e6)
+    whole = run(attempt(1, 100, journal(first)), attempt(2, 50, journal(second, at=4000.0)))
+    assert joules(whole) == 150 * 300
+
+
+def test_attempts_that_overlap_share_the_device() -> None:
+    first, second = ramp(0, 100, 300.0), ramp(0, 100, 300.0, offset_j=1e6 + 60 * 300)
+    whole = run(attempt(1, 100, journal(first)), attempt(2, 100, journal(second, at=60.0)))
+    assert joules(whole) == 160 * 300
+
+
+def test_a_clock_that_is_set_back_changes_nothing() -> None:
+    content = journal(ramp(0, 100, 300.0))
+    times = [time - timedelta(hours=1) if index > 50 else time for index, time in enumerate(content.times)]
+    assert joules(run(attempt(1, 100, JournalContent(Path("j"), content.rows, tuple(times), 0)))) == 100 * 300
+
+
+@pytest.mark.parametrize(
+    ("attempts", "device", "world_size", "reason"),
+    [
+        ([attempt(1, 100)], "cpu", 1, "the run used no accelerator"),
+        ([attempt(1, 100)], "cuda:0", 1, "no accelerator was metered"),
+        ([attempt(1, 100, journal(ramp(0, 100, 1.0))), attempt(2, 60)], "cuda:0", 1, "attempt 2: 0 of 1 accelerators"),
+        ([attempt(1, 100, journal(ramp(0, 100, 1.0)))], "cuda:0", 4, "attempt 1: 1 of 4 accelerators"),
+        ([attempt(1, 100, journal(ramp(0, 80, 1.0)))], "cuda:0", 1, "attempt 1: the energy of GPU-a is known for 80"),
+    ],
+)
+def test_an_energy_that_is_not_known_is_none_with_its_reason(
+    attempts: list[Attempt], device: str, world_size: int, reason: str
+) -> None:
+    summary = summarize_energy(run(*attempts, device=device, world_size=world_size))
+    assert (summary.kwh, summary.source) == (None, None)
+    assert summary.undefined_reason is not None and summary.undefined_reason.startswith(reason)
+
+
+def test_an_attempt_that_was_over_before_the_first_samples_leaves_the_rest_known() -> None:
+    assert joules(run(attempt(1, 3), attempt(2, 100, journal(ramp(1, 100, 300.0))))) == 99 * 300
+
+
+def host(cpu_s: float, thread: float | None, memory_gb: float = 1.0, available_gb: float = 8.0) -> HostSample:
+    return HostSample(
+        cpu_s=cpu_s,
+        busiest_thread=thread,
+        memory_bytes=round(memory_gb * 1e9),
+        available_bytes=round(available_gb * 1e9),
+    )
+
+
+def test_the_host_is_summarized_over_the_time_that_it_was_watched() -> None:
+    first = {2.0: host(3.0, 0.5, available_gb=4.0), 3.0: host(1.0, 1.0, memory_gb=3.0)}
+    second = {1.0: host(4.0, None)}
+    summary = summarize_host(run(attempt(1, 60, journal({}, hosts=first)), attempt(2, 9, journal({}, hosts=second))))
+    assert summary is not None
+    assert summary.cpu_s_per_s == pytest.approx(8 / 4)
+    assert summary.mean_busiest_thread == pytest.approx((2 * 0.5 + 1.0) / 3)
+    assert (summary.peak_busiest_thread, summary.peak_memory_gb, summary.least_available_gb) == (1.0, 3.0, 4.0)
+
+
+def test_processes_of_one_attempt_share_its_time() -> None:
+    both = [journal({}, hosts={2.0: host(1.0, 0.5)}), journal({}, hosts={2.0: host(3.0, 1.0)})]
+    summary = summarize_host(run(attempt(1, 60, *both)))
+    assert summary is not None and summary.cpu_s_per_s == pytest.approx(2.0)
+
+
+def test_nobody_looked_at_the_host() -> None:
+    assert summarize_host(run(attempt(1, 100), attempt(2, 9, journal({1.0: sample()})))) is None
