@@ -110,7 +110,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     clock = PhaseClock(started_ns)
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared("aaaaaaaa"))
-        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1)
+        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu")
         journal.append(
             AttemptStarted(
                 run_id="aaaaaaaa",

@@ -70,7 +70,9 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             for simulation in plan.simulations:
                 journal.append(_started(plan, simulation, run_dir, clock))
         run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
-        link.begin([run_dir / f"{name}-supervisor.jsonl" for run_dir in journals], [*run_ids.values()], None)
+        link.begin(
+            [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals], [*run_ids.values()], None, plan.device
+        )
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end

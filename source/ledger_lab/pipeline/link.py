@@ -26,13 +26,14 @@ class Link:
         self._connection = connection
         connection.settimeout(_ANSWER_S)
 
-    def begin(self, journals: Sequence[Path], run_ids: Sequence[str], attempt: int | None) -> None:
+    def begin(self, journals: Sequence[Path], run_ids: Sequence[str], attempt: int | None, device: str) -> None:
         """Put an attempt into the supervisor's charge: from now on it ends with a row, whatever ends it.
 
         Args:
             journals: Files that the supervisor creates, one per run's directory.
             run_ids: The run that each of them belongs to.
             attempt: Number of the attempt; ``None`` for a stand-alone evaluation.
+            device: Where the work is done, as ``--device`` says it: what is metered.
 
         Raises:
             OSError: If a journal can't be created, or the supervisor is gone.
@@ -43,6 +44,7 @@ class Link:
                 "journals": [str(path.absolute()) for path in journals],
                 "run_ids": list(run_ids),
                 "attempt": attempt,
+                "device": device,
             }
         )
 

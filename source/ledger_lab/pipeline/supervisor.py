@@ -28,9 +28,8 @@ from ledger_lab.ledger import (
     Row,
     ShutdownEnded,
     SupervisionStarted,
-    Telemetry,
 )
-from ledger_lab.meters import process_started_ns
+from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.verdict_of_exit import OutOfMemoryKills, exit_status_of, status_of_exit
 
@@ -102,6 +101,7 @@ class Supervisor:
         self._ended_row: type[AttemptEnded] = AttemptEnded
         self._exit_status: int | None = None
         self._kills = OutOfMemoryKills()
+        self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
         with suppress(OSError):  # it may have done so itself already, or be gone
             os.setpgid(pid, pid)
@@ -127,10 +127,11 @@ class Supervisor:
                 self._sample()
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
                     self._kill()
-                gone, wait_status = os.waitpid(self._pid, os.WNOHANG)
-                if gone:
+                if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                     while listening and self._hear():
                         pass
+                    self._sample(at_once=True)  # as long as it is not reaped, its last processor seconds can be read
+                    _, wait_status = os.waitpid(self._pid, 0)
                     return self._conclude(wait_status)
 
     def _patience_s(self) -> float:
@@ -186,15 +187,19 @@ class Supervisor:
             self._reserves.append(reserve)
             with reserve.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+        # Only now: a process that forks must not have opened the driver.
+        self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
+        self._next_sample_s = time.monotonic()
 
-    def _sample(self) -> None:
-        """Write a sign of life, once a second."""
+    def _sample(self, at_once: bool = False) -> None:
+        """Write what host and devices do, once a second: the sign of life, too."""
         now_s = time.monotonic()
-        if not self._journals or now_s < self._next_sample_s:
+        if self._sampler is None or (now_s < self._next_sample_s and not at_once):
             return
         self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
+        row = self._sampler.sample()
         for journal in self._journals:
-            journal.append(Telemetry(wall_ns=self._wall_ns(), host=None, devices=[]))
+            journal.append(row)
 
     def _pass_on_signals(self) -> None:
         """Let the process hear what we were told; who tells it twice means it."""
@@ -248,6 +253,9 @@ class Supervisor:
         self._deadline_s = None
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signal.SIGKILL)  # what it leaves behind
+        if self._sampler is not None:
+            self._sample(at_once=True)  # what the devices drew while it went
+            self._sampler.close()
         code = os.waitstatus_to_exitcode(wait_status)
         if not self._journals:
             return 128 - code if code < 0 else code

@@ -69,7 +69,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link,
     with ExitStack() as shutdown:
         journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
         journal.append(_declaration(plan))
-        link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1)
+        link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1, plan.device)
         journal.append(
             AttemptStarted(
                 run_id=plan.run_id,
