@@ -20,6 +20,7 @@ LIGHT = [
     "ledger_lab.panels",
     "ledger_lab.runners",
     "ledger_lab.pipeline.build_report",
+    "ledger_lab.pipeline.import_prices",
     "ledger_lab.pipeline.verify_ledger",
 ]
 

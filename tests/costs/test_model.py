@@ -8,13 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from ledger_lab.costs import (
+    OWNED,
     CohortCost,
+    EnergyCost,
     Price,
     RunCost,
     billable_seconds,
     billable_usd,
     billed_instances,
     cohort_cost,
+    energy_cost,
     env_steps_per_s,
     evaluation_share,
     updates_per_min,
@@ -117,6 +120,54 @@ def test_impossible_time_is_refused_even_when_unpriced() -> None:
         billable_usd([-1.0], price(None), world_size=1)
 
 
+def owned(power_w: float | None = 500.0) -> Price:
+    """Build the entry of two accelerators of one's own: 1 USD an hour, and 0.4 USD per kWh."""
+    return Price(
+        instance="mine",
+        market=OWNED,
+        accelerators=2,
+        billing_granularity_s=1,
+        billing_minimum_s=0,
+        purchase_usd=8766.0,
+        lifetime_years=2,
+        utilization=0.5,
+        usd_per_kwh=0.4,
+        power_w=power_w,
+        source="test",
+        date="2026-01-01",
+    )
+
+
+def test_hardware_of_ones_own_costs_its_share_and_the_energy_of_all_attempts() -> None:
+    assert billable_usd([3600.0, 3600.0], owned(), world_size=2) == pytest.approx(2 * 1.0 + 1.0 * 0.4)
+    assert billable_usd([3600.0], owned(), world_size=1) == pytest.approx(0.5 * 1.0 + 0.25 * 0.4)
+    assert billable_usd([3600.0], owned(), world_size=2, energy_kwh=3.0) == pytest.approx(1.0 + 3.0 * 0.4)
+
+
+def test_measured_energy_goes_before_nominal_power() -> None:
+    nominal = energy_cost([3600.0], owned(), world_size=2)
+    assert nominal == EnergyCost(kwh=pytest.approx(0.5), usd=pytest.approx(0.2), basis="nominal")
+    measured = energy_cost([3600.0], owned(), world_size=2, energy_kwh=0.0)
+    assert measured == EnergyCost(kwh=0.0, usd=0.0, basis="measured")
+
+
+def test_unknown_energy_leaves_the_cost_unknown_and_never_zero() -> None:
+    assert energy_cost([3600.0], owned(power_w=None), world_size=2) is None
+    assert billable_usd([3600.0], owned(power_w=None), world_size=2) is None
+    assert billable_usd([3600.0], owned(power_w=None), world_size=2, energy_kwh=1.0) == pytest.approx(1.4)
+
+
+def test_a_rented_instance_has_its_energy_in_its_price() -> None:
+    assert energy_cost([3600.0], price(), world_size=1, energy_kwh=5.0) is None
+    assert billable_usd([3600.0], price(), world_size=1, energy_kwh=5.0) == pytest.approx(36.0)
+
+
+def test_impossible_energy_is_refused() -> None:
+    for entry in (owned(), price(), price(None)):
+        with pytest.raises(ValueError, match="energy_kwh"):
+            billable_usd([1.0], entry, world_size=1, energy_kwh=-1.0)
+
+
 def test_rates_divide_by_their_own_denominator() -> None:
     assert usd_per_billion_env_steps(2.0, 500_000_000) == pytest.approx(4.0)
     assert env_steps_per_s(1_000_000, 4.0) == pytest.approx(250_000.0)
@@ -213,6 +264,8 @@ def test_an_impossible_run_cost_is_refused(name: str, usd: float) -> None:
         {"spend_usd": None},
         {"unpriced_runs": ("a",)},
         {"usd_per_target_reaching_checkpoint": None},
+        {"usd_interval": None},
+        {"runs": 1},
         {"undefined_reason": "because"},
         {"at_least_usd": 1.0},
     ],
@@ -225,6 +278,7 @@ def test_a_cohort_cost_cannot_contradict_itself(change: dict[str, object]) -> No
         "unpriced_runs": (),
         "spend_usd": 2.0,
         "usd_per_target_reaching_checkpoint": 2.0,
+        "usd_interval": (1.0, None),
         "at_least_usd": None,
         "undefined_reason": None,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.costs import LOCAL, Price, load_prices, resolve_price
+from ledger_lab.costs import LOCAL, Price, load_price_book, load_prices, price_file, resolve_price
 from ledger_lab.errors import UserError
 
 TODAY = datetime.date(2026, 1, 2)
@@ -28,6 +28,21 @@ ENTRY = {
     "source": '"https://example.com/prices"',
     "date": '"2026-01-01"',
 }
+
+OWNED = {
+    "accelerators": "2",
+    "market": '"owned"',
+    "purchase_usd": "17_532",
+    "lifetime_years": "2.5",
+    "utilization": "0.8",
+    "usd_per_kwh": "0.3",
+    "power_w": "900",
+    "billing_granularity_s": "1",
+    "billing_minimum_s": "0",
+    "source": '"invoice 123"',
+    "date": '"2026-01-01"',
+}
+"""Two accelerators at 17,532 USD over 2.5 years of 8,766 hours, busy for 80 % of them: 1 USD an hour."""
 
 
 def write_prices(folder: Path, entry: dict[str, str], header: str = '[instances."test.8x"]') -> Path:
@@ -78,7 +93,7 @@ def test_an_entry_is_read_field_by_field(tmp_path: Path) -> None:
         ("billing_granularity_s", "0", "more than 0"),
         ("billing_granularity_s", "-1", "at least 0"),
         ("billing_minimum_s", "-60", "at least 0"),
-        ("market", '"auction"', "must be one of on-demand, spot, reserved, custom, unpriced"),
+        ("market", '"auction"', "must be one of on-demand, spot, reserved, custom, owned, unpriced"),
         ("market", "1", "non-empty text"),
         ("source", '" "', "non-empty text"),
         ("region", "1", "non-empty text"),
@@ -87,7 +102,7 @@ def test_an_entry_is_read_field_by_field(tmp_path: Path) -> None:
         ("date", '"20260101"', "YYYY-MM-DD"),
         ("date", '"2026-02-30"', "YYYY-MM-DD"),
         ("date", "2026-01-01", "non-empty text"),
-        ("usd_per_hr", "12.5", "unknown field; did you mean 'usd_per_hour'?"),
+        ("usd_per_hr", "12.5", "unknown field; did you mean 'usd_per_hour' or "),
         ("instance", '"other"', "unknown field"),
     ],
 )
@@ -119,6 +134,62 @@ def test_a_rate_of_ones_own_needs_no_region_but_a_source(tmp_path: Path) -> None
     assert load_prices(write_prices(tmp_path, entry))["test.8x"].usd_per_hour == 12.5
     del entry["source"]
     assert "source is missing" in user_error(write_prices(tmp_path, entry))
+
+
+def test_hardware_of_ones_own_has_a_price_per_hour_of_work(tmp_path: Path) -> None:
+    price = load_prices(write_prices(tmp_path, OWNED))["test.8x"]
+    assert price.usd_per_hour == pytest.approx(1.0)
+    assert dataclasses.replace(price, note="x").usd_per_hour == price.usd_per_hour
+    assert Price.from_dict(json.loads(json.dumps(price.to_dict()))) == price
+
+
+@pytest.mark.parametrize("field", ["purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "source", "date"])
+def test_hardware_of_ones_own_needs_what_its_price_follows_from(tmp_path: Path, field: str) -> None:
+    entry = {key: value for key, value in OWNED.items() if key != field}
+    assert f'[instances."test.8x"]: {field} is missing' in user_error(write_prices(tmp_path, entry))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("purchase_usd", "-1", "at least 0"),
+        ("lifetime_years", "0", "more than 0"),
+        ("lifetime_years", "1e-310", "purchase_usd per hour of work must be a finite number"),
+        ("utilization", "0", "more than 0"),
+        ("utilization", "80", "share of at most 1"),
+        ("usd_per_kwh", "-0.3", "at least 0"),
+        ("power_w", "nan", "finite number"),
+        ("usd_per_hour", "2.0", "usd_per_hour contradicts market = 'owned'"),
+    ],
+)
+def test_hardware_of_ones_own_is_checked(tmp_path: Path, field: str, value: str, complaint: str) -> None:
+    message = user_error(write_prices(tmp_path, OWNED | {field: value}))
+    assert '[instances."test.8x"]: ' in message
+    assert complaint in message
+
+
+def test_only_hardware_of_ones_own_has_its_fields(tmp_path: Path) -> None:
+    message = user_error(write_prices(tmp_path, ENTRY | {"power_w": "900"}))
+    assert "power_w contradicts market = 'on-demand'" in message
+
+
+def test_a_book_of_ones_own_stands_in_front_of_ours(tmp_path: Path) -> None:
+    path = write_prices(tmp_path, ENTRY, header='[instances."aws-g5.xlarge"]')
+    book = load_price_book(path)
+    assert book["aws-g5.xlarge"].usd_per_hour == 12.5
+    assert {name: price for name, price in book.items() if name != "aws-g5.xlarge"} == {
+        name: price for name, price in load_price_book(None).items() if name != "aws-g5.xlarge"
+    }
+    assert load_price_book(None) == load_prices()
+
+
+def test_a_written_price_file_reads_the_same(tmp_path: Path) -> None:
+    prices = load_prices() | load_prices(write_prices(tmp_path, OWNED))
+    odd = 'a"b\\c\x7f\u00e9\U0001f600 \t.x'
+    prices[odd] = dataclasses.replace(prices["test.8x"], instance=odd, note="line\nbreak")
+    path = tmp_path / "written.toml"
+    path.write_text(price_file(prices, "two\nlines"), encoding="utf-8")
+    assert load_prices(path) == prices
 
 
 def test_a_dotted_name_without_quotes_gets_a_hint(tmp_path: Path) -> None:
@@ -188,6 +259,11 @@ def test_the_flag_overrides_the_price_and_signs_it(instance: str | None) -> None
         listed, usd_per_hour=2.5, market="custom", source="--usd_per_hour", date="2026-01-02", note=None
     )
     assert prices[instance or LOCAL] is listed
+
+
+def test_the_flag_overrides_what_hardware_of_ones_own_costs(tmp_path: Path) -> None:
+    price = resolve_price("test.8x", 2.5, load_prices(write_prices(tmp_path, OWNED)), today=TODAY)
+    assert (price.usd_per_hour, price.market, price.purchase_usd, price.power_w) == (2.5, "custom", None, None)
 
 
 def test_an_unknown_instance_is_answered_with_the_nearest_names() -> None:

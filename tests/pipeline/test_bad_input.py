@@ -39,6 +39,10 @@ TRAIN_MISTAKES = [
     (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),
     (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
     (["--distributed"], r"unknown argument '--distributed'"),
+    (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
+    (["--cohort", "c", "--cohort_size", "0"], r"--cohort_size 0: must be at least 1"),
+    (["--cohort_size", "3"], r"--cohort_size 3: name the cohort with --cohort"),
+    (["--prices", "absent.toml"], r"absent.toml: cannot read the price file: No such file"),
 ]
 
 

@@ -18,10 +18,11 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("train", ["--task", "LedgerLab-Cartpole"], ["--rl_library", "--usd_per_hour", "- newton_kamino", "--viz"]),
+        ("train", ["--task", "LedgerLab-Cartpole"], ["--rl_library", "--cohort_size", "- newton_kamino", "--viz"]),
         ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
         ("play", [], ["--video_length"]),
-        ("report", [], ["--json", "--checkpoints"]),
+        ("report", [], ["--json", "--checkpoints", "--prices"]),
+        ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
         ("verify_ledger", [], ["--log_root"]),
         ("bench", ["overhead"], ["--pairs"]),
     ],

@@ -1,31 +1,49 @@
 """What a run is worth: prices of instances, and the denominators of every cost and rate."""
 
-from ledger_lab.costs.model import (
+from ledger_lab.costs.cohorts import (
     CohortCost,
+    MedianTime,
     RunCost,
+    RunTime,
+    bootstrap_interval,
+    cohort_cost,
+    median_time_to_target,
+)
+from ledger_lab.costs.model import (
+    EnergyCost,
     billable_seconds,
     billable_usd,
     billed_instances,
-    cohort_cost,
+    energy_cost,
     env_steps_per_s,
     evaluation_share,
     updates_per_min,
     usd_per_billion_env_steps,
 )
-from ledger_lab.costs.prices import LOCAL, Price, load_prices, resolve_price
+from ledger_lab.costs.price_file import price_file
+from ledger_lab.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
 
 __all__ = [
     "LOCAL",
+    "OWNED",
     "CohortCost",
+    "EnergyCost",
+    "MedianTime",
     "Price",
     "RunCost",
+    "RunTime",
     "billable_seconds",
     "billable_usd",
     "billed_instances",
+    "bootstrap_interval",
     "cohort_cost",
+    "energy_cost",
     "env_steps_per_s",
     "evaluation_share",
+    "load_price_book",
     "load_prices",
+    "median_time_to_target",
+    "price_file",
     "resolve_price",
     "updates_per_min",
     "usd_per_billion_env_steps",

@@ -1,4 +1,4 @@
-"""What a run cost, and what a policy that works cost: every number with its denominator.
+"""What a run cost: every number with its denominator.
 
 All functions are pure. A value that is not known is None and makes every number that needs it None; it is never
 replaced by 0 and never left out of a sum.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Literal
 
-from ledger_lab.costs.prices import Price, check_number
+from ledger_lab.costs.prices import OWNED, Price, check_number
 
 
 def billable_seconds(wall_s: float, price: Price) -> float:
@@ -39,7 +40,7 @@ def billed_instances(world_size: int, price: Price, accelerators_allocated: int 
     Vendors rent whole instances, so by default a run pays for ``ceil(world_size / price.accelerators)`` of them, also
     when it leaves some of their accelerators idle. Where a scheduler hands out single accelerators of a shared node,
     ``accelerators_allocated`` says how many, and the run pays for that share: ``accelerators_allocated /
-    price.accelerators``.
+    price.accelerators``. Hardware of one's own is shared, too: there it is the run's processes that count.
 
     Args:
         world_size: Processes of the run on all nodes, one per accelerator.
@@ -50,35 +51,108 @@ def billed_instances(world_size: int, price: Price, accelerators_allocated: int 
     Raises:
         ValueError: If a count is not a whole number of at least 1.
     """
-    _check_count("world_size", world_size, at_least=1)
-    if accelerators_allocated is None:
+    check_count("world_size", world_size, at_least=1)
+    if accelerators_allocated is None and price.market != OWNED:
         return float(math.ceil(world_size / price.accelerators))
-    _check_count("accelerators_allocated", accelerators_allocated, at_least=1)
+    if accelerators_allocated is None:
+        return world_size / price.accelerators
+    check_count("accelerators_allocated", accelerators_allocated, at_least=1)
     return accelerators_allocated / price.accelerators
 
 
-def billable_usd(
-    attempt_wall_s: Sequence[float], price: Price, *, world_size: int, accelerators_allocated: int | None = None
-) -> float | None:
-    """Spend of one run: all its attempts, failed and preempted ones included [USD].
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class EnergyCost:
+    """What the energy of a run cost where its owner pays for it."""
 
-    ``sum(billable_seconds) / 3600 * billed_instances * usd_per_hour``.
+    kwh: float
+    """Energy [kWh]."""
+
+    usd: float
+    """Its price [USD]."""
+
+    basis: Literal["measured", "nominal"]
+    """Whether the energy was measured, which counts what has a meter and nothing else, or is the nominal power of the
+    instance times the time that the run took."""
+
+
+def energy_cost(
+    attempt_wall_s: Sequence[float],
+    price: Price,
+    *,
+    world_size: int,
+    accelerators_allocated: int | None = None,
+    energy_kwh: float | None = None,
+) -> EnergyCost | None:
+    """Cost of the energy of one run on hardware of one's own.
 
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
         world_size: Processes of the run on all nodes, one per accelerator.
         accelerators_allocated: See :func:`billed_instances`.
+        energy_kwh: Energy of all attempts as it was measured [kWh]; None where any of it was not, and the entry's
+            nominal power has to do.
 
     Returns:
-        None when the price is unpriced. 0 when the run is priced and made no attempt.
+        None where the price holds the energy already, or nothing says how much it was.
 
     Raises:
-        ValueError: If a time or a count is out of range.
+        ValueError: If a time, a count or the energy is out of range.
+    """
+    for wall_s in attempt_wall_s:
+        check_number("wall_s", wall_s)
+    if energy_kwh is not None:
+        check_number("energy_kwh", energy_kwh)
+    instances = billed_instances(world_size, price, accelerators_allocated)
+    if price.usd_per_kwh is None:
+        return None
+    if energy_kwh is not None:
+        return EnergyCost(kwh=energy_kwh, usd=energy_kwh * price.usd_per_kwh, basis="measured")
+    if price.power_w is None:
+        return None
+    nominal_kwh = price.power_w / 1000.0 * instances * math.fsum(attempt_wall_s) / 3600.0
+    return EnergyCost(kwh=nominal_kwh, usd=nominal_kwh * price.usd_per_kwh, basis="nominal")
+
+
+def billable_usd(
+    attempt_wall_s: Sequence[float],
+    price: Price,
+    *,
+    world_size: int,
+    accelerators_allocated: int | None = None,
+    energy_kwh: float | None = None,
+) -> float | None:
+    """Spend of one run: all its attempts, failed and preempted ones included [USD].
+
+    ``sum(billable_seconds) / 3600 * billed_instances * usd_per_hour``, and on hardware of one's own the energy on top,
+    see :func:`energy_cost`.
+
+    Args:
+        attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
+        price: Price entry of the run's instance.
+        world_size: Processes of the run on all nodes, one per accelerator.
+        accelerators_allocated: See :func:`billed_instances`.
+        energy_kwh: Measured energy of all attempts [kWh]; only a price of hardware of one's own looks at it.
+
+    Returns:
+        None when the price is unpriced, or the energy that it asks for is not known. 0 when the run is priced and made
+        no attempt.
+
+    Raises:
+        ValueError: If a time, a count or the energy is out of range.
     """
     billed_s = math.fsum(billable_seconds(wall_s, price) for wall_s in attempt_wall_s)
     instances = billed_instances(world_size, price, accelerators_allocated)
-    return None if price.usd_per_hour is None else billed_s / 3600.0 * instances * price.usd_per_hour
+    energy = energy_cost(
+        attempt_wall_s,
+        price,
+        world_size=world_size,
+        accelerators_allocated=accelerators_allocated,
+        energy_kwh=energy_kwh,
+    )
+    if price.usd_per_hour is None or (price.usd_per_kwh is not None and energy is None):
+        return None
+    return billed_s / 3600.0 * instances * price.usd_per_hour + (0.0 if energy is None else energy.usd)
 
 
 def usd_per_billion_env_steps(usd: float | None, env_steps: int | None) -> float | None:
@@ -143,117 +217,6 @@ def evaluation_share(evaluate_s: float | None, wall_s: float | None) -> float | 
     return share
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class RunCost:
-    """What one run of a cohort cost and what came of it."""
-
-    run: str
-    """Name of the run, unique in its cohort."""
-
-    usd: float | None
-    """Spend of all attempts of the run [USD], see :func:`billable_usd`; None when the run is unpriced."""
-
-    reached_target: bool
-    """Whether a checkpoint of the run was confirmed to meet the target."""
-
-    failed: bool
-    """Whether the run ended by a failure (crashed, out of memory, non-finite, lost, invalid, …)."""
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        if not self.run:
-            raise ValueError("run must be a non-empty text")
-        if self.usd is not None:
-            check_number("usd", self.usd)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class CohortCost:
-    """What a cohort cost, and what each checkpoint that meets the target cost.
-
-    Exactly one of :attr:`usd_per_target_reaching_checkpoint` and :attr:`undefined_reason` is None.
-    """
-
-    runs: int
-    """Runs declared."""
-
-    failed_runs: int
-    """Runs that ended by a failure."""
-
-    target_reaching_runs: int
-    """Runs with a confirmed checkpoint."""
-
-    unpriced_runs: tuple[str, ...]
-    """Names of the runs without a price."""
-
-    spend_usd: float | None
-    """Spend of all runs, failed ones included [USD]; None when any of them is unpriced."""
-
-    usd_per_target_reaching_checkpoint: float | None
-    """Spend of all runs ÷ runs that reached the target [USD]; None when undefined."""
-
-    at_least_usd: float | None
-    """When priced and no run reached the target: the whole spend, a lower bound [USD]; else None."""
-
-    undefined_reason: str | None
-    """Why there is no cost per target-reaching checkpoint; None when there is one."""
-
-    def __post_init__(self) -> None:
-        """Check the counts and that the numbers agree with them."""
-        _check_count("runs", self.runs, at_least=1)
-        for name in ("failed_runs", "target_reaching_runs"):
-            _check_count(name, getattr(self, name), at_least=0)
-            if getattr(self, name) > self.runs:
-                raise ValueError(f"{name} = {getattr(self, name)} is more than runs = {self.runs}")
-        defined = not self.unpriced_runs and self.target_reaching_runs > 0
-        if (self.spend_usd is None) != bool(self.unpriced_runs):
-            raise ValueError("spend_usd is known exactly when every run is priced")
-        if (self.usd_per_target_reaching_checkpoint is not None) != defined:
-            raise ValueError("usd_per_target_reaching_checkpoint needs all prices and a run that reached the target")
-        if (self.undefined_reason is None) != defined:
-            raise ValueError("undefined_reason goes with an undefined cost per target-reaching checkpoint")
-        if self.at_least_usd != (None if defined else self.spend_usd):
-            raise ValueError("at_least_usd is the spend of a priced cohort in which no run reached the target")
-
-
-def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:
-    """Cost of the runs that were declared together, and of each target-reaching checkpoint among them.
-
-    The cost per target-reaching checkpoint is the spend of **all** runs, failed ones included, divided by the runs that
-    reached the target: what one has to spend, on average, to get one policy that works. Without a run that reached it
-    the quotient is undefined, and the spend is a lower bound. With any run unpriced there is no sum at all.
-
-    Args:
-        run_costs: Every run of the cohort, also those that failed or never started.
-
-    Raises:
-        ValueError: If there is no run, or a run appears twice.
-    """
-    if not run_costs:
-        raise ValueError("a cohort has at least one run")
-    names = [cost.run for cost in run_costs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"a run appears twice in the cohort: {', '.join(names)}")
-    unpriced = tuple(cost.run for cost in run_costs if cost.usd is None)
-    reached = sum(cost.reached_target for cost in run_costs)
-    reasons = []
-    if unpriced:
-        reasons.append(f"{len(unpriced)} of {len(run_costs)} runs unpriced ({', '.join(unpriced)})")
-    if not reached:
-        reasons.append("no run reached the target")
-    spend_usd = None if unpriced else math.fsum(cost.usd for cost in run_costs if cost.usd is not None)
-    return CohortCost(
-        runs=len(run_costs),
-        failed_runs=sum(cost.failed for cost in run_costs),
-        target_reaching_runs=reached,
-        unpriced_runs=unpriced,
-        spend_usd=spend_usd,
-        usd_per_target_reaching_checkpoint=None if spend_usd is None or not reached else spend_usd / reached,
-        at_least_usd=None if reached else spend_usd,
-        undefined_reason="; ".join(reasons) or None,
-    )
-
-
 def _ratio(
     numerator_name: str, numerator: float | None, denominator_name: str, denominator: float | None
 ) -> float | None:
@@ -266,7 +229,11 @@ def _ratio(
     return numerator / denominator
 
 
-def _check_count(name: str, value: object, *, at_least: int) -> None:
-    """Refuse what is not a whole number of at least ``at_least``."""
+def check_count(name: str, value: object, *, at_least: int) -> None:
+    """Refuse what is not a whole number of at least ``at_least``.
+
+    Raises:
+        ValueError: With a message that starts with ``name``.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{name} must be a whole number of at least {at_least}, not {value!r}")

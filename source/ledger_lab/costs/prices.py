@@ -16,6 +16,9 @@ from ledger_lab.paths import config_root
 LOCAL: Final = "local"
 """Instance that a run is priced by when none is named."""
 
+OWNED: Final = "owned"
+"""Market of hardware that the user owns: its price per hour follows from what it cost."""
+
 _PRICED: Final = ("usd_per_hour", "source", "date")
 _LISTED: Final = (*_PRICED, "accelerator", "region")
 _FIELDS_OF_MARKET: Final[Mapping[str, tuple[str, ...]]] = {
@@ -23,9 +26,15 @@ _FIELDS_OF_MARKET: Final[Mapping[str, tuple[str, ...]]] = {
     "spot": _LISTED,
     "reserved": _LISTED,
     "custom": _PRICED,
+    OWNED: ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "source", "date"),
     "unpriced": (),
 }
 """Fields that an entry of each market must give besides the ones that every entry gives."""
+
+_OWNED_ONLY: Final = ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "power_w")
+"""Fields that only hardware of one's own has."""
+
+_HOURS_PER_YEAR: Final = 365.25 * 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +50,8 @@ class Price:
     """Name of the instance, as given to ``--instance``."""
 
     market: str
-    """``on-demand``, ``spot``, ``reserved``, ``custom`` (a rate of the user's own), or ``unpriced``."""
+    """``on-demand``, ``spot``, ``reserved``, ``custom`` (a rate of the user's own), ``owned`` (hardware of the user's
+    own), or ``unpriced``."""
 
     accelerators: int
     """Accelerators that one instance has, and that :attr:`usd_per_hour` pays for."""
@@ -53,7 +63,8 @@ class Price:
     """Least billed time of one attempt [s]."""
 
     usd_per_hour: float | None = None
-    """Price of the whole instance [USD/h]; None exactly when the market is ``unpriced``."""
+    """Price of the whole instance [USD/h]; None exactly when the market is ``unpriced``. Hardware of one's own costs
+    ``purchase_usd / (lifetime_years * 8766 * utilization)``: its price, spread over the hours in which it works."""
 
     accelerator: str | None = None
     """Name of the accelerator; None when unknown."""
@@ -69,6 +80,22 @@ class Price:
 
     note: str | None = None
     """Remark for the reader."""
+
+    purchase_usd: float | None = None
+    """What hardware of one's own cost, as a whole [USD]; None on any other market, like the four fields below."""
+
+    lifetime_years: float | None = None
+    """Years until it is worth nothing."""
+
+    utilization: float | None = None
+    """Share of these years in which its accelerators work, in (0, 1]."""
+
+    usd_per_kwh: float | None = None
+    """Price of the energy that its owner pays for, cooling included where it is to count [USD/kWh]."""
+
+    power_w: float | None = None
+    """Power of the whole instance at work [W], for runs whose energy was not measured; None when unknown, which leaves
+    these runs without a cost."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -86,11 +113,38 @@ class Price:
             raise ValueError("usd_per_hour contradicts market = 'unpriced'")
         if self.usd_per_hour is not None:
             check_number("usd_per_hour", self.usd_per_hour)
+        for name in _OWNED_ONLY:
+            self._check_owned_only(name, getattr(self, name))
         if self.date is not None and not _is_iso_date(self.date):
             raise ValueError(f"date must be YYYY-MM-DD, not {self.date!r}")
         for name in _FIELDS_OF_MARKET[self.market]:
             if getattr(self, name) is None:
                 raise ValueError(f"{name} is missing; a price of market {self.market!r} needs it")
+        if self.purchase_usd is not None and self.lifetime_years is not None and self.utilization is not None:
+            self._spread(self.purchase_usd, self.lifetime_years * _HOURS_PER_YEAR * self.utilization)
+
+    def _check_owned_only(self, name: str, value: float | None) -> None:
+        """Check a field that only hardware of one's own has."""
+        if value is None:
+            return
+        if self.market != OWNED:
+            raise ValueError(f"{name} contradicts market = {self.market!r}: only a price of market 'owned' has it")
+        check_number(name, value)
+        if name in ("lifetime_years", "utilization") and value == 0:
+            raise ValueError(f"{name} must be more than 0")
+        if name == "utilization" and value > 1:
+            raise ValueError(f"utilization must be a share of at most 1, not {value!r}")
+
+    def _spread(self, purchase_usd: float, working_hours: float) -> None:
+        """Derive the price per hour. A row of the ledger gives it, too; it must not say something else."""
+        usd_per_hour = purchase_usd / working_hours if working_hours else math.inf
+        check_number("purchase_usd per hour of work", usd_per_hour)
+        if self.usd_per_hour is not None and not math.isclose(self.usd_per_hour, usd_per_hour, rel_tol=1e-9):
+            raise ValueError(
+                "usd_per_hour contradicts market = 'owned': leave it out, it follows from purchase_usd, lifetime_years "
+                "and utilization"
+            )
+        object.__setattr__(self, "usd_per_hour", usd_per_hour)
 
     def to_dict(self) -> dict[str, str | int | float | None]:
         """Return all fields as plain values, for the run's declaration row."""
@@ -148,6 +202,21 @@ def load_prices(path: Path | None = None) -> dict[str, Price]:
     return {name: _price_from_table(path, name, table) for name, table in tables.items()}
 
 
+def load_price_book(own: Path | None) -> dict[str, Price]:
+    """Read our prices, with a user's own in front of them.
+
+    Args:
+        own: Price file whose entries replace ours of the same names; None for ours alone.
+
+    Returns:
+        Prices by instance name.
+
+    Raises:
+        UserError: See :func:`load_prices`.
+    """
+    return load_prices() | ({} if own is None else load_prices(own))
+
+
 def resolve_price(
     instance: str | None, usd_per_hour: float | None, prices: Mapping[str, Price], *, today: datetime.date
 ) -> Price:
@@ -179,6 +248,11 @@ def resolve_price(
         source="--usd_per_hour",
         date=today.isoformat(),
         note=None,
+        purchase_usd=None,
+        lifetime_years=None,
+        utilization=None,
+        usd_per_kwh=None,
+        power_w=None,
     )
 
 

@@ -1,7 +1,8 @@
 """What happened: immutable rows in append-only journals, and the reader that makes runs of them."""
 
+from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
 from ledger_lab.ledger.journal import Journal
-from ledger_lab.ledger.reader import Attempt, Ledger, LedgerDamageError, Run, read_journal, read_ledger
+from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, LedgerDamageError, Run, read_journal, read_ledger
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
@@ -32,6 +33,7 @@ __all__ = [
     "AttemptEnded",
     "AttemptStarted",
     "CheckpointSaved",
+    "Cohort",
     "CohortDeclared",
     "DeviceSample",
     "EvaluationEnded",
@@ -51,6 +53,9 @@ __all__ = [
     "Status",
     "SupervisionStarted",
     "Telemetry",
+    "cohort_journal",
+    "declare_cohort",
     "read_journal",
     "read_ledger",
+    "require_cohort_name",
 ]

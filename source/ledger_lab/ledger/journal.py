@@ -58,7 +58,7 @@ class Journal:
         self._redactor = Redactor()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._state = _State(size=0, last=_Line(b"", -1, GENESIS))
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def append(self, row: Row) -> None:
         """Write a row.
@@ -144,7 +144,7 @@ class Journal:
         self.close()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a new file's name survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

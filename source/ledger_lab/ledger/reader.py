@@ -18,6 +18,7 @@ from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
+    CohortDeclared,
     Health,
     PhaseWindow,
     Row,
@@ -167,12 +168,30 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Cohort:
+    """Runs that were declared together, with their number, before the first of them."""
+
+    name: str
+    size: int
+    """Runs that were declared."""
+    run_ids: tuple[str, ...]
+    """Runs that there are, oldest first."""
+
+    @property
+    def missing(self) -> int:
+        """Declared runs that there are not."""
+        return max(0, self.size - len(self.run_ids))
+
+
+@dataclass(frozen=True)
 class Ledger:
     """All journals under a root directory."""
 
     root: Path
     runs: tuple[Run, ...]
     """Runs, oldest first."""
+    cohorts: tuple[Cohort, ...] = field(default=())
+    """Cohorts that were declared with a size, by name."""
     torn: tuple[JournalContent, ...] = field(default=())
     """Journals with an unfinished last line."""
 
@@ -248,8 +267,26 @@ def read_ledger(root: Path) -> Ledger:
         other = directories.setdefault(run.declared.run_id, run.directory)
         if other != run.directory:
             raise LedgerDamageError(run.directory, 1, f"run {run.declared.run_id} lies in {other}, too")
-    torn = [journal for journals in by_directory.values() for journal in journals if journal.torn_bytes]
-    return Ledger(root, tuple(sorted(runs, key=lambda run: run.declared_at)), tuple(torn))
+    runs.sort(key=lambda run: (run.declared_at, run.declared.run_id))
+    all_journals = [journal for journals in by_directory.values() for journal in journals]
+    torn = [journal for journal in all_journals if journal.torn_bytes]
+    return Ledger(root, tuple(runs), _cohorts(all_journals, runs), tuple(torn))
+
+
+def _cohorts(journals: list[JournalContent], runs: list[Run]) -> tuple[Cohort, ...]:
+    """Find the declared cohorts, and their runs."""
+    declared: dict[str, tuple[int, Path]] = {}
+    for journal in journals:
+        for row in journal.of(CohortDeclared):
+            size, path = declared.setdefault(row.cohort, (row.size, journal.path))
+            if size != row.size:
+                raise LedgerDamageError(
+                    journal.path, 1, f"cohort {row.cohort} has {row.size} runs here, and {size} in {path}"
+                )
+    members: dict[str | None, list[str]] = {}
+    for run in runs:
+        members.setdefault(run.declared.cohort, []).append(run.declared.run_id)
+    return tuple(Cohort(name, size, tuple(members.get(name, ()))) for name, (size, _) in sorted(declared.items()))
 
 
 def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
@@ -258,7 +295,7 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     ranks: dict[int, dict[int, JournalContent]] = {}
     supervisions: dict[int, JournalContent] = {}
     timed: list[tuple[datetime, PanelResult]] = []
-    for journal in journals:
+    for journal in sorted(journals, key=lambda journal: journal.path):
         for row, time in zip(journal.rows, journal.times, strict=True):
             if isinstance(row, RunDeclared):
                 if declared is not None:

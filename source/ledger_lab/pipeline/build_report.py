@@ -8,11 +8,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger_lab.costs import Price, load_prices, resolve_price
+from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
+from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
-from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import (
+    absent_cohort_lines,
+    render_checkpoints,
+    render_report,
+    render_repricing,
+    summarize_cohorts,
+    summarize_run,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -28,11 +35,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
     parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
-    parser.add_argument("--instance", help="Price every run as this instance of config/prices.toml instead.")
+    parser.add_argument(
+        "--instance",
+        help="Price every run as this instance of the price book instead; the report names both prices.",
+    )
     parser.add_argument(
         "--usd_per_hour",
         type=float,
         help="Price every run at this rate: of the whole instance, or of one device [USD/h].",
+    )
+    parser.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="Price file of your own, in front of config/prices.toml; see scripts/import_prices.py.",
     )
     return parser
 
@@ -50,19 +66,30 @@ def build_report(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or a journal is damaged.
     """
     args = build_parser().parse_args(argv)
-    runs = _selected(args.log_root, args.runs)
-    price: Price | None = None
-    if args.instance is not None or args.usd_per_hour is not None:
-        price = resolve_price(args.instance, args.usd_per_hour, load_prices(), today=datetime.date.today())
+    ledger, runs = _selected(args.log_root, args.runs)
+    price = _asked_price(args)
     summaries = [summarize_run(run, price) for run in runs]
-    cohorts = summarize_cohorts(summaries)
+    cohorts = summarize_cohorts(summaries, ledger.cohorts)
     if args.json is None:
         console = make_console()
+        if price is not None:
+            console.print(render_repricing(price, summaries))
         console.print(render_report(summaries, cohorts, console.width))
+        if not args.runs:
+            for line in absent_cohort_lines(ledger.cohorts):
+                console.print(line)
         if args.checkpoints:
             console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
         return 0
-    report = {"runs": [s.to_json() for s in summaries], "cohorts": [c.to_json() for c in cohorts]}
+    report = {
+        "asked_price": None if price is None else price.to_dict(),
+        "runs": [s.to_json() for s in summaries],
+        "cohorts": [c.to_json() for c in cohorts],
+        "declared_cohorts": [
+            {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
+            for c in ledger.cohorts
+        ],
+    }
     text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     if args.json == "-":
         print(text, end="")
@@ -74,14 +101,24 @@ def build_report(argv: Sequence[str]) -> int:
     return 0
 
 
-def _selected(log_root: Path, prefixes: Sequence[str]) -> list[Run]:
-    """Return the runs asked for."""
+def _asked_price(args: argparse.Namespace) -> Price | None:
+    """Return the price that the report is to use in place of the declared ones, if any."""
+    if args.instance is None and args.usd_per_hour is None:
+        if args.prices is not None:
+            raise UserError(f"--prices {args.prices}: name the entry to price the runs by with --instance")
+        return None
+    return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
+
+
+def _selected(log_root: Path, prefixes: Sequence[str]) -> tuple[Ledger, list[Run]]:
+    """Return the ledger, and the runs asked for."""
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
-        runs = read_ledger(log_root).runs
+        ledger = read_ledger(log_root)
     except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
+    runs = ledger.runs
     if not runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
     for prefix in prefixes:
@@ -89,4 +126,4 @@ def _selected(log_root: Path, prefixes: Sequence[str]) -> list[Run]:
             raise UserError(
                 f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}"
             )
-    return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]
+    return ledger, [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]

@@ -16,8 +16,9 @@ import gymnasium as gym
 import psutil
 import torch
 
-from ledger_lab.costs import Price, load_prices, resolve_price
+from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
+from ledger_lab.ledger import declare_cohort, require_cohort_name
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
@@ -75,7 +76,7 @@ class TrainPlan:
 
 
 def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
-    """Resolve and check a request. Nothing is written but the run's empty directory.
+    """Resolve and check a request. Nothing is written but the cohort's declaration and the run's empty directory.
 
     Args:
         args: Parsed command line of ``scripts/train.py``.
@@ -89,7 +90,8 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("WORLD_SIZE is above 1: training in several processes is not supported yet; start one process")
-    price = resolve_price(args.instance, args.usd_per_hour, load_prices(), today=datetime.date.today())
+    price = resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
+    _check_cohort(args.cohort, args.cohort_size)
     device = resolve_device(args.device)
     library = args.rl_library or require_task_default(args.task)
     adapter = load_adapter(library)
@@ -126,6 +128,8 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if args.no_eval else len(panel.episodes)
 
+    if args.cohort_size is not None:
+        declare_cohort(args.log_root, args.cohort, args.cohort_size)
     run_id = secrets.token_hex(4)
     run_dir = _make_run_dir(args.log_root, library, agent_cfg.experiment_name, run_id)
     env_cfg.log_dir = str(run_dir)
@@ -273,6 +277,16 @@ def _at_least_one(name: str, value: int) -> int:
     if value < 1:
         raise UserError(f"{name} {value}: must be at least 1")
     return value
+
+
+def _check_cohort(cohort: str | None, size: int | None) -> None:
+    """Refuse a cohort that can't be declared, whoever declares it."""
+    if cohort is not None:
+        require_cohort_name(cohort)
+    if size is not None:
+        _at_least_one("--cohort_size", size)
+        if cohort is None:
+            raise UserError(f"--cohort_size {size}: name the cohort with --cohort")
 
 
 def _require_name(key: str, name: object) -> None:

@@ -101,12 +101,26 @@ def train_parser() -> argparse.ArgumentParser:
     ledger.add_argument(
         "--instance",
         default=None,
-        help="Instance of config/prices.toml this runs on (default: local, which is unpriced).",
+        help="Instance of the price book this runs on (default: local, which is unpriced).",
     )
     ledger.add_argument(
         "--usd_per_hour", type=float, default=None, help="Price of that instance, or of one local device [USD/h]."
     )
+    ledger.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        default=None,
+        help="Price file of your own, in front of config/prices.toml; see scripts/import_prices.py.",
+    )
     ledger.add_argument("--cohort", default=None, help="Name of the runs that this one is to be reported with.")
+    ledger.add_argument(
+        "--cohort_size",
+        type=int,
+        metavar="N",
+        default=None,
+        help="Runs that the cohort is going to have, so that a missing one shows. The first run to say so declares it.",
+    )
     ledger.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     ledger.add_argument(
         "--timing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,14 +11,17 @@ from typing import Any
 from ledger_lab.costs import (
     Price,
     RunCost,
+    RunTime,
     billable_usd,
     cohort_cost,
+    energy_cost,
     env_steps_per_s,
     evaluation_share,
+    median_time_to_target,
     updates_per_min,
     usd_per_billion_env_steps,
 )
-from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, PanelResult, Run, Status
+from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, Cohort, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
@@ -71,6 +75,10 @@ class RunSummary:
     instance: str
     usd_per_hour: float | None
     """Price of the instance when the run was declared, or the one that the report was asked for [USD/h]."""
+    declared_price: dict[str, Any]
+    """The price entry as the run declared it, whatever the report was asked for."""
+    declared_usd: float | None
+    """What the run cost at the declared price [USD]."""
     env_steps: int
     """Environment steps that the learner saw, over all processes."""
     train_s: float | None
@@ -113,6 +121,11 @@ class RunSummary:
     panel: str
     panel_id: str
     billable_usd: float | None
+    """What the run cost: the time of its instances, and on hardware of one's own the energy [USD]."""
+    energy_usd: float | None
+    """The energy's part of it [USD]; ``None`` where the price holds it already."""
+    energy_basis: str | None
+    """Whether that energy was ``measured``, or is the ``nominal`` power times the time."""
     usd_per_billion_env_steps: float | None
     phases: dict[str, float]
     """Seconds per phase; they sum to ``wall_s``."""
@@ -146,10 +159,25 @@ class CohortSummary:
     panel_id: str
     target_success: float
     runs: int
+    declared_runs: int | None
+    """Runs that the cohort was declared with, on whichever tasks; ``None`` where nobody said how many."""
+    missing_runs: int | None
+    """Declared runs of which there is no trace."""
     failed_runs: int
     target_reaching_runs: int
     spend_usd: float | None
+    """Spend of all runs, failed and unfinished ones included [USD]; ``None`` where one has no price."""
     usd_per_target_reaching_checkpoint: float | None
+    """``spend_usd`` ÷ ``target_reaching_runs``."""
+    usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None
+    """95 % bootstrap interval over the runs [USD]; an upper bound of ``None`` is open, because too many resamples had
+    no run that reached the target."""
+    at_least_usd: float | None
+    """Where no run reached the target: the spend, which a target-reaching checkpoint exceeds [USD]."""
+    median_wall_to_target_s: float | None
+    """Median time to the target over all runs, those that never got there included [s]."""
+    median_wall_to_target_exceeds_s: float | None
+    """Where that median lies among runs that never got there: what it exceeds [s]."""
     undefined_reason: str | None
     """Why there is no cost per target-reaching checkpoint; ``None`` where there is one."""
 
@@ -169,7 +197,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         The summary.
     """
     declared = run.declared
-    price = price or Price.from_dict(declared.price)
+    declared_price = Price.from_dict(declared.price)
+    price = price or declared_price
     phase_ns = _phases(run.attempts)
     windows = [window for attempt in run.attempts for window in attempt.windows]
     env_steps = max((window.env_steps for window in windows), default=0)
@@ -182,7 +211,11 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     evaluate_s = _seconds(phase_ns, {Phase.EVALUATE}) if Phase.EVALUATE in phase_ns else None
     wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
     energy = summarize_energy(run)
-    usd = billable_usd([a.wall_ns / 1e9 for a in run.attempts], price, world_size=declared.world_size)
+    attempt_wall_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
+    world_size, energy_kwh = declared.world_size, energy.kwh
+    spend = functools.partial(billable_usd, attempt_wall_s, world_size=world_size, energy_kwh=energy_kwh)
+    drawn = energy_cost(attempt_wall_s, price, world_size=world_size, energy_kwh=energy_kwh)
+    usd = spend(price)
 
     scores: dict[str, PanelResult] = {}
     confirmations: dict[str, PanelResult] = {}
@@ -217,6 +250,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         timing=declared.timing,
         instance=price.instance,
         usd_per_hour=price.usd_per_hour,
+        declared_price=declared_price.to_dict(),
+        declared_usd=spend(declared_price),
         env_steps=env_steps,
         train_s=train_s,
         evaluate_s=evaluate_s,
@@ -243,6 +278,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         panel=declared.panel,
         panel_id=declared.panel_id,
         billable_usd=usd,
+        energy_usd=drawn.usd if drawn else None,
+        energy_basis=drawn.basis if drawn else None,
         usd_per_billion_env_steps=usd_per_billion_env_steps(usd, env_steps),
         phases={phase: nanoseconds / 1e9 for phase, nanoseconds in phase_ns.items()},
         fps_step=env_steps_per_s(env_steps, step_s),
@@ -253,11 +290,13 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     )
 
 
-def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
+def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort] = ()) -> list[CohortSummary]:
     """Work out what each cohort cost. Runs on different tasks or panels are never added up.
 
     Args:
-        summaries: All runs of a ledger.
+        summaries: Runs of a ledger.
+        declared: The ledger's cohorts of declared size. They know all of their runs, so that a run that is not among
+            the summaries does not count as missing.
 
     Returns:
         One summary per cohort, task and panel, in the order of their first runs.
@@ -267,6 +306,7 @@ def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
         key = (summary.cohort, summary.task, summary.panel_id, summary.target_success)
         groups.setdefault(key, []).append(summary)
     cohorts = []
+    sizes = {cohort.name: cohort for cohort in declared}
     for (cohort, task, panel_id, target), members in groups.items():
         cost = cohort_cost(
             [
@@ -279,6 +319,10 @@ def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
                 for member in members
             ]
         )
+        median = median_time_to_target(
+            [RunTime(wall_s=member.wall_s, to_target_s=member.wall_to_target_s) for member in members]
+        )
+        size = None if cohort is None else sizes.get(cohort)
         cohorts.append(
             CohortSummary(
                 cohort=cohort,
@@ -286,10 +330,16 @@ def summarize_cohorts(summaries: Sequence[RunSummary]) -> list[CohortSummary]:
                 panel_id=panel_id,
                 target_success=target,
                 runs=cost.runs,
+                declared_runs=size.size if size else None,
+                missing_runs=size.missing if size else None,
                 failed_runs=cost.failed_runs,
                 target_reaching_runs=cost.target_reaching_runs,
                 spend_usd=cost.spend_usd,
                 usd_per_target_reaching_checkpoint=cost.usd_per_target_reaching_checkpoint,
+                usd_per_target_reaching_checkpoint_interval=cost.usd_interval,
+                at_least_usd=cost.at_least_usd,
+                median_wall_to_target_s=median.exactly_s,
+                median_wall_to_target_exceeds_s=median.more_than_s,
                 undefined_reason=cost.undefined_reason,
             )
         )

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, usd
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
@@ -40,7 +41,7 @@ def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSumma
             *_reason_lines(members),
         ]
         own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
-        blocks += [_cohort_line(cohort) for cohort in own]
+        blocks += [cohort_line(cohort) for cohort in own]
         for member in members:
             blocks += [_time_line(member)] if member.phases else []
             blocks += _load_line(member)
@@ -135,22 +136,6 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
         Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
     ]
     return [*failed, *invalid]
-
-
-def _cohort_line(cohort: CohortSummary) -> Text:
-    """Return what a cohort cost."""
-    runs = f"{cohort.runs} run{'s' if cohort.runs != 1 else ''}"
-    parts = [f"{runs}, {cohort.target_reaching_runs} reached the target, {cohort.failed_runs} failed"]
-    if cohort.spend_usd is not None:
-        parts.append(f"{usd(cohort.spend_usd)} spent")
-    if cohort.usd_per_target_reaching_checkpoint is not None:
-        parts.append(f"{usd(cohort.usd_per_target_reaching_checkpoint)} per target-reaching checkpoint")
-    elif cohort.spend_usd is not None:
-        parts.append(f"cost per target-reaching checkpoint undefined ({cohort.undefined_reason})")
-    else:
-        parts.append("unpriced: name an --instance or give --usd_per_hour")
-    name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
-    return Text(name + " · ".join(parts))
 
 
 def _time_line(summary: RunSummary) -> Text:

@@ -1,0 +1,226 @@
+"""What a cohort cost, what a policy that works cost, and how long one took: failures included.
+
+All functions are pure, and look at the runs as a set: their order changes no figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from ledger_lab.costs.model import check_count
+from ledger_lab.costs.prices import check_number
+
+_RESAMPLES = 10_000
+_MOST_DRAWS = 20_000_000
+"""Draws that a bootstrap takes at most: of cohorts of thousands of runs it makes fewer resamples."""
+_CHUNK = 1_000_000
+"""Draws that are in memory at once."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RunCost:
+    """What one run of a cohort cost and what came of it."""
+
+    run: str
+    """Name of the run, unique in its cohort."""
+
+    usd: float | None
+    """Spend of all attempts of the run [USD], see :func:`billable_usd`; None when the run is unpriced."""
+
+    reached_target: bool
+    """Whether a checkpoint of the run was confirmed to meet the target."""
+
+    failed: bool
+    """Whether the run ended by a failure (crashed, out of memory, non-finite, lost, invalid, …)."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if not self.run:
+            raise ValueError("run must be a non-empty text")
+        if self.usd is not None:
+            check_number("usd", self.usd)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CohortCost:
+    """What a cohort cost, and what each checkpoint that meets the target cost.
+
+    Exactly one of :attr:`usd_per_target_reaching_checkpoint` and :attr:`undefined_reason` is None.
+    """
+
+    runs: int
+    """Runs declared."""
+
+    failed_runs: int
+    """Runs that ended by a failure."""
+
+    target_reaching_runs: int
+    """Runs with a confirmed checkpoint."""
+
+    unpriced_runs: tuple[str, ...]
+    """Names of the runs without a price."""
+
+    spend_usd: float | None
+    """Spend of all runs, failed ones included [USD]; None when any of them is unpriced."""
+
+    usd_per_target_reaching_checkpoint: float | None
+    """Spend of all runs ÷ runs that reached the target [USD]; None when undefined."""
+
+    usd_interval: tuple[float, float | None] | None
+    """95 % interval of :attr:`usd_per_target_reaching_checkpoint` [USD], see :func:`bootstrap_interval`: an upper bound
+    of None is open. None as a whole where the cost is undefined, or there is but one run."""
+
+    at_least_usd: float | None
+    """When priced and no run reached the target: the whole spend, a lower bound [USD]; else None."""
+
+    undefined_reason: str | None
+    """Why there is no cost per target-reaching checkpoint; None when there is one."""
+
+    def __post_init__(self) -> None:
+        """Check the counts and that the numbers agree with them."""
+        check_count("runs", self.runs, at_least=1)
+        for name in ("failed_runs", "target_reaching_runs"):
+            check_count(name, getattr(self, name), at_least=0)
+            if getattr(self, name) > self.runs:
+                raise ValueError(f"{name} = {getattr(self, name)} is more than runs = {self.runs}")
+        defined = not self.unpriced_runs and self.target_reaching_runs > 0
+        if (self.spend_usd is None) != bool(self.unpriced_runs):
+            raise ValueError("spend_usd is known exactly when every run is priced")
+        if (self.usd_per_target_reaching_checkpoint is not None) != defined:
+            raise ValueError("usd_per_target_reaching_checkpoint needs all prices and a run that reached the target")
+        if (self.usd_interval is not None) != (defined and self.runs > 1):
+            raise ValueError("usd_interval goes with a defined cost of more than one run")
+        if (self.undefined_reason is None) != defined:
+            raise ValueError("undefined_reason goes with an undefined cost per target-reaching checkpoint")
+        if self.at_least_usd != (None if defined else self.spend_usd):
+            raise ValueError("at_least_usd is the spend of a priced cohort in which no run reached the target")
+
+
+def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:
+    """Cost of the runs that were declared together, and of each target-reaching checkpoint among them.
+
+    The cost per target-reaching checkpoint is the spend of **all** runs, failed ones included, divided by the runs that
+    reached the target: what one has to spend, on average, to get one policy that works. Without a run that reached it
+    the quotient is undefined, and the spend is a lower bound. With any run unpriced there is no sum at all.
+
+    Args:
+        run_costs: Every run of the cohort, also those that failed or never started.
+
+    Raises:
+        ValueError: If there is no run, or a run appears twice.
+    """
+    if not run_costs:
+        raise ValueError("a cohort has at least one run")
+    names = [cost.run for cost in run_costs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"a run appears twice in the cohort: {', '.join(names)}")
+    unpriced = tuple(sorted(cost.run for cost in run_costs if cost.usd is None))
+    reached = sum(cost.reached_target for cost in run_costs)
+    reasons = []
+    if unpriced:
+        reasons.append(f"{len(unpriced)} of {len(run_costs)} runs unpriced ({', '.join(unpriced)})")
+    if not reached:
+        reasons.append("no run reached the target")
+    priced = [(cost.usd, cost.reached_target) for cost in run_costs if cost.usd is not None]
+    spend_usd = None if unpriced else math.fsum(usd for usd, _ in priced)
+    return CohortCost(
+        runs=len(run_costs),
+        failed_runs=sum(cost.failed for cost in run_costs),
+        target_reaching_runs=reached,
+        unpriced_runs=unpriced,
+        spend_usd=spend_usd,
+        usd_per_target_reaching_checkpoint=None if spend_usd is None or not reached else spend_usd / reached,
+        usd_interval=bootstrap_interval(priced) if reached and not unpriced and len(priced) > 1 else None,
+        at_least_usd=None if reached else spend_usd,
+        undefined_reason="; ".join(reasons) or None,
+    )
+
+
+def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[float, float | None]:
+    """Return the 95 % interval of the cost per target-reaching checkpoint.
+
+    The percentile interval of a bootstrap over whole runs (Efron & Tibshirani 1993, An Introduction to the Bootstrap,
+    chapter 13). A resample in which no run reached the target costs infinitely much, so few or rare successes leave the
+    interval without an upper bound. The bounds are costs of resamples, never something between two of them.
+
+    Args:
+        runs: Spend of each run [USD], and whether it reached the target.
+        seed: Seed of the resampling.
+
+    Returns:
+        Lower and upper bound [USD]; an upper bound of None is open.
+
+    Raises:
+        ValueError: If there are fewer than two runs, or none reached the target.
+    """
+    if len(runs) < 2 or not any(reached for _, reached in runs):
+        raise ValueError("an interval needs at least two runs, one of which reached the target")
+    ordered = sorted(runs)
+    usd = np.array([each for each, _ in ordered])
+    reached = np.array([each for _, each in ordered])
+    generator = np.random.default_rng(seed)
+    resamples = max(1000, min(_RESAMPLES, _MOST_DRAWS // len(runs)))
+    costs = np.full(resamples, np.inf)
+    step = max(1, _CHUNK // len(runs))
+    for start in range(0, resamples, step):
+        chunk = costs[start : start + step]
+        drawn = generator.integers(len(runs), size=(len(chunk), len(runs)))
+        reaching = reached[drawn].sum(axis=1)
+        np.divide(usd[drawn].sum(axis=1), reaching, out=chunk, where=reaching > 0)
+    low, high = np.quantile(costs, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high) if math.isfinite(high) else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class RunTime:
+    """How long a run took to reach the target, or how long it went on without."""
+
+    wall_s: float
+    """Wall-clock time of all its attempts [s]."""
+
+    to_target_s: float | None
+    """Wall-clock time to the confirmation [s]; None where it never came."""
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_number("wall_s", self.wall_s)
+        if self.to_target_s is not None:
+            check_number("to_target_s", self.to_target_s)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class MedianTime:
+    """The median time to the target. Exactly one of the two is known."""
+
+    exactly_s: float | None
+    """The median [s]."""
+
+    more_than_s: float | None
+    """What the median exceeds [s], where too many runs never got there."""
+
+
+def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
+    """Return the median wall-clock time to the target over all runs, those that never got there included.
+
+    A run that never got there counts as one that takes longer than any that did. Where that leaves the middle among
+    such runs, the median has no figure, and exceeds the median of what is known of each run: its time to the target, or
+    the time that it went on without.
+
+    Args:
+        runs: Every run of the cohort.
+
+    Raises:
+        ValueError: If there is no run.
+    """
+    if not runs:
+        raise ValueError("a median needs at least one run")
+    median_s = statistics.median(math.inf if run.to_target_s is None else run.to_target_s for run in runs)
+    if math.isfinite(median_s):
+        return MedianTime(exactly_s=median_s, more_than_s=None)
+    known_s = (run.wall_s if run.to_target_s is None else run.to_target_s for run in runs)
+    return MedianTime(exactly_s=None, more_than_s=statistics.median(known_s))

@@ -1,0 +1,28 @@
+"""Writing price files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ledger_lab.costs.prices import Price
+
+
+def price_file(prices: Mapping[str, Price], comment: str) -> str:
+    """Return the text of a price file, which :func:`ledger_lab.costs.load_prices` reads.
+
+    Args:
+        prices: Entries by instance name.
+        comment: One line for its head.
+    """
+    tables = [f"# {' '.join(comment.split())}"]
+    for name, price in prices.items():
+        fields = {key: value for key, value in price.to_dict().items() if key != "instance" and value is not None}
+        lines = [f"{key} = {_value(value)}" for key, value in fields.items()]
+        tables.append("\n".join([f"[instances.{_value(name)}]", *lines]))
+    return "\n\n".join(tables) + "\n"
+
+
+def _value(value: str | int | float | None) -> str:
+    """Return a TOML value. JSON's texts are TOML's, but for the delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

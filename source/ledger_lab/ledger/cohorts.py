@@ -1,0 +1,101 @@
+"""Cohorts: how many runs are going to be made together, said once and before the first of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.journal import Journal, sync_folder
+from ledger_lab.ledger.reader import LedgerDamageError, read_journal
+from ledger_lab.ledger.rows import CohortDeclared
+
+_LONGEST_NAME = 100
+
+
+def cohort_journal(log_root: Path, name: str) -> Path:
+    """Return the path of the journal that declares a cohort."""
+    return log_root / "cohorts" / name / "journal-declaration.jsonl"
+
+
+def require_cohort_name(name: str) -> None:
+    """Refuse what can't be the name of a cohort, because it can't be that of a folder.
+
+    Args:
+        name: What ``--cohort`` says.
+
+    Raises:
+        UserError: If it is no such name.
+    """
+    if not re.fullmatch(r"\w[\w.+-]*", name) or len(name.encode()) > _LONGEST_NAME:
+        raise UserError(
+            f"--cohort {name!r}: must be a name of letters, digits, '_', '-', '+' and '.', not longer than "
+            f"{_LONGEST_NAME} bytes"
+        )
+
+
+def declare_cohort(log_root: Path, name: str, size: int) -> None:
+    """Say how many runs a cohort is going to have. Whoever says it first is right; the others may repeat it.
+
+    The declaration becomes visible as a whole, under its final name, by a hard link that only one process can make. So
+    any number of processes may declare the same cohort at the same time, without a lock.
+
+    Args:
+        log_root: Root of the ledger.
+        name: The cohort.
+        size: Its runs.
+
+    Raises:
+        UserError: If the name or the size can't be, the cohort is declared with another size, or nothing can be
+            written there.
+    """
+    require_cohort_name(name)
+    try:
+        row = CohortDeclared(cohort=name, size=size)
+    except ValueError as error:
+        raise UserError(f"--cohort_size {size}: must be a whole number of at least 1") from error
+    path = cohort_journal(log_root, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _publish(row, path)
+    except OSError as error:
+        raise UserError(
+            f"--log_root {log_root}: cannot declare cohort {name} in {path}: {error.strerror or error}"
+        ) from error
+    declared = _declaration(path)
+    if declared.cohort != name:
+        raise UserError(f"{path} declares cohort {declared.cohort}, not {name}: choose another name with --cohort")
+    if declared.size != size:
+        raise UserError(
+            f"--cohort_size {size}: cohort {name} is declared with {declared.size} runs already ({path}): repeat that "
+            "number, leave --cohort_size out, or choose another name with --cohort"
+        )
+
+
+def _publish(row: CohortDeclared, path: Path) -> None:
+    """Write the declaration under a name of its own, then try to give it the final one."""
+    draft = path.with_name(f".declaration-{secrets.token_hex(8)}")
+    try:
+        with Journal(draft) as journal:
+            journal.append(row)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return  # somebody else was first
+        sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _declaration(path: Path) -> CohortDeclared:
+    """Read a declaration."""
+    try:
+        declared = read_journal(path).one(CohortDeclared)
+    except (LedgerDamageError, OSError) as error:
+        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
+    if declared is None:
+        raise UserError(f"{path} declares no cohort: choose another name with --cohort")
+    return declared

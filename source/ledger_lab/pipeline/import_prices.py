@@ -1,0 +1,193 @@
+"""``scripts/import_prices.py``: catalogs of gpuhunt on disk as a price file. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ledger_lab.costs import Price, load_prices, price_file
+from ledger_lab.costs.catalogs import Billing, CatalogTable, Offer, billing_of, price_entries, read_offers, read_tables
+from ledger_lab.errors import UserError, nearest
+
+_EPILOG = """\
+A catalog is what gpuhunt publishes of one provider: a table <provider>.csv, or a catalog.zip of such tables. No network
+is used. Every entry says which file it comes from, and of which day its price is; entries are named after provider,
+instance and region, and end in -spot where they are spot prices:
+
+  import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml
+  train.py  --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1
+  report.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1-spot
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/import_prices.py``."""
+    parser = argparse.ArgumentParser(
+        prog="import_prices.py",
+        description="Turn catalogs of gpuhunt that lie on disk into a price file for --prices.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("catalogs", nargs="+", type=Path, metavar="CATALOG", help="Tables (.csv) or archives (.zip).")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="New file to write (default: print).",
+    )
+    which = parser.add_argument_group("which offers (default: all that have accelerators)")
+    which.add_argument("--provider", action="append", default=[], metavar="NAME", help="Provider. Can be repeated.")
+    which.add_argument("--gpu", action="append", default=[], metavar="NAME", help="GPU, like H100. Can be repeated.")
+    which.add_argument("--count", action="append", default=[], type=int, metavar="N", help="GPUs. Can be repeated.")
+    which.add_argument("--region", action="append", default=[], metavar="NAME", help="Region. Can be repeated.")
+    market = which.add_mutually_exclusive_group()
+    market.add_argument("--spot", action="store_true", help="Spot prices alone (default: spot and on-demand).")
+    market.add_argument("--on_demand", action="store_true", help="On-demand prices alone.")
+    entry = parser.add_argument_group("what the catalog does not say")
+    entry.add_argument(
+        "--date",
+        type=_day,
+        default=None,
+        metavar="YYYY-MM-DD",
+        help="Day of the prices (default: the one that the archive gives its table; a .csv needs it).",
+    )
+    entry.add_argument(
+        "--billing_granularity_s",
+        type=float,
+        default=None,
+        metavar="S",
+        help="Billed time is rounded up to a multiple of this (default: as config/prices.toml has it of the provider).",
+    )
+    entry.add_argument(
+        "--billing_minimum_s", type=float, default=None, metavar="S", help="Least billed time (default: likewise)."
+    )
+    return parser
+
+
+def import_prices(argv: Sequence[str]) -> int:
+    """Write the price file.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If a catalog can't be read, nothing in it was asked for, or the file can't be written.
+    """
+    args = build_parser().parse_args(argv)
+    tables = [table for path in args.catalogs for table in read_tables(path)]
+    _require_known("--provider", args.provider, {table.provider for table in tables})
+    tables = [table for table in tables if not args.provider or table.provider in _folded(args.provider)]
+    offers: dict[str, list[Offer]] = {}
+    for table in tables:
+        if table.origin in offers:
+            raise UserError(f"{table.origin} is named twice")
+        offers[table.origin], unread = read_offers(table)
+        if unread:
+            print(f"{table.origin}: {len(unread)} lines left out, the first: {unread[0]}", file=sys.stderr)
+    every = [offer for members in offers.values() for offer in members]
+    _require_known("--gpu", args.gpu, {offer.gpu for offer in every})
+    _require_known("--region", args.region, {offer.region for offer in every})
+    ours = load_prices()
+    prices: dict[str, Price] = {}
+    for table in tables:
+        chosen = [offer for offer in offers[table.origin] if _is_chosen(offer, args)]
+        if not chosen:
+            continue
+        billing, date = _billing(table, args, ours), _date(table, args.date)
+        entries = price_entries(chosen, offers[table.origin], billing, table, date)
+        twice = next((name for name in entries if name in prices), None)
+        if twice is not None:
+            raise UserError(f"{table.origin}: {twice} is in another of the catalogs, too: import one of them")
+        prices |= entries
+    if not prices:
+        raise UserError(f"none of {len(every)} offers with accelerators is what was asked for: ask for less")
+    _write(prices, args.output)
+    return 0
+
+
+def _is_chosen(offer: Offer, args: argparse.Namespace) -> bool:
+    """Tell whether an offer was asked for."""
+    return (
+        (not args.gpu or offer.gpu.casefold() in _folded(args.gpu))
+        and (not args.region or offer.region.casefold() in _folded(args.region))
+        and (not args.count or offer.gpu_count in args.count)
+        and (offer.spot or not args.spot)
+        and not (offer.spot and args.on_demand)
+    )
+
+
+def _require_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
+    """Refuse names that no catalog has."""
+    folded = _folded(sorted(known))
+    for name in asked:
+        if name.casefold() not in folded:
+            raise UserError(f"{flag} {name}: in none of the catalogs; {nearest(name, known)}")
+
+
+def _folded(names: Sequence[str]) -> set[str]:
+    """Return names without regard to case."""
+    return {name.casefold() for name in names}
+
+
+def _billing(table: CatalogTable, args: argparse.Namespace, ours: Mapping[str, Price]) -> Billing:
+    """Return how the provider of a table bills."""
+    known = billing_of(table.provider, ours)
+    granularity_s = args.billing_granularity_s
+    minimum_s = args.billing_minimum_s
+    if known is None and (granularity_s is None or minimum_s is None):
+        raise UserError(
+            f"{table.origin}: config/prices.toml doesn't say how {table.provider} bills: give --billing_granularity_s "
+            "and --billing_minimum_s"
+        )
+    if known is not None:
+        granularity_s = known.granularity_s if granularity_s is None else granularity_s
+        minimum_s = known.minimum_s if minimum_s is None else minimum_s
+    return Billing(granularity_s=granularity_s, minimum_s=minimum_s)
+
+
+def _date(table: CatalogTable, asked: datetime.date | None) -> datetime.date:
+    """Return the day of a table's prices."""
+    date = asked or table.dated
+    if date is None:
+        raise UserError(f"{table.origin}: the table has no date: give the day of its prices with --date YYYY-MM-DD")
+    return date
+
+
+def _write(prices: Mapping[str, Price], output: Path | None) -> None:
+    """Write the entries, and say how to use them."""
+    text = price_file(prices, "Prices of instances, imported from gpuhunt's catalogs by scripts/import_prices.py.")
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UserError(f"--output {output}: the file exists: remove it, or name another one") from error
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot write: {error.strerror}") from error
+    spot = sum(price.market == "spot" for price in prices.values())
+    name = next(iter(prices))
+    print(
+        f"{len(prices)} prices, {len(prices) - spot} on-demand and {spot} spot, in {output}\n"
+        f"use one: --prices {output} --instance {name}"
+    )
+
+
+def _day(text: str) -> datetime.date:
+    """Parse a calendar day.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be YYYY-MM-DD, not {text!r}") from error

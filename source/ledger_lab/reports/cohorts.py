@@ -1,0 +1,65 @@
+"""Cohorts in the terminal: what they cost, and which of their runs are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from ledger_lab.ledger import Cohort
+from ledger_lab.reports.format import duration, usd
+from ledger_lab.reports.summary import CohortSummary
+
+
+def cohort_line(cohort: CohortSummary) -> Text:
+    """Return what a cohort cost, and how long it took, in one line.
+
+    Args:
+        cohort: The cohort.
+    """
+    runs = _count(cohort.runs, "run")
+    if cohort.missing_runs:
+        runs += f" ({cohort.missing_runs} of {cohort.declared_runs} declared runs missing)"
+    elif cohort.declared_runs is not None:
+        runs += f" of {cohort.declared_runs} declared"
+    parts = [f"{runs}, {cohort.target_reaching_runs} reached the target, {cohort.failed_runs} failed"]
+    if cohort.spend_usd is not None:
+        parts.append(f"{usd(cohort.spend_usd)} spent")
+    parts.append(_cost(cohort))
+    if cohort.runs > 1:
+        exact = cohort.median_wall_to_target_s is not None
+        median_s = cohort.median_wall_to_target_s if exact else cohort.median_wall_to_target_exceeds_s
+        parts.append(f"median to target {'' if exact else '> '}{duration(median_s)}")
+    name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
+    return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")
+
+
+def absent_cohort_lines(cohorts: Sequence[Cohort]) -> list[Text]:
+    """Return one line for each cohort that was declared and has no run at all.
+
+    Args:
+        cohorts: Cohorts of declared size.
+    """
+    return [
+        Text(f"cohort {cohort.name}: {cohort.missing} of {_count(cohort.size, 'declared run')} missing", style="yellow")
+        for cohort in cohorts
+        if not cohort.run_ids
+    ]
+
+
+def _cost(cohort: CohortSummary) -> str:
+    """Return the cost per target-reaching checkpoint."""
+    if cohort.usd_per_target_reaching_checkpoint is not None:
+        interval = ""
+        if cohort.usd_per_target_reaching_checkpoint_interval is not None:
+            low, high = cohort.usd_per_target_reaching_checkpoint_interval
+            interval = f" [{usd(low)}, {'∞)' if high is None else usd(high) + ']'} (95 %)"
+        return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{interval} per target-reaching checkpoint"
+    if cohort.at_least_usd is not None:
+        return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"
+    return "unpriced: name an --instance, give --usd_per_hour, or give hardware of your own its power_w"
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

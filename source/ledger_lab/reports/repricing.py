@@ -1,0 +1,54 @@
+"""What a report was priced by, where that is not what the runs declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from ledger_lab.costs import OWNED, Price
+from ledger_lab.reports.format import usd
+from ledger_lab.reports.summary import RunSummary
+
+
+def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Text:
+    """Name the price that was asked for, and those that the runs declared, with what they come to.
+
+    Args:
+        asked: The price that the report was asked for.
+        summaries: The runs, priced by it.
+    """
+    groups: dict[tuple[tuple[str, Any], ...], list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault(tuple(summary.declared_price.items()), []).append(summary)
+    text = Text(f"asked for:  {describe_price(asked.to_dict())}")
+    for entry, members in groups.items():
+        runs = f"{len(members)} run{'' if len(members) == 1 else 's'}"
+        now, then = (_sum([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
+        amounts = f"{runs}, {usd(now)} as asked for" + ("" if then is None else f" instead of {usd(then)}")
+        text.append(f"\ndeclared:   {describe_price(dict(entry))} · {amounts}")
+    return text.append("\n")
+
+
+def describe_price(entry: Mapping[str, Any]) -> str:
+    """Return a price entry in words: what an hour costs, of what, where, since when, and who says so.
+
+    Args:
+        entry: What :meth:`ledger_lab.costs.Price.to_dict` returns.
+    """
+    price = Price.from_dict(entry)
+    if price.usd_per_hour is None:
+        return f"{price.instance} (unpriced)"
+    facts = [price.market, f"{price.accelerators} × {price.accelerator or 'accelerator'}"]
+    if price.market == OWNED and price.utilization is not None:
+        facts.append(f"${price.purchase_usd:g} over {price.lifetime_years:g} years, {price.utilization:.0%} in use")
+        facts.append(f"${price.usd_per_kwh:g} per kWh on top")
+    facts += [fact for fact in (price.region, price.date, price.source) if fact]
+    return f"{price.instance} at ${price.usd_per_hour:.6g} per hour ({', '.join(facts)})"
+
+
+def _sum(amounts: Sequence[float | None]) -> float | None:
+    """Return the sum of amounts [USD], or ``None`` where one is missing."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None

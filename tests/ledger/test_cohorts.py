@@ -1,0 +1,137 @@
+"""A cohort is declared once, by whoever is first, and its missing runs show."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import (
+    CohortDeclared,
+    Journal,
+    LedgerDamageError,
+    cohort_journal,
+    declare_cohort,
+    read_journal,
+    read_ledger,
+    require_cohort_name,
+)
+from tests.fakes.ledgers import write_run
+
+
+def refusal(log_root: Path, name: str, size: int) -> str:
+    """Declare a cohort that can't be declared, and return the one-line complaint."""
+    with pytest.raises(UserError) as caught:
+        declare_cohort(log_root, name, size)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_cohort_is_declared_in_a_journal_of_its_own(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "sweep-1", 5)
+    path = tmp_path / "cohorts" / "sweep-1" / "journal-declaration.jsonl"
+    assert path == cohort_journal(tmp_path, "sweep-1")
+    assert read_journal(path).rows == (CohortDeclared(cohort="sweep-1", size=5),)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_same_size_may_be_repeated_and_another_is_refused(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 5)
+    before = cohort_journal(tmp_path, "c").read_bytes()
+    declare_cohort(tmp_path, "c", 5)
+    message = refusal(tmp_path, "c", 6)
+    assert "--cohort_size 6: cohort c is declared with 5 runs already" in message
+    assert cohort_journal(tmp_path, "c").read_bytes() == before
+
+
+def test_of_many_that_declare_at_once_one_wins_and_all_know_it(tmp_path: Path) -> None:
+    sizes = list(range(1, 17))
+    refused: list[int] = []
+    barrier = threading.Barrier(len(sizes))
+
+    def declare(size: int) -> None:
+        barrier.wait()
+        try:
+            declare_cohort(tmp_path, "c", size)
+        except UserError:
+            refused.append(size)
+
+    threads = [threading.Thread(target=declare, args=(size,)) for size in sizes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (row,) = read_journal(cohort_journal(tmp_path, "c")).rows
+    assert isinstance(row, CohortDeclared)
+    assert sorted([*refused, row.size]) == sizes
+    assert [path.name for path in cohort_journal(tmp_path, "c").parent.iterdir()] == ["journal-declaration.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "-x", "a b", "a\n", "x" * 101, "<b>"])
+def test_a_name_that_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
+    assert "--cohort " in refusal(tmp_path, name, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a", "lr_3e-4", "v1.2+x", "größe", "0"])
+def test_a_plain_name_passes(name: str) -> None:
+    require_cohort_name(name)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_cohort_of_nothing_is_refused(tmp_path: Path, size: int) -> None:
+    assert f"--cohort_size {size}: must be a whole number of at least 1" in refusal(tmp_path, "c", size)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot declare cohort c in" in refusal(tmp_path / "file", "c", 1)
+
+
+def test_a_tampered_declaration_is_told(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 5)
+    path = cohort_journal(tmp_path, "c")
+    path.write_bytes(path.read_bytes().replace(b'"size":5', b'"size":6'))
+    assert "the row does not match its hash" in refusal(tmp_path, "c", 6)
+    with pytest.raises(LedgerDamageError, match="does not match its hash"):
+        read_ledger(tmp_path)
+
+
+def test_the_declaration_of_another_cohort_is_no_declaration(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 5)
+    (tmp_path / "cohorts" / "c").rename(tmp_path / "cohorts" / "d")
+    assert "declares cohort c, not d" in refusal(tmp_path, "d", 5)
+
+
+def test_the_reader_offers_declared_cohorts_with_their_runs(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 3)
+    declare_cohort(tmp_path, "empty", 2)
+    write_run(tmp_path, "aa", cohort="c")
+    write_run(tmp_path, "bb", cohort="undeclared")
+    ledger = read_ledger(tmp_path)
+    assert [(c.name, c.size, c.run_ids, c.missing) for c in ledger.cohorts] == [
+        ("c", 3, ("aa",), 2),
+        ("empty", 2, (), 2),
+    ]
+    assert [run.declared.run_id for run in ledger.runs] == ["aa", "bb"]
+
+
+def test_more_runs_than_declared_are_not_missing(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 1)
+    write_run(tmp_path, "aa", cohort="c")
+    write_run(tmp_path, "bb", cohort="c")
+    (cohort,) = read_ledger(tmp_path).cohorts
+    assert (cohort.missing, cohort.run_ids) == (0, ("aa", "bb"))
+
+
+def test_two_sizes_of_one_cohort_under_one_root_are_damage(tmp_path: Path) -> None:
+    declare_cohort(tmp_path / "one", "c", 1)
+    declare_cohort(tmp_path / "two", "c", 1)
+    assert len(read_ledger(tmp_path).cohorts) == 1
+    (tmp_path / "three").mkdir()
+    with Journal(tmp_path / "three" / "journal-declaration.jsonl") as journal:
+        journal.append(CohortDeclared(cohort="c", size=2))
+    with pytest.raises(LedgerDamageError, match="cohort c has"):
+        read_ledger(tmp_path)

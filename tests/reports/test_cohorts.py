@@ -1,0 +1,174 @@
+"""Cohorts in the report: missing runs, what failures add, and what can't be known."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ledger_lab.costs import load_prices
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status, declare_cohort, read_ledger
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
+from tests.fakes.ledgers import write_run
+
+A_DOLLAR_A_SECOND = {
+    **load_prices()["local"].to_dict(),
+    "usd_per_hour": 3600.0,
+    "market": "custom",
+    "source": "s",
+    "date": "2026-01-01",
+}
+
+
+def reached(root: Path, run_id: str, **changes: object) -> None:
+    """Write a run that reached its target after 9 s, for $9."""
+    changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", **changes}
+    write_run(root, run_id, scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, **changes)  # type: ignore[arg-type]
+
+
+def failed(root: Path, run_id: str, status: Status | None = Status.CRASHED, **changes: object) -> None:
+    """Write a run that ended after 5 s, for $5."""
+    changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", **changes}
+    write_run(root, run_id, scores=(), status=status, **changes)  # type: ignore[arg-type]
+
+
+def one_cohort(root: Path) -> CohortSummary:
+    """Summarize the only cohort under a root."""
+    ledger = read_ledger(root)
+    (cohort,) = summarize_cohorts([summarize_run(run) for run in ledger.runs], ledger.cohorts)
+    return cohort
+
+
+def shown(root: Path) -> str:
+    """Return the report of a root in a wide terminal."""
+    ledger = read_ledger(root)
+    summaries = [summarize_run(run) for run in ledger.runs]
+    out = StringIO()
+    console = Console(file=out, width=400)
+    console.print(render_report(summaries, summarize_cohorts(summaries, ledger.cohorts), 400))
+    return out.getvalue()
+
+
+def test_missing_runs_are_declared_ones_without_a_trace(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 5)
+    for run_id in ("aa", "bb"):
+        reached(tmp_path, run_id)
+    failed(tmp_path, "cc")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.runs, cohort.declared_runs, cohort.missing_runs) == (3, 5, 2)
+    assert "cohort c: 3 runs (2 of 5 declared runs missing), 2 reached the target, 1 failed" in shown(tmp_path)
+
+
+def test_a_cohort_of_unknown_size_misses_nothing(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.declared_runs, cohort.missing_runs) == (None, None)
+    assert "missing" not in shown(tmp_path)
+
+
+def test_runs_of_a_cohort_on_another_panel_are_not_missing(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 3)
+    reached(tmp_path, "aa")
+    reached(tmp_path, "bb", panel_id="p1-bb")
+    ledger = read_ledger(tmp_path)
+    cohorts = summarize_cohorts([summarize_run(run) for run in ledger.runs], ledger.cohorts)
+    assert [(cohort.runs, cohort.missing_runs) for cohort in cohorts] == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("status", [Status.CRASHED, Status.KILLED, Status.OUT_OF_MEMORY, Status.STOPPED, None])
+def test_however_a_run_ended_its_spend_counts(tmp_path: Path, status: Status | None) -> None:
+    reached(tmp_path, "aa")
+    failed(tmp_path, "bb", status)
+    cohort = one_cohort(tmp_path)
+    assert cohort.spend_usd == pytest.approx(9 + 5)
+    assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(14)
+    assert cohort.failed_runs == 1
+
+
+def test_a_run_that_still_runs_counts_with_what_it_spent_so_far(tmp_path: Path) -> None:
+    import os
+
+    reached(tmp_path, "aa")
+    failed(tmp_path, "bb", None)
+    write_run(tmp_path, "cc", scores=(), status=None, pid=os.getpid(), price=A_DOLLAR_A_SECOND, cohort="c")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.spend_usd, cohort.failed_runs) == (pytest.approx(9 + 5 + 5), 1)
+
+
+def test_the_interval_is_open_where_a_resample_may_have_no_success(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    failed(tmp_path, "bb")
+    cohort = one_cohort(tmp_path)
+    assert cohort.usd_per_target_reaching_checkpoint_interval == (9.0, None)
+    assert "$14.00 [$9.00, ∞) (95 %) per target-reaching checkpoint" in shown(tmp_path)
+    for run_id in ("cc", "dd", "ee"):
+        reached(tmp_path, run_id)
+    assert "[$9.00, $16.50] (95 %)" in shown(tmp_path)
+
+
+def test_without_a_success_the_cost_is_undefined_and_at_least_what_was_spent(tmp_path: Path) -> None:
+    failed(tmp_path, "aa")
+    failed(tmp_path, "bb")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.at_least_usd, cohort.usd_per_target_reaching_checkpoint) == (10.0, None)
+    assert "cost per target-reaching checkpoint undefined, ≥ $10.00 spent" in shown(tmp_path)
+
+
+def test_the_median_keeps_runs_that_never_got_there(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    assert "median" not in shown(tmp_path)
+    reached(tmp_path, "bb")
+    failed(tmp_path, "cc")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (9.0, None)
+    assert "median to target 0:09" in shown(tmp_path)
+    failed(tmp_path, "dd")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (None, 7.0)
+    assert "median to target > 0:07" in shown(tmp_path)
+
+
+def test_an_unpriced_cohort_says_how_to_price_it(tmp_path: Path) -> None:
+    reached(tmp_path, "aa", price=load_prices()["local"].to_dict())
+    failed(tmp_path, "bb")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.spend_usd, cohort.at_least_usd, cohort.usd_per_target_reaching_checkpoint_interval) == (None,) * 3
+    assert "unpriced: name an --instance" in shown(tmp_path)
+
+
+def test_the_report_shows_cohorts_that_never_began(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declare_cohort(tmp_path, "never", 4)
+    declare_cohort(tmp_path, "c", 2)
+    reached(tmp_path, "aa")
+    build_report(["--log_root", str(tmp_path)])
+    assert "cohort never: 4 of 4 declared runs missing" in capsys.readouterr().out
+    build_report(["--log_root", str(tmp_path), "--json", "-"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["declared_cohorts"] == [
+        {"cohort": "c", "declared_runs": 2, "missing_runs": 1, "runs": ["aa"]},
+        {"cohort": "never", "declared_runs": 4, "missing_runs": 4, "runs": []},
+    ]
+    assert report["cohorts"][0]["missing_runs"] == 1
+
+
+def test_a_selection_of_runs_makes_none_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declare_cohort(tmp_path, "c", 2)
+    reached(tmp_path, "aa")
+    reached(tmp_path, "bb")
+    build_report(["--log_root", str(tmp_path), "aa", "--json", "-"])
+    (cohort,) = json.loads(capsys.readouterr().out)["cohorts"]
+    assert (cohort["runs"], cohort["declared_runs"], cohort["missing_runs"]) == (1, 2, 0)
+
+
+def test_two_sizes_of_one_cohort_are_told_in_one_line(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    declare_cohort(tmp_path / "one", "c", 1)
+    declare_cohort(tmp_path / "two", "c", 2)
+    with pytest.raises(UserError, match=r"damaged journal: .*cohort c has 2 runs here, and 1 in ") as caught:
+        build_report(["--log_root", str(tmp_path)])
+    assert "\n" not in str(caught.value)

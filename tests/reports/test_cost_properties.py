@@ -1,0 +1,334 @@
+"""Whatever rows a ledger holds: costs are non-negative, add up over attempts, and don't depend on any order.
+
+Hypothesis draws whole ledgers: prices of every market, attempts with and without a supervisor, an end or any work done,
+moments that coincide. What a run must cost is worked out once more from the drawing, without looking at a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger_lab.costs import Price
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    CohortDeclared,
+    Health,
+    Ledger,
+    Row,
+    ShutdownEnded,
+    Status,
+    SupervisionStarted,
+    Telemetry,
+    read_ledger,
+    reader,
+)
+from ledger_lab.ledger.encoding import GENESIS, VERSION, encode_line
+from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
+from tests.fakes.ledgers import declared, result, window
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+_ENTRY: dict[str, Any] = {"instance": "i", "accelerators": 4, "billing_granularity_s": 1, "billing_minimum_s": 0}
+_DATED: dict[str, Any] = {"source": "s", "date": "2026-01-01"}
+_OWNED: dict[str, Any] = {"market": "owned", "purchase_usd": 1e4, "lifetime_years": 3, "utilization": 0.5} | _DATED
+PRICES = [
+    Price.from_dict(_ENTRY | {"market": "unpriced"}),
+    Price.from_dict(_ENTRY | _DATED | {"market": "custom", "usd_per_hour": 0}),
+    Price.from_dict(_ENTRY | _DATED | {"market": "custom", "usd_per_hour": 7.2}),
+    Price.from_dict(
+        _ENTRY | _DATED | {"market": "custom", "usd_per_hour": 36, "billing_granularity_s": 60, "billing_minimum_s": 90}
+    ),
+    Price.from_dict(_ENTRY | _OWNED | {"usd_per_kwh": 0.3, "power_w": 2000}),
+    Price.from_dict(_ENTRY | _OWNED | {"usd_per_kwh": 0.3}),
+]
+
+
+@dataclass(frozen=True)
+class DrawnJournal:
+    """A journal: its file's name, and its rows with their moments."""
+
+    name: str
+    rows: list[tuple[Row, datetime]]
+
+
+@dataclass(frozen=True)
+class DrawnRun:
+    """A run: its journals, and what they must amount to."""
+
+    run_id: str
+    price: Price
+    world_size: int
+    journals: list[DrawnJournal]
+    wall_ns: list[int]
+    """Life of each attempt."""
+
+    @property
+    def usd(self) -> float | None:
+        """What the run must cost [USD], worked out from the drawing."""
+        if self.price.usd_per_hour is None or (self.price.market == "owned" and self.price.power_w is None):
+            return None
+        total = 0.0
+        for wall_ns in self.wall_ns:
+            hours = wall_ns / 1e9 / 3600
+            share = self.world_size / 4 if self.price.market == "owned" else math.ceil(self.world_size / 4)
+            granule = self.price.billing_granularity_s / 3600
+            billed = max(math.ceil(round(hours / granule, 6)) * granule, self.price.billing_minimum_s / 3600)
+            total += share * billed * self.price.usd_per_hour
+            if self.price.power_w is not None:
+                total += share * hours * self.price.power_w / 1000 * 0.3
+        return total
+
+
+PHASES = st.sampled_from(["startup", "compile", "simulate", "learn", "evaluate", "log", "checkpoint"])
+NANOSECONDS = st.integers(0, 400_000_000_000)
+
+
+@st.composite
+def process_rows(draw: st.DrawFn, run_id: str, attempt: int, rank: int) -> tuple[list[Row], int]:
+    """Draw the rows of a training process, and its age at the last of them."""
+    wall_ns = draw(NANOSECONDS)
+    host = draw(st.sampled_from(["elsewhere", reader.socket.gethostname()]))
+    rows: list[Row] = [
+        AttemptStarted(run_id=run_id, attempt=attempt, rank=rank, pid=2**22 + 1, host=host, wall_ns=wall_ns)
+    ]
+    last_window_ns = 0
+    for iteration in range(1, draw(st.integers(0, 3)) + 1):
+        passed = draw(st.integers(0, 60_000_000_000))
+        wall_ns += passed
+        phase_ns = {draw(PHASES): wall_ns - last_window_ns}
+        rows.append(window(draw(st.sampled_from([None, iteration])), 40 * iteration, phase_ns, wall_ns))
+        last_window_ns = wall_ns
+        if draw(st.booleans()):
+            saved = CheckpointSaved(
+                path=f"model_{iteration}.pt",
+                sha256="00",
+                size_bytes=1,
+                iteration=iteration,
+                env_steps=40 * iteration,
+                wall_ns=wall_ns,
+            )
+            rows.append(saved)
+        if draw(st.booleans()):
+            health = Health(event="e", iteration=iteration, wall_ns=wall_ns, evidence="", advice="", stops=False)
+            rows.append(health)
+    return rows, wall_ns
+
+
+@st.composite
+def attempts(draw: st.DrawFn, run_id: str, number: int, world_size: int) -> tuple[list[tuple[str, list[Row]]], int]:
+    """Draw the journals of an attempt, and its life."""
+    supervised = draw(st.booleans())
+    journals: list[tuple[str, list[Row]]] = []
+    wall_ns = 0
+    for rank in range(draw(st.integers(0 if supervised else 1, world_size))):
+        rows, age_ns = draw(process_rows(run_id, number, rank))
+        wall_ns = max(wall_ns, age_ns)
+        journals.append((f"journal-{number}-{rank}.jsonl", rows))
+    ending: list[Row] = []
+    if draw(st.booleans()):
+        wall_ns += draw(NANOSECONDS)
+        status = draw(st.sampled_from([s for s in Status if s not in (Status.LOST, Status.RUNNING)]))
+        end = AttemptEnded(
+            status=status, reason=None, wall_ns=wall_ns, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+        )
+        ending.append(end)
+        if draw(st.booleans()):
+            wall_ns += draw(NANOSECONDS)
+            ending.append(ShutdownEnded(wall_ns=wall_ns, exit_code=0, signal=None, overdue=False))
+    if supervised:
+        rows = [SupervisionStarted(run_id=run_id, attempt=number, pid=2**22 + 1, host="elsewhere", wall_ns=0)]
+        rows += [Telemetry(wall_ns=wall_ns, host=None, devices=[])] * draw(st.integers(0, 2))
+        journals.append((f"journal-{number}-supervisor.jsonl", [*rows, *ending]))
+    else:
+        journals[0][1].extend(ending)
+    return journals, wall_ns
+
+
+@st.composite
+def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
+    """Draw a run."""
+    price = draw(st.sampled_from(PRICES))
+    world_size = draw(st.integers(1, 5))
+    declaration = declared(
+        run_id,
+        cohort=draw(st.sampled_from([None, "c", "d"])),
+        panel_id=draw(st.sampled_from(["p1-aa", "p1-bb"])),
+        world_size=world_size,
+        price=price.to_dict(),
+    )
+    journals: list[tuple[str, list[Row]]] = []
+    wall_ns = []
+    for number in range(1, draw(st.integers(0, 3)) + 1):
+        of_attempt, life_ns = draw(attempts(run_id, number, min(world_size, 2)))
+        journals += of_attempt
+        wall_ns.append(life_ns)
+    if journals and journals[0][0] == "journal-1-0.jsonl":
+        journals[0][1].insert(0, declaration)
+    else:
+        journals.append(("journal-declaration.jsonl", [declaration]))
+    scored = st.builds(
+        result,
+        st.just(run_id),
+        st.sampled_from(["model_1.pt", "model_2.pt"]),
+        st.sampled_from([8, 10]),
+        st.just("p1-aa"),
+        st.sampled_from(["confirmation", "screening", "evaluation"]),
+        st.sampled_from([None, None, "overflow"]),
+    )
+    for index, rows in enumerate(draw(st.lists(st.lists(scored, min_size=1, max_size=3), max_size=3))):
+        journals.append((f"journal-evaluation-{index}-0.jsonl", list(rows)))
+    moments = st.integers(0, 1).map(lambda seconds: LONG_AGO + timedelta(seconds=seconds))
+    return DrawnRun(
+        run_id,
+        price,
+        world_size,
+        [DrawnJournal(name, [(row, draw(moments)) for row in rows]) for name, rows in journals],
+        wall_ns,
+    )
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> list[DrawnRun]:
+    """Draw a ledger of one to four runs."""
+    return [draw(runs(f"run{index}")) for index in range(draw(st.integers(1, 4)))]
+
+
+def write(path: Path, rows: list[tuple[Row, datetime]]) -> None:
+    """Write a journal at drawn moments, as :class:`ledger_lab.ledger.Journal` does at its own."""
+    previous, lines = GENESIS, []
+    for sequence, (row, time) in enumerate(rows):
+        record = {
+            "v": VERSION,
+            "seq": sequence,
+            "time": time.isoformat(timespec="milliseconds"),
+            "kind": type(row).__name__,
+            "data": row.to_data(),
+            "prev": previous,
+        }
+        line, previous = encode_line(record)
+        lines.append(line)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(lines))
+
+
+@contextmanager
+def written(drawn: list[DrawnRun]) -> Iterator[Path]:
+    """Write a ledger with a declared cohort of five runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for run in drawn:
+            for journal in run.journals:
+                write(root / run.run_id / journal.name, journal.rows)
+        write(root / "cohorts" / "c" / "journal-declaration.jsonl", [(CohortDeclared(cohort="c", size=5), LONG_AGO)])
+        yield root
+
+
+def summarized(ledger: Ledger) -> tuple[list[RunSummary], list[CohortSummary]]:
+    """Summarize a ledger."""
+    summaries = [summarize_run(run) for run in ledger.runs]
+    return summaries, summarize_cohorts(summaries, ledger.cohorts)
+
+
+def in_order(cohorts: list[CohortSummary]) -> list[CohortSummary]:
+    """Sort cohorts by what tells them apart."""
+    return sorted(cohorts, key=lambda c: (c.cohort or "", c.panel_id))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ledgers())
+def test_a_run_costs_what_its_attempts_took_and_an_unpriced_one_nothing_that_is_known(drawn: list[DrawnRun]) -> None:
+    with written(drawn) as root:
+        summaries, _ = summarized(read_ledger(root))
+    by_id = {summary.run_id: summary for summary in summaries}
+    assert set(by_id) == {run.run_id for run in drawn}
+    for run in drawn:
+        summary = by_id[run.run_id]
+        assert summary.wall_s == pytest.approx(sum(run.wall_ns) / 1e9)
+        assert sum(summary.phases.values()) == pytest.approx(summary.wall_s)
+        if run.usd is None:
+            assert (summary.billable_usd, summary.declared_usd, summary.usd_per_billion_env_steps) == (None,) * 3
+        else:
+            assert summary.billable_usd == summary.declared_usd == pytest.approx(run.usd, rel=1e-9, abs=1e-12)
+            assert summary.billable_usd is not None and summary.billable_usd >= 0
+        assert summary.energy_usd is None or summary.energy_usd >= 0
+        assert (summary.energy_usd is not None) == (run.price.power_w is not None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ledgers())
+def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None:
+    with written(drawn) as root:
+        ledger = read_ledger(root)
+    for run in ledger.runs:
+        whole = summarize_run(run)
+        parts = [summarize_run(dataclasses.replace(run, attempts=(attempt,))) for attempt in run.attempts]
+        assert whole.wall_s == pytest.approx(math.fsum(part.wall_s for part in parts))
+        for name in ("billable_usd", "energy_usd"):
+            amounts = [getattr(part, name) for part in parts]
+            if getattr(whole, name) is None:
+                assert all(amount is None for amount in amounts)
+            else:
+                assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-12)
+    summaries, cohorts = summarized(ledger)
+    for cohort in cohorts:
+        members = [s for s in summaries if (s.cohort, s.panel_id) == (cohort.cohort, cohort.panel_id)]
+        amounts = [member.billable_usd for member in members]
+        if None in amounts:
+            assert (cohort.spend_usd, cohort.at_least_usd, cohort.usd_per_target_reaching_checkpoint) == (None,) * 3
+            continue
+        assert cohort.spend_usd == pytest.approx(math.fsum(amounts))
+        reached = sum(member.target_reached for member in members)
+        assert cohort.at_least_usd == (None if reached else cohort.spend_usd)
+        if reached:
+            assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(math.fsum(amounts) / reached)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ledgers())
+def test_bounds_and_counts_hold_together(drawn: list[DrawnRun]) -> None:
+    with written(drawn) as root:
+        summaries, cohorts = summarized(read_ledger(root))
+    in_c = sum(summary.cohort == "c" for summary in summaries)
+    for cohort in cohorts:
+        assert cohort.missing_runs == (max(0, 5 - in_c) if cohort.cohort == "c" else None)
+        assert (cohort.median_wall_to_target_s is None) != (cohort.median_wall_to_target_exceeds_s is None)
+        interval = cohort.usd_per_target_reaching_checkpoint_interval
+        if interval is not None:
+            low, high = interval
+            assert low >= 0
+            assert high is None or low <= high
+    assert sum(cohort.runs for cohort in cohorts) == len(drawn)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ledgers(), st.randoms(use_true_random=False))
+def test_the_order_in_which_journals_are_found_and_runs_are_read_changes_nothing(
+    drawn: list[DrawnRun], shuffler: random.Random
+) -> None:
+    with written(drawn) as root:
+        summaries, cohorts = summarized(read_ledger(root))
+        shuffled_journals = reader.find_journals(root)
+        shuffler.shuffle(shuffled_journals)
+        for found in (reader.find_journals(root)[::-1], shuffled_journals):
+            with mock.patch.object(reader, "find_journals", return_value=found):
+                assert summarized(read_ledger(root)) == (summaries, cohorts)
+        ledger = read_ledger(root)
+    shuffled = summaries.copy()
+    shuffler.shuffle(shuffled)
+    assert in_order(summarize_cohorts(shuffled, ledger.cohorts)) == in_order(cohorts)

@@ -1,0 +1,139 @@
+"""A report at another price names that price and the declared ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.costs import load_prices
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status
+from ledger_lab.pipeline.build_report import build_report
+from tests.fakes.ledgers import write_run
+
+OWN = """
+[instances.mine]
+market = "owned"
+accelerators = 1
+accelerator = "NVIDIA RTX 4090 24GB"
+purchase_usd = 43830
+lifetime_years = 5
+utilization = 1.0
+usd_per_kwh = 0.36
+power_w = 10_000
+billing_granularity_s = 1
+billing_minimum_s = 0
+source = "invoice 123"
+date = "2026-02-03"
+"""
+"""1 USD an hour, and 3.60 USD of energy."""
+
+
+@pytest.fixture
+def log_root(tmp_path: Path) -> Path:
+    """Root with an unpriced run of 9 s, and two at a price: of 9 s and of 5 s."""
+    log_root = tmp_path / "logs"
+    priced = {
+        **load_prices()["local"].to_dict(),
+        "usd_per_hour": 3600.0,
+        "market": "custom",
+        "source": "my contract",
+        "date": "2026-01-02",
+    }
+    write_run(log_root, "aa")
+    write_run(log_root, "bb", price=priced)
+    write_run(log_root, "cc", scores=(), status=Status.CRASHED, price=priced)
+    return log_root
+
+
+def printed(log_root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Return the report without its line breaks."""
+    assert build_report(["--log_root", str(log_root), *arguments]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_the_terminal_names_both_prices_and_what_they_come_to(
+    log_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(log_root, capsys, "--instance", "aws-g5.xlarge")
+    assert "asked for: aws-g5.xlarge at $1.006 per hour (on-demand, 1 × NVIDIA A10G 24GB, us-east-1, 2026-07-20" in text
+    assert "declared: local (unpriced) · 1 run, $0.017 as asked for" in text
+    assert "declared: local at $3600 per hour (custom, 1 × accelerator, 2026-01-02, my contract)" in text
+    assert "2 runs, $0.034 as asked for instead of $14.00" in text
+
+
+def test_without_another_price_no_price_is_asked_for(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "asked for" not in printed(log_root, capsys)
+    report = json.loads(printed(log_root, capsys, "--json", "-"))
+    assert report["asked_price"] is None
+    assert [run["declared_usd"] == run["billable_usd"] for run in report["runs"]] == [True] * 3
+
+
+def test_the_json_names_both_prices(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = json.loads(printed(log_root, capsys, "--instance", "aws-g5.xlarge", "--json", "-"))
+    assert report["asked_price"] == load_prices()["aws-g5.xlarge"].to_dict()
+    by_id = {run["run_id"]: run for run in report["runs"]}
+    assert by_id["aa"]["declared_price"]["market"] == "unpriced"
+    assert by_id["aa"]["declared_usd"] is None
+    assert (by_id["cc"]["declared_price"]["usd_per_hour"], by_id["cc"]["declared_usd"]) == (3600.0, pytest.approx(5.0))
+    assert all(run["instance"] == "aws-g5.xlarge" for run in report["runs"])
+    assert all(run["billable_usd"] == pytest.approx(60 / 3600 * 1.006) for run in report["runs"])
+
+
+def test_hardware_of_ones_own_shows_the_energy_apart(
+    log_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = tmp_path / "mine.toml"
+    book.write_text(OWN)
+    arguments = ("--prices", str(book), "--instance", "mine")
+    text = printed(log_root, capsys, *arguments)
+    assert "mine at $1 per hour (owned, 1 × NVIDIA RTX 4090 24GB, $43830 over 5 years, 100% in use, $0.36" in text
+    run = json.loads(printed(log_root, capsys, *arguments, "--json", "-"))["runs"][0]
+    assert run["billable_usd"] == pytest.approx(9 / 3600 * (1.0 + 3.6))
+    assert (run["energy_usd"], run["energy_basis"]) == (pytest.approx(9 / 3600 * 3.6), "nominal")
+    by_declaration = json.loads(printed(log_root, capsys, "--json", "-"))["runs"][0]
+    assert (by_declaration["energy_usd"], by_declaration["energy_basis"]) == (None, None)
+
+
+def test_energy_that_nobody_knows_leaves_the_cost_open(
+    log_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = tmp_path / "mine.toml"
+    book.write_text(OWN.replace("power_w = 10_000\n", ""))
+    arguments = ("--prices", str(book), "--instance", "mine")
+    assert "give hardware of your own its power_w" in printed(log_root, capsys, *arguments)
+    run = json.loads(printed(log_root, capsys, *arguments, "--json", "-"))["runs"][0]
+    assert (run["billable_usd"], run["energy_usd"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("purchase_usd = -1", "purchase_usd must be a finite number of at least 0"),
+        ("", "purchase_usd is missing"),
+        ("purchase_eur = 1", "purchase_eur is an unknown field; did you mean 'purchase_usd'"),
+    ],
+)
+def test_a_wrong_price_file_is_told_with_file_entry_and_field(
+    log_root: Path, tmp_path: Path, change: str, complaint: str
+) -> None:
+    book = tmp_path / "mine.toml"
+    book.write_text(OWN.replace("purchase_usd = 43830", change))
+    with pytest.raises(UserError) as caught:
+        build_report(["--log_root", str(log_root), "--prices", str(book), "--instance", "mine"])
+    assert str(caught.value).startswith(f'{book}: [instances."mine"]: {complaint}')
+    assert "\n" not in str(caught.value)
+
+
+def test_an_undated_price_is_refused(log_root: Path, tmp_path: Path) -> None:
+    book = tmp_path / "mine.toml"
+    book.write_text(OWN.replace('date = "2026-02-03"\n', ""))
+    with pytest.raises(UserError, match=r'\[instances."mine"\]: date is missing'):
+        build_report(["--log_root", str(log_root), "--prices", str(book), "--instance", "mine"])
+
+
+def test_a_price_file_without_an_instance_prices_nothing(log_root: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="name the entry to price the runs by with --instance"):
+        build_report(["--log_root", str(log_root), "--prices", str(tmp_path / "mine.toml")])
