@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ledger_lab.reports.format import MISSING, duration, gigabytes, percent, quantity, usd
+from ledger_lab.reports.health import health_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
@@ -38,6 +39,7 @@ def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSumma
             ),
             _table(members, width),
             *_reason_lines(members),
+            *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
         ]
         own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
         blocks += [_cohort_line(cohort) for cohort in own]
