@@ -38,6 +38,7 @@ TRAIN_MISTAKES = [
     (["--target", "1"], r"not even 256 successes of 256 episodes prove a success of 1"),
     (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),
     (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
+    (["--stop_on", "kl_out_of_rang"], r"no such event: did you mean 'kl_out_of_range'"),
     (["--distributed"], r"unknown argument '--distributed'"),
     (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
     (["--cohort", "c", "--cohort_size", "0"], r"--cohort_size 0: must be at least 1"),

@@ -18,7 +18,11 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("train", ["--task", "LedgerLab-Cartpole"], ["--rl_library", "--cohort_size", "- newton_kamino", "--viz"]),
+        (
+            "train",
+            ["--task", "LedgerLab-Cartpole"],
+            ["--rl_library", "--cohort_size", "- newton_kamino", "--viz", "reward_hacking:"],
+        ),
         ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
         ("play", [], ["--video_length"]),
         ("report", [], ["--json", "--checkpoints", "--prices"]),

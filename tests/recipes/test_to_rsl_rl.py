@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from ledger_lab.recipes import to_rsl_rl
+from ledger_lab.recipes import RSL_RL_SETTINGS, PpoRecipe, to_rsl_rl
 from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS
 
 
 def test_a_changed_recipe_changes_the_translation() -> None:
     changed = replace(CARTPOLE, learning_rate=0.5, hidden_dims=(8,), discount=0.5, initial_noise_std=0.1)
-    fields = to_rsl_rl(changed)
-    assert fields["algorithm"]["learning_rate"] == 0.5
-    assert fields["algorithm"]["gamma"] == 0.5
-    assert fields["actor"]["hidden_dims"] == fields["critic"]["hidden_dims"] == [8]
-    assert fields["actor"]["distribution_cfg"]["init_std"] == 0.1
+    config = to_rsl_rl(changed)
+    assert config["algorithm"]["learning_rate"] == 0.5
+    assert config["algorithm"]["gamma"] == 0.5
+    assert config["actor"]["hidden_dims"] == config["critic"]["hidden_dims"] == [8]
+    assert config["actor"]["distribution_cfg"]["init_std"] == 0.1
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,14 @@ def test_the_benchmark_turns_our_recipe_into_the_stock_one() -> None:
 
     _, agent = resolve_configs("LedgerLab-Cartpole", "rsl_rl", stock_overrides())
     assert agent.to_dict() == native_config(STOCK_CARTPOLE).to_dict()
+
+
+def test_advice_names_settings_that_exist() -> None:
+    assert set(RSL_RL_SETTINGS) <= {field.name for field in fields(PpoRecipe)}
+    for override in RSL_RL_SETTINGS.values():
+        agent, *path = override.split(".")
+        assert agent == "agent"
+        node: object = to_rsl_rl(CARTPOLE)
+        for name in path:
+            assert isinstance(node, dict)
+            node = node[name]

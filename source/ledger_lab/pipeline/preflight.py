@@ -22,6 +22,7 @@ from ledger_lab.ledger import declare_cohort, require_cohort_name
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
+from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
@@ -70,6 +71,8 @@ class TrainPlan:
     held_out_slots: int
     eval_every: int | None
     stop_at_target: bool
+    stop_on: list[str]
+    """Health events that end the run."""
     price: Price
     config_sha256: dict[str, str]
     timing: Literal["host", "synchronized"]
@@ -92,6 +95,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         raise UserError("WORLD_SIZE is above 1: training in several processes is not supported yet; start one process")
     price = resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
     _check_cohort(args.cohort, args.cohort_size)
+    stop_on = parse_stop_on(args.stop_on)
     device = resolve_device(args.device)
     library = args.rl_library or require_task_default(args.task)
     adapter = load_adapter(library)
@@ -153,6 +157,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         held_out_slots=held_out_slots,
         eval_every=args.eval_every,
         stop_at_target=args.stop_at_target,
+        stop_on=stop_on,
         price=price,
         config_sha256=config_hashes,
         timing=args.timing,

@@ -12,6 +12,8 @@ from isaaclab.app import add_launcher_args
 from isaaclab_tasks.utils import setup_preset_cli
 
 from ledger_lab.errors import UserError
+from ledger_lab.meters.health import Event
+from ledger_lab.pipeline.health import stop_on_help
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.session import registered_tasks
 
@@ -74,6 +76,9 @@ def train_parser() -> argparse.ArgumentParser:
     task.add_argument("--num_envs", type=int, default=None, help="Environments to train in (default: the task's).")
     task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
     task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")
+    task.add_argument(
+        "--stop_on", metavar="EVENT[,EVENT]", default=str(Event.NON_FINITE), help=stop_on_help().replace("%", "%%")
+    )
     judge = parser.add_argument_group("how it is judged")
     judge.add_argument(
         "--panel",

@@ -17,14 +17,16 @@ import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
-from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, RunDeclared, Status, read_ledger
+from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelResult, RunDeclared, Status, read_ledger
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import Attempt, attempt_life
 from ledger_lab.pipeline.console import Terminal, tell_error
+from ledger_lab.pipeline.health import HealthWatch
 from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
@@ -35,7 +37,13 @@ from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
 from ledger_lab.runners import Policy, Trainer
 from ledger_lab.runners.cpu_graphs import recorded_physics
-from ledger_lab.runners.session import environment, peak_gpu_memory_bytes, physics_name, simulation_app
+from ledger_lab.runners.session import (
+    environment,
+    gpu_memory_bytes,
+    peak_gpu_memory_bytes,
+    physics_name,
+    simulation_app,
+)
 
 
 def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judge] = Judge) -> NoReturn:
@@ -87,7 +95,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link,
             dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             attempt.status = _train(plan, journal, clock, attempt, console, judge)
-        if attempt.error is not None:
+        if attempt.error is not None and attempt.status is not Status.STOPPED:  # that was told when it was found
             tell_error(attempt.error, console, terminal.log)
         _report(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
@@ -116,11 +124,13 @@ def _train(
     with ExitStack() as stack:
         env = stack.enter_context(environment(plan.task, plan.slots_cfg))
         stack.enter_context(recorded_physics(env))
-        recorder = _Recorder(plan, journal, clock, attempt)
+        monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, Settings(plan.adapter.settings))
+        held_bytes = lambda: gpu_memory_bytes(plan.device)  # noqa: E731 - asked once an iteration
+        watch = HealthWatch(monitor, plan.stop_on, journal.append, clock.wall_ns, held_bytes, console)
+        recorder = _Recorder(plan, journal, clock, attempt, watch)
         if not plan.held_out_slots:
             trainer = plan.adapter.trainer(env, plan.agent_cfg, plan.run_dir, clock, recorder)
-            recorder.train(trainer, None, console)
-            return Status.COMPLETED
+            return recorder.train(trainer, None, console)
         judging = functools.partial(clock.window, Phase.EVALUATE)
         slots = stack.enter_context(
             HeldOutSlots(env, plan.panel, plan.env_cfg.scene.num_envs, window=judging).attached()
@@ -135,9 +145,11 @@ def _train(
         def load(saved: CheckpointSaved) -> Policy:
             return plan.adapter.load_policy(plan.run_dir / saved.path, env, plan.agent_cfg)
 
-        judge = judge_type(plan, slots, clock, journal.append, snapshot, load)
-        recorder.train(trainer, judge, console)
+        judge = judge_type(plan, slots, clock, recorder.on_panel, snapshot, load)
+        ended = recorder.train(trainer, judge, console)
         attempt.iterations = None
+        if ended is Status.STOPPED:
+            return ended
         clock.set_base(Phase.EVALUATE)
         if judge.confirmed is None:
             with Progress(console, "judging the last policy", None) as progress:
@@ -151,29 +163,40 @@ def _train(
 class _Recorder:
     """Writes what the training loop reports into the journal, and shows it."""
 
-    def __init__(self, plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt) -> None:
+    def __init__(
+        self, plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, watch: HealthWatch
+    ) -> None:
         """Begin with nothing trained."""
-        self._plan, self._journal, self._clock, self._attempt = plan, journal, clock, attempt
+        self._plan, self._journal, self._clock, self._attempt, self._watch = plan, journal, clock, attempt, watch
         self._train_ns = 0
+        self._training = False
         self.checkpoints: list[CheckpointSaved] = []
 
-    def train(self, trainer: Trainer, judge: Judge | None, console: Console) -> None:
+    def train(self, trainer: Trainer, judge: Judge | None, console: Console) -> Status:
         """Run the training loop under a progress bar.
 
         Args:
             trainer: The loop.
             judge: Who judges its policies, if anybody does.
             console: Where the progress is shown.
+
+        Returns:
+            ``stopped`` if a health event ended it, whose evidence is in the attempt then; else ``completed``.
         """
         self._judge = judge
         with Progress(console, "training", self._plan.batch.max_iterations) as self._progress:
             self._clock.set_base(Phase.UNATTRIBUTED)
-            trainer.train()
+            self._training = True
+            with self._watch.ending():
+                trainer.train()
+            self._training = False
+        return Status.COMPLETED if self._attempt.error is None else Status.STOPPED
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
         """Write the iteration's phases, and let the policy be judged."""
         self._attempt.iterations, self._attempt.env_steps = iterations, self._env_steps(iterations)
         phase_ns, _ = self._attempt.beat(figures)
+        self._watch.on_iteration(iterations, self._env_steps(1), figures, phase_ns)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
@@ -183,7 +206,17 @@ class _Recorder:
         if self._judge is not None and self._judge.last is not None:
             line += f" · held out {judged(self._judge.last)}"
         self._progress.advance(iterations, line, phase_ns)
-        return self._judge is None or self._judge.after_iteration(iterations)
+        if self._judge is not None and not self._judge.after_iteration(iterations):
+            return False
+        self._attempt.error = self._watch.stopped
+        return self._attempt.error is None
+
+    def on_panel(self, result: PanelResult) -> None:
+        """Write a held-out score, and look at what it says of the training."""
+        self._journal.append(result)
+        if self._training:
+            saved = next(each for each in self.checkpoints if each.path == result.checkpoint)
+            self._watch.on_panel(result, saved.iteration)
 
     def on_checkpoint(self, path: Path, iterations: int) -> None:
         """Write what was saved."""
@@ -245,7 +278,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         eval_every=plan.eval_every,
         stop_at_target=plan.stop_at_target,
         error_budget=ERROR_BUDGET,
-        stop_on=[],
+        stop_on=plan.stop_on,
         physics=physics_name(plan.env_cfg),
         timing=plan.timing,
         price=plan.price.to_dict(),

@@ -6,6 +6,18 @@ from typing import Any
 
 from ledger_lab.recipes.ppo import PpoRecipe
 
+RSL_RL_SETTINGS = {
+    "learning_rate": "agent.algorithm.learning_rate",
+    "schedule": "agent.algorithm.schedule",
+    "kl_target": "agent.algorithm.desired_kl",
+    "epochs": "agent.algorithm.num_learning_epochs",
+    "entropy_coef": "agent.algorithm.entropy_coef",
+    "value_coef": "agent.algorithm.value_loss_coef",
+    "max_grad_norm": "agent.algorithm.max_grad_norm",
+    "initial_noise_std": "agent.actor.distribution_cfg.init_std",
+}
+"""Overrides of the command line by the fields of the recipe that advice speaks of."""
+
 
 def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
     """Translate a recipe to the fields of RSL-RL's on-policy runner (rsl-rl-lib 5).

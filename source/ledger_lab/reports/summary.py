@@ -25,6 +25,7 @@ from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, Cohort, PanelRe
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
+from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, summarize_host
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
@@ -138,6 +139,10 @@ class RunSummary:
     seconds_per_update: float | None
     """Seconds of ``returns + learn + synchronize`` per iteration."""
     checkpoints: list[CheckpointSummary]
+    health: list[HealthSummary]
+    """What was wrong with the training, one entry per kind of event."""
+    saved_budget: SavedBudget | None
+    """What was left of the budget; ``None`` unless a health event ended the run."""
 
     @property
     def confirmed(self) -> CheckpointSummary | None:
@@ -287,6 +292,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         fps_total=env_steps_per_s(env_steps, train_s),
         seconds_per_update=update_s / updates if trained else None,
         checkpoints=checkpoints,
+        health=summarize_health(run),
+        saved_budget=saved_budget(run, price),
     )
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, usd
+from ledger_lab.reports.health import health_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
@@ -39,6 +40,7 @@ def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSumma
             ),
             _table(members, width),
             *_reason_lines(members),
+            *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
         ]
         own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
         blocks += [cohort_line(cohort) for cohort in own]

@@ -89,6 +89,8 @@ class Adapter(Protocol):
 
     library: str
     """Name on the command line and in the log directory."""
+    settings: Mapping[str, str]
+    """Overrides by the names of fields of :class:`ledger_lab.recipes.PpoRecipe`: what advice calls a setting."""
 
     def prepare(self, agent_cfg: Any, device: str) -> Any:  # noqa: ANN401 - the library's own type
         """Make a freshly resolved configuration ready for this machine. To be called once.

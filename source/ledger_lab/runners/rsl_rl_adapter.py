@@ -25,7 +25,7 @@ from tensordict import TensorDict
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes import PpoRecipe, to_rsl_rl
+from ledger_lab.recipes import RSL_RL_SETTINGS, PpoRecipe, to_rsl_rl
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
 from ledger_lab.runners.checkpoint_file import whole_file
 
@@ -48,6 +48,7 @@ class RslRlAdapter:
     """RSL-RL (rsl-rl-lib 5)."""
 
     library = "rsl_rl"
+    settings = RSL_RL_SETTINGS
 
     def prepare(self, agent_cfg: RslRlOnPolicyRunnerCfg, device: str) -> RslRlOnPolicyRunnerCfg:
         """Set the device, and drop the fields that older versions of the library used."""

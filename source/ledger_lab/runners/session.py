@@ -169,6 +169,14 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
         env.close()
 
 
+def gpu_memory_bytes(device: str) -> int | None:
+    """Return the device memory that torch's tensors and Warp's arrays take in this process; ``None`` on a CPU."""
+    if device == "cpu":
+        return None
+    warp_bytes = warp.get_mempool_used_mem_current(device) if warp.is_mempool_enabled(device) else 0
+    return torch.cuda.memory_allocated(device) + warp_bytes
+
+
 def peak_gpu_memory_bytes(device: str) -> int | None:
     """Return the most device memory that torch and Warp held in this process; ``None`` on a CPU.
 

@@ -1,0 +1,80 @@
+"""The closed list of health events, and what is told of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Event(StrEnum):
+    """What can be wrong with a training."""
+
+    NON_FINITE = "non_finite"
+    VALUE_LOSS_EXPLOSION = "value_loss_explosion"
+    ENTROPY_COLLAPSE = "entropy_collapse"
+    KL_OUT_OF_RANGE = "kl_out_of_range"
+    GRADIENT_SPIKES = "gradient_spikes"
+    SLOWDOWN = "slowdown"
+    HOST_MEMORY_GROWTH = "host_memory_growth"
+    DEVICE_MEMORY_GROWTH = "device_memory_growth"
+    REWARD_HACKING = "reward_hacking"
+    NO_CONVERGENCE = "no_convergence"
+
+    @property
+    def meaning(self) -> str:
+        """The event in a few words."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Event.NON_FINITE: "a figure of the training is NaN or infinite",
+    Event.VALUE_LOSS_EXPLOSION: "the value loss leaves every scale that the returns account for",
+    Event.ENTROPY_COLLAPSE: "exploration ends before the policy has learned",
+    Event.KL_OUT_OF_RANGE: "updates change the policy far too much, or not at all",
+    Event.GRADIENT_SPIKES: "gradients jump again and again",
+    Event.SLOWDOWN: "environment steps per second fall while training goes on",
+    Event.HOST_MEMORY_GROWTH: "host memory grows steadily",
+    Event.DEVICE_MEMORY_GROWTH: "device memory grows steadily",
+    Event.REWARD_HACKING: "the training return rises while the held-out success falls",
+    Event.NO_CONVERGENCE: "at its pace, the held-out success won't reach the target in max_iterations",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One event, when it is told."""
+
+    event: Event
+    evidence: str
+    """What was seen, with its figures."""
+    advice: str
+    """What to do about it, with the name of the setting to change."""
+
+
+_WORDS = {
+    "learning_rate": "the learning rate",
+    "schedule": "the schedule of the learning rate",
+    "kl_target": "the KL divergence that updates aim at",
+    "epochs": "the number of epochs",
+    "entropy_coef": "the weight of the entropy bonus",
+    "value_coef": "the weight of the value loss",
+    "max_grad_norm": "the largest gradient norm",
+    "initial_noise_std": "the noise of the actions at the start",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a library keeps the settings that advice speaks of."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Override by the name of the field of :class:`ledger_lab.recipes.PpoRecipe`, like ``agent.algorithm.gamma``."""
+
+    def __getitem__(self, field_name: str) -> str:
+        """Return the name to set on the command line; where the library has none, the thing in words.
+
+        Raises:
+            KeyError: If no advice speaks of it.
+        """
+        return self.names.get(field_name, _WORDS[field_name])

@@ -1,0 +1,260 @@
+"""Detectors over the figures that a library logs of its updates."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from statistics import median
+
+from ledger_lab.meters.health.events import Event, Finding, Settings
+from ledger_lab.meters.health.seen import Iteration, Spell, spread
+
+_CALM = 20
+"""Iterations without trouble after which the same trouble is news."""
+
+
+class NonFinite:
+    """A figure that is no number: nothing that is computed from it means anything any more."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin well."""
+        self._settings = settings
+        self._spell = Spell(patience=1, calm=_CALM)
+
+    def look(self, seen: Iteration) -> Finding | None:
+        """Take an iteration."""
+        spoiled = [name for name, value in seen.figures.items() if not math.isfinite(value)]
+        return self._finding(f"{', '.join(spoiled)} not finite" if spoiled else None)
+
+    def failed(self, reason: str) -> Finding | None:
+        """Take the complaint of a library that met such a number inside an iteration."""
+        return self._finding(reason)
+
+    def _finding(self, evidence: str | None) -> Finding | None:
+        """Return what to tell, unless it was told before."""
+        if not self._spell.begins(evidence is not None) or evidence is None:
+            return None
+        return Finding(
+            Event.NON_FINITE,
+            evidence,
+            f"lower {self._settings['learning_rate']} or {self._settings['max_grad_norm']}; if rewards or observations "
+            "are at fault, look for a division by zero or for bodies that the physics throws off",
+        )
+
+
+class ValueLossExplosion:
+    """The value function loses every scale.
+
+    Value losses of trainings that go well differ by any factor between tasks, and within one by a thousand: they fall
+    when the policy settles, and rise again a hundredfold when it stumbles, but hardly above their first peak, and they
+    stay near the square of the returns, which they are made of.
+    """
+
+    _BEYOND = 1e4
+    """Ratio to the squared return: an error of 100 times the largest mean return ever seen. Where positive and negative
+    returns cancel, chance alone keeps the mean over the usual 100 episodes within a factor of 10 of a single one's."""
+    _ABSURD = 1e8
+    """The same ratio at which no second look is needed; often no second iteration comes."""
+    _JUMP, _PEAK = 30.0, 5.0
+    """How far above the recent median, and above all that was seen before; trainings that go well reach 21 and 2.1."""
+    _BETTER = 0.05
+    """Share of the range of the returns by which one must beat the best: noise beats it now and then, too."""
+    _RECENT, _LATELY, _WARM_UP = 30, 10, 10
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin well."""
+        self._settings = settings
+        self._spell = Spell(patience=3, calm=_CALM)
+        self._recent: deque[float] = deque(maxlen=self._RECENT)
+        self._levels: deque[float] = deque(maxlen=self._LATELY)
+        self._peak = 0.0
+        self._best_return = -math.inf
+        self._worst_return = math.inf
+        self._largest_return = 0.0
+        self._since_best = 0
+
+    def look(self, seen: Iteration) -> Finding | None:
+        """Take an iteration."""
+        returned = seen.figures.get("mean_return")
+        if returned is not None:
+            self._largest_return = max(self._largest_return, abs(returned))
+            self._worst_return = min(self._worst_return, returned)
+            better = returned > self._best_return + self._BETTER * (self._best_return - self._worst_return)
+            self._since_best = 0 if better else self._since_best + 1
+            self._best_return = returned if better else self._best_return
+        loss = seen.figures.get("value_loss")
+        if loss is None:
+            return None
+        usual = median(self._recent) if len(self._recent) >= self._WARM_UP else None
+        self._recent.append(loss)
+        level = median(list(self._recent)[-3:])
+        if len(self._levels) == self._LATELY:
+            self._peak = max(self._peak, self._levels[0])
+        self._levels.append(level)
+        scale = self._largest_return * self._largest_return
+        beyond = scale > 0 and level > self._BEYOND * scale
+        # A policy that has just found its reward has a value function that doesn't know it yet: no trouble.
+        jumped = (
+            usual is not None
+            and self._peak > 0
+            and level > self._JUMP * usual
+            and level > self._PEAK * self._peak
+            and level > scale
+            and self._since_best >= self._WARM_UP
+        )
+        absurd = scale > 0 and loss > self._ABSURD * scale
+        if not self._spell.begins(beyond or jumped or absurd, at_once=absurd):
+            return None
+        largest = f"a largest mean return of {self._largest_return:.3g}"
+        return Finding(
+            Event.VALUE_LOSS_EXPLOSION,
+            f"value loss {loss:.3g}, against " + (f"{self._peak:.3g} at most before" if jumped else largest),
+            f"lower {self._settings['learning_rate']}{_now(seen)}, {self._settings['value_coef']} or "
+            f"{self._settings['max_grad_norm']}, or scale the rewards down",
+        )
+
+
+class EntropyCollapse:
+    """The policy stops exploring before it has learned.
+
+    Looks at the standard deviation of the actions; where a library logs the entropy alone, at the standard deviation
+    that this entropy means per action of a Gaussian policy which starts at 1.
+    """
+
+    _FLOOR = 0.02
+    """Share of the first noise at which nothing is left to explore with; trainings that go well kept 6 % or more."""
+    _FALL, _WITHIN = 0.25, 10
+    """Share that is left after so many iterations of a fall; 51 % or more where it went well."""
+    _GAUSSIAN = 0.5 * math.log(2 * math.pi * math.e)
+    """Entropy of a normal distribution with a standard deviation of 1 [nat]."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin well."""
+        self._settings = settings
+        self._spell = Spell(patience=2, calm=_CALM)
+        self._first: list[float] = []
+        self._actions: float | None = None
+        self._recent: deque[float] = deque(maxlen=self._WITHIN + 1)
+
+    def look(self, seen: Iteration, learned: bool) -> Finding | None:
+        """Take an iteration.
+
+        Args:
+            seen: The iteration.
+            learned: Whether held-out episodes show that the policy meets its target: then noise may go.
+        """
+        noise = self._noise(seen)
+        if noise is None:
+            return None
+        if len(self._first) < 3:
+            self._first.append(noise)
+        self._recent.append(noise)
+        first, lately = median(self._first), max(self._recent)
+        gone = noise <= self._FLOOR * first and noise < first
+        falling = noise <= self._FALL * lately and noise < lately
+        if not self._spell.begins((gone or falling) and not learned):
+            return None
+        since = f"{first:.3g} at the start" if gone else f"{lately:.3g} within {len(self._recent) - 1} iterations"
+        return Finding(
+            Event.ENTROPY_COLLAPSE,
+            f"standard deviation of the actions {noise:.3g}, from {since}",
+            f"raise {self._settings['entropy_coef']} or {self._settings['initial_noise_std']}, or lower "
+            f"{self._settings['learning_rate']}{_now(seen)}",
+        )
+
+    def _noise(self, seen: Iteration) -> float | None:
+        """Return the standard deviation of the actions; ``None`` where nothing tells."""
+        if "action_std" in seen.figures:
+            return seen.figures["action_std"]
+        entropy = seen.figures.get("entropy")
+        if entropy is None:
+            return None
+        if self._actions is None:
+            self._actions = max(1.0, round(entropy / self._GAUSSIAN))
+        return math.exp(min(entropy / self._actions - self._GAUSSIAN, 50.0))
+
+
+class KlOutOfRange:
+    """Updates leave the region in which the surrogate objective says anything, or don't change the policy."""
+
+    _HIGH = 0.2
+    """Mean divergence of an update [nat]. The usual clipping of ratios at 0.2 is spent at about 0.2² / 2 = 0.02."""
+    _LOW = 1e-6
+    """Below it, an update changes nothing; those of trainings that go well stay above 1e-3."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin well."""
+        self._settings = settings
+        self._high = Spell(patience=3, calm=_CALM)
+        self._low = Spell(patience=20, calm=_CALM)
+
+    def look(self, seen: Iteration, learned: bool) -> Finding | None:
+        """Take an iteration.
+
+        Args:
+            seen: The iteration.
+            learned: Whether held-out episodes show that the policy meets its target: then it needn't change.
+        """
+        divergence = seen.figures.get("kl")
+        if divergence is None:
+            return None
+        rate, now = self._settings["learning_rate"], _now(seen)
+        if self._high.begins(divergence > self._HIGH):
+            return Finding(
+                Event.KL_OUT_OF_RANGE,
+                f"KL divergence of an update {divergence:.3g} nat, above {self._HIGH:g} for 3 iterations",
+                f"lower {rate}{now} or {self._settings['epochs']}, or let {self._settings['schedule']}=adaptive hold "
+                f"{self._settings['kl_target']}",
+            )
+        if self._low.begins(abs(divergence) < self._LOW and not learned):
+            return Finding(
+                Event.KL_OUT_OF_RANGE,
+                f"KL divergence of an update {divergence:.3g} nat, below {self._LOW:g} for 20 iterations: the policy "
+                "does not change",
+                f"raise {rate}{now} or {self._settings['kl_target']}",
+            )
+        return None
+
+
+class GradientSpikes:
+    """Gradients jump far above their usual size again and again: clipping then throws most of a batch away."""
+
+    _JUMP, _DEVIATIONS = 20.0, 10.0
+    """How many times, and how many robust standard deviations above the median a spike is."""
+    _COUNT, _WITHIN = 3, 10
+    _RECENT, _WARM_UP = 30, 10
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin well."""
+        self._settings = settings
+        self._spell = Spell(patience=1, calm=_CALM)
+        self._recent: deque[float] = deque(maxlen=self._RECENT)
+        self._spikes: deque[float | None] = deque(maxlen=self._WITHIN)
+
+    def look(self, seen: Iteration) -> Finding | None:
+        """Take an iteration."""
+        norm = seen.figures.get("grad_norm")
+        if norm is None:
+            return None
+        spike, usual = False, 0.0
+        if len(self._recent) >= self._WARM_UP:
+            usual = median(self._recent)
+            spike = norm > max(self._JUMP * usual, usual + self._DEVIATIONS * spread(list(self._recent)))
+        self._recent.append(norm)
+        self._spikes.append(norm if spike else None)
+        spikes = [each for each in self._spikes if each is not None]
+        if not self._spell.begins(len(spikes) >= self._COUNT):
+            return None
+        return Finding(
+            Event.GRADIENT_SPIKES,
+            f"{len(spikes)} of {len(self._spikes)} iterations with a gradient norm up to {max(spikes):.3g}, against "
+            f"{usual:.3g} usually",
+            f"lower {self._settings['max_grad_norm']} or {self._settings['learning_rate']}{_now(seen)}, or look for "
+            "rewards that jump",
+        )
+
+
+def _now(seen: Iteration) -> str:
+    """Return the learning rate of the iteration as a remark, where it is known."""
+    rate = seen.figures.get("learning_rate")
+    return "" if rate is None else f" (now {rate:.3g})"

@@ -1,0 +1,111 @@
+"""The monitor: every detector behind one method per source."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import replace
+
+from ledger_lab.ledger import PanelResult
+from ledger_lab.meters.health.events import Event, Finding, Settings
+from ledger_lab.meters.health.held_out import Exam, NoConvergence, RewardHacking
+from ledger_lab.meters.health.learning import (
+    EntropyCollapse,
+    GradientSpikes,
+    KlOutOfRange,
+    NonFinite,
+    ValueLossExplosion,
+)
+from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
+from ledger_lab.meters.health.seen import Iteration
+
+_AROUND = 5
+"""Iterations whose returns stand for that of one policy."""
+
+
+class HealthMonitor:
+    """Watches one training from its first iteration, or from the one that it was resumed at.
+
+    It takes some tens of microseconds per iteration, and needs neither torch nor the simulation.
+    """
+
+    def __init__(self, max_iterations: int, target_success: float, settings: Settings | None = None) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            max_iterations: Iterations of the whole training.
+            target_success: Share of held-out successes to reach.
+            settings: Names of the library's settings, for the advice.
+        """
+        settings = settings or Settings()
+        self._target = target_success
+        self._non_finite = NonFinite(settings)
+        self._plain = (
+            ValueLossExplosion(settings),
+            GradientSpikes(settings),
+            Slowdown(),
+            MemoryGrowth(Event.HOST_MEMORY_GROWTH, max_iterations),
+            MemoryGrowth(Event.DEVICE_MEMORY_GROWTH, max_iterations),
+        )
+        self._exploring = (EntropyCollapse(settings), KlOutOfRange(settings))
+        self._hacking = RewardHacking(settings)
+        self._convergence = NoConvergence(target_success, max_iterations, settings)
+        self._learned = False
+        self._iterations = 0
+        self._returns: list[float] = []
+        self._returned_at: list[int] = []
+
+    def on_iteration(self, seen: Iteration) -> list[Finding]:
+        """Take an iteration.
+
+        Args:
+            seen: The iteration.
+
+        Returns:
+            What there is to tell, mostly nothing.
+        """
+        self._iterations = seen.iterations
+        found = [self._non_finite.look(seen)]
+        finite = {name: value for name, value in seen.figures.items() if math.isfinite(value)}
+        if len(finite) < len(seen.figures):
+            seen = replace(seen, figures=finite)
+        if "mean_return" in finite:
+            self._returns.append(finite["mean_return"])
+            self._returned_at.append(seen.iterations)
+        found += [detector.look(seen) for detector in self._plain]
+        found += [detector.look(seen, self._learned) for detector in self._exploring]
+        return [finding for finding in found if finding is not None]
+
+    def on_failure(self, reason: str) -> list[Finding]:
+        """Take what a library said when it met numbers that are not finite inside an iteration.
+
+        Args:
+            reason: Its complaint in one line.
+
+        Returns:
+            What there is to tell, unless that was told before.
+        """
+        found = self._non_finite.failed(reason)
+        return [] if found is None else [found]
+
+    def on_panel(self, result: PanelResult, iteration: int) -> list[Finding]:
+        """Take a held-out score.
+
+        Args:
+            result: The score. Only screenings count: confirmations have other seeds, and invalid scores prove nothing.
+            iteration: Iterations completed when its checkpoint was saved.
+
+        Returns:
+            What there is to tell, mostly nothing.
+        """
+        if result.purpose != "screening" or result.invalid is not None or not result.outcomes.episodes:
+            return []
+        until = bisect_right(self._returned_at, iteration)
+        around = tuple(self._returns[max(until - _AROUND, 0) : until])
+        exam = Exam(iteration, result.outcomes.successes, result.outcomes.episodes, around)
+        self._learned = exam.share >= self._target
+        found = [
+            self._hacking.look(exam, self._returns),
+            self._convergence.look(exam, self._returns, self._iterations),
+        ]
+        return [finding for finding in found if finding is not None]

@@ -1,0 +1,143 @@
+"""Watching a training's health: what is found goes into the journal and to the terminal, and may end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import psutil
+from rich.console import Console
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import Health, PanelResult, Status
+from ledger_lab.meters.health import Event, Finding, HealthMonitor, Iteration
+from ledger_lab.pipeline.attempt import status_of
+
+
+class HealthEvent(Exception):  # noqa: N818 - its name stands before the reason in the ledger
+    """A health event ended a run that was told to stop on it."""
+
+
+class HealthWatch:
+    """Lets the monitor look at a training, and tells what it finds."""
+
+    def __init__(
+        self,
+        monitor: HealthMonitor,
+        stop_on: Sequence[str],
+        append: Callable[[Health], None],
+        wall_ns: Callable[[], int],
+        device_memory_bytes: Callable[[], int | None],
+        console: Console,
+    ) -> None:
+        """Begin with nothing found.
+
+        Args:
+            monitor: Knows what is wrong.
+            stop_on: Events that end the run.
+            append: Writes a row.
+            wall_ns: Tells the age of the attempt [ns].
+            device_memory_bytes: Tells the device memory that the process holds; ``None`` where it holds none.
+            console: Where events are told.
+        """
+        self._monitor, self._stop_on = monitor, frozenset(stop_on)
+        self._append, self._wall_ns, self._device_memory_bytes = append, wall_ns, device_memory_bytes
+        self._console = console
+        self._process = psutil.Process()
+        self._iterations = 0
+        self.stopped: HealthEvent | None = None
+        """The event that ends the run, with its evidence."""
+
+    def on_iteration(
+        self, iterations: int, env_steps: int, figures: Mapping[str, float], phase_ns: Mapping[str, int]
+    ) -> None:
+        """Look at an iteration.
+
+        Args:
+            iterations: Iterations completed.
+            env_steps: Environment steps of this one, over all processes.
+            figures: Figures by the names of :data:`ledger_lab.ledger.FIGURES`.
+            phase_ns: Nanoseconds per phase.
+        """
+        self._iterations = iterations
+        seen = Iteration(
+            iterations=iterations,
+            env_steps=env_steps,
+            figures=figures,
+            phase_ns=phase_ns,
+            host_memory_bytes=self._process.memory_info().rss,
+            device_memory_bytes=self._device_memory_bytes(),
+        )
+        self._tell(self._monitor.on_iteration(seen))
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Tell of numbers that are not finite, too, when a library finds them first and ends the training."""
+        try:
+            yield
+        except Exception as error:
+            if status_of(error) is Status.NON_FINITE:
+                self._tell(self._monitor.on_failure(next(iter(str(error).strip().splitlines()), type(error).__name__)))
+            raise
+
+    def on_panel(self, result: PanelResult, iteration: int) -> None:
+        """Look at a held-out score.
+
+        Args:
+            result: The score.
+            iteration: Iterations completed when its checkpoint was saved.
+        """
+        self._tell(self._monitor.on_panel(result, iteration))
+
+    def _tell(self, findings: Sequence[Finding]) -> None:
+        """Write what was found, say it, and note what ends the run."""
+        for found in findings:
+            stops = found.event in self._stop_on
+            self._append(
+                Health(
+                    event=str(found.event),
+                    iteration=self._iterations,
+                    wall_ns=self._wall_ns(),
+                    evidence=found.evidence,
+                    advice=found.advice,
+                    stops=stops,
+                )
+            )
+            self._console.print(
+                f"{found.event} at iteration {self._iterations}: {found.evidence}; {found.advice}"
+                f"{' (the run ends here: --stop_on)' if stops else ''}",
+                style="red" if stops else "yellow",
+                markup=False,
+                soft_wrap=True,
+            )
+            if stops and self.stopped is None:
+                self.stopped = HealthEvent(f"{found.event}: {found.evidence}")
+
+
+def parse_stop_on(text: str) -> list[str]:
+    """Read ``--stop_on``.
+
+    Args:
+        text: Names of events, separated by commas.
+
+    Returns:
+        The events that end the run; ``non_finite`` is always among them, as nothing is learned from what is no number.
+
+    Raises:
+        UserError: If there is no such event.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = [str(event) for event in Event]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--stop_on {name!r}: no such event: {nearest(name, known)} (--help explains them)")
+    return [event for event in known if event in names or event == Event.NON_FINITE]
+
+
+def stop_on_help() -> str:
+    """Return what ``--help`` says of ``--stop_on``."""
+    events = "; ".join(f"{event}: {event.meaning}" for event in Event)
+    return (
+        "Health events that end the run with status stopped, besides non_finite, which always ends it. All others are "
+        f"told and written into the ledger, and training goes on. {events}."
+    )

@@ -1,0 +1,192 @@
+"""Detectors over the figures of updates: each speaks of its trouble, once, and of nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger_lab.meters.health import Event, Iteration
+from tests.fakes.trainings import findings, healthy, monitor, told
+
+
+def changed(stream: Iterator[Iteration], **figures: Callable[[int, float], float]) -> Iterator[Iteration]:
+    """Yield the stream with figures replaced by functions of iteration and value."""
+    for seen in stream:
+        new = {name: change(seen.iterations, seen.figures[name]) for name, change in figures.items()}
+        yield replace(seen, figures={**seen.figures, **new})
+
+
+def between(first: int, last: int, factor: float) -> Callable[[int, float], float]:
+    """Multiply in some iterations."""
+    return lambda n, value: value * factor if first <= n < last else value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_training_that_goes_well_is_silent(seed: int) -> None:
+    assert told(healthy(seed=seed)) == []
+
+
+@pytest.mark.parametrize("first", [150, 380])
+def test_a_resumed_training_is_silent_from_wherever_it_begins(first: int) -> None:
+    assert told(healthy(first=first)) == []
+
+
+def test_a_training_without_figures_is_silent() -> None:
+    assert told(replace(seen, figures={}, host_memory_bytes=None, device_memory_bytes=None) for seen in healthy()) == []
+
+
+@given(scale=st.floats(1e-6, 1e6), seed=st.integers(0, 50))
+@settings(max_examples=25, deadline=None)
+def test_the_scale_of_the_rewards_does_not_matter(scale: float, seed: int) -> None:
+    stream = changed(
+        healthy(iterations=200, seed=seed),
+        mean_return=lambda _, value: value * scale,
+        value_loss=lambda _, value: value * scale**2,
+        grad_norm=lambda _, value: value * scale,
+    )
+    assert told(stream) == []
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["value_loss", "action_std", "entropy", "kl", "grad_norm", "mean_return", "learning_rate"]),
+            st.floats(allow_nan=True, allow_infinity=True),
+        ),
+        max_size=60,
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_no_stream_breaks_the_monitor_and_only_what_is_not_finite_counts_as_such(
+    streams: list[dict[str, float]],
+) -> None:
+    seen = (Iteration(iterations=n, env_steps=1, figures=each, phase_ns={}) for n, each in enumerate(streams, start=1))
+    said = findings(seen)
+    spoiled = any(not math.isfinite(value) for each in streams for value in each.values())
+    assert (Event.NON_FINITE in {found.event for _, found in said}) == spoiled
+    assert all(found.evidence and found.advice for _, found in said)
+
+
+def test_a_figure_that_is_no_number_is_told_at_once_and_once() -> None:
+    stream = changed(healthy(100), value_loss=lambda n, value: math.nan if 40 <= n < 60 else value)
+    ((when, found),) = findings(stream)
+    assert (when, found.event, found.evidence) == (40, Event.NON_FINITE, "value_loss not finite")
+
+
+def test_what_a_library_says_of_such_a_number_is_told_unless_it_was() -> None:
+    watch = monitor()
+    (found,) = watch.on_failure("observations contain NaN values")
+    assert (found.event, found.evidence) == (Event.NON_FINITE, "observations contain NaN values")
+    assert watch.on_failure("observations contain NaN values") == []
+
+
+def test_a_value_loss_that_leaves_every_scale_is_told_once() -> None:
+    stream = changed(healthy(300), value_loss=lambda n, value: value * 1.5 ** max(n - 150, 0))
+    ((when, found),) = findings(stream)
+    assert found.event is Event.VALUE_LOSS_EXPLOSION and 150 < when < 190
+    assert "agent.algorithm.learning_rate" in found.advice and "value loss" in found.evidence
+
+
+def test_a_value_loss_that_explodes_in_the_first_iteration_is_told() -> None:
+    stream = changed(healthy(30), value_loss=lambda _, value: value * 1e6)
+    assert told(stream) == [(3, Event.VALUE_LOSS_EXPLOSION)]
+    stream = changed(healthy(30), value_loss=lambda _, value: value * 1e12)
+    assert told(stream) == [(1, Event.VALUE_LOSS_EXPLOSION)]
+
+
+@pytest.mark.parametrize(
+    "value_loss",
+    [
+        pytest.param(between(150, 151, 1e4), id="one bad batch"),
+        pytest.param(between(150, 170, 50.0), id="the policy stumbles, and the loss rises as far as it was at first"),
+        pytest.param(lambda n, value: value * 1.01**n, id="it grows as slowly as returns do"),
+    ],
+)
+def test_value_losses_of_trainings_that_go_well(value_loss: Callable[[int, float], float]) -> None:
+    assert told(changed(healthy(300), value_loss=value_loss)) == []
+
+
+def test_a_reward_that_is_found_late_is_no_explosion() -> None:
+    found_at = 150
+    stream = changed(
+        healthy(300),
+        mean_return=lambda n, _: 0.0 if n < found_at else 10.0 * (1 - 0.95 ** (n - found_at)),
+        value_loss=lambda n, _: 1e-6 if n < found_at else 30.0,
+    )
+    assert told(stream) == []
+
+
+def test_noise_that_collapses_is_told_once() -> None:
+    stream = changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3))
+    ((when, found),) = findings(stream)
+    assert found.event is Event.ENTROPY_COLLAPSE and when < 10
+    assert "agent.algorithm.entropy_coef" in found.advice
+
+
+def test_entropy_alone_tells_of_a_collapse_too() -> None:
+    actions = 8
+    plain = ({k: v for k, v in seen.figures.items() if k != "action_std"} for seen in healthy(100))
+    stream = (
+        Iteration(
+            iterations=n,
+            env_steps=1,
+            figures={**each, "entropy": actions * (1.42 + math.log(max(0.7**n, 1e-3)))},
+            phase_ns={},
+        )
+        for n, each in enumerate(plain, start=1)
+    )
+    assert [event for _, event in told(stream)] == [Event.ENTROPY_COLLAPSE]
+
+
+def test_noise_may_go_once_held_out_episodes_are_passed() -> None:
+    from tests.fakes.trainings import screening
+
+    watch = monitor()
+    watch.on_panel(screening(250), 1)
+    assert findings(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
+
+
+def test_an_update_that_changes_the_policy_too_much_is_told_and_again_after_it_was_well() -> None:
+    stream = changed(healthy(200), kl=lambda n, value: 3.0 if 50 <= n < 70 or 120 <= n < 125 else value)
+    assert told(stream) == [(52, Event.KL_OUT_OF_RANGE), (122, Event.KL_OUT_OF_RANGE)]
+
+
+def test_trouble_that_flickers_is_told_once() -> None:
+    stream = changed(healthy(200), kl=lambda n, value: 3.0 if 50 <= n < 150 and n % 8 < 4 else value)
+    assert len(told(stream)) == 1
+
+
+def test_an_update_that_changes_nothing_is_told() -> None:
+    ((when, found),) = findings(changed(healthy(60), kl=lambda *_: 1e-9))
+    assert (when, found.event) == (20, Event.KL_OUT_OF_RANGE)
+    assert found.advice.startswith("raise agent.algorithm.learning_rate")
+
+
+@pytest.mark.parametrize("kl", [between(50, 52, 1e3), between(50, 60, 1e-6)], ids=["two updates", "ten small ones"])
+def test_divergences_that_pass(kl: Callable[[int, float], float]) -> None:
+    assert told(changed(healthy(200), kl=kl)) == []
+
+
+def test_gradients_that_jump_again_and_again_are_told_once() -> None:
+    stream = changed(healthy(200), grad_norm=lambda n, value: value * 1e3 if n > 100 and n % 3 == 0 else value)
+    ((when, found),) = findings(stream)
+    assert found.event is Event.GRADIENT_SPIKES and 100 < when <= 110
+    assert found.evidence.startswith("3 of 10 iterations")
+
+
+@pytest.mark.parametrize(
+    "grad_norm",
+    [
+        between(100, 102, 1e4),
+        lambda n, value: value * 1.03**n,
+        lambda n, value: value * 1e4 if n < 5 else value,
+    ],
+    ids=["two", "they grow slowly", "before it has warmed up"],
+)
+def test_gradients_that_pass(grad_norm: Callable[[int, float], float]) -> None:
+    assert told(changed(healthy(200), grad_norm=grad_norm)) == []
