@@ -12,7 +12,7 @@ from ledger_lab.costs import Price, load_prices, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
-from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import find_bottlenecks, render_checkpoints, render_report, summarize_cohorts, summarize_run
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,19 +50,27 @@ def build_report(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or a journal is damaged.
     """
     args = build_parser().parse_args(argv)
-    runs = _selected(args.log_root, args.runs)
+    ledger = _all_runs(args.log_root)
+    runs = _selected(ledger, args.runs, args.log_root)
     price: Price | None = None
     if args.instance is not None or args.usd_per_hour is not None:
         price = resolve_price(args.instance, args.usd_per_hour, load_prices(), today=datetime.date.today())
     summaries = [summarize_run(run, price) for run in runs]
     cohorts = summarize_cohorts(summaries)
+    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
+    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger]
+    bottlenecks = find_bottlenecks(runs, summaries, everything)
     if args.json is None:
         console = make_console()
-        console.print(render_report(summaries, cohorts, console.width))
+        console.print(render_report(summaries, cohorts, console.width, bottlenecks))
         if args.checkpoints:
             console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
         return 0
-    report = {"runs": [s.to_json() for s in summaries], "cohorts": [c.to_json() for c in cohorts]}
+    found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
+    report = {
+        "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
+        "cohorts": [c.to_json() for c in cohorts],
+    }
     text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     if args.json == "-":
         print(text, end="")
@@ -74,8 +82,8 @@ def build_report(argv: Sequence[str]) -> int:
     return 0
 
 
-def _selected(log_root: Path, prefixes: Sequence[str]) -> list[Run]:
-    """Return the runs asked for."""
+def _all_runs(log_root: Path) -> tuple[Run, ...]:
+    """Return all runs of a ledger."""
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
@@ -84,6 +92,11 @@ def _selected(log_root: Path, prefixes: Sequence[str]) -> list[Run]:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
     if not runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
+    return runs
+
+
+def _selected(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:
+    """Return the runs asked for."""
     for prefix in prefixes:
         if not any(run.declared.run_id.startswith(prefix) for run in runs):
             raise UserError(
