@@ -20,6 +20,7 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
     [
         ("train", ["--task", "LedgerLab-Cartpole"], ["--rl_library", "--usd_per_hour", "- newton_kamino", "--viz"]),
         ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
+        ("profile_run", [], ["--trace", "--nsys", "--iterations"]),
         ("play", [], ["--video_length"]),
         ("report", [], ["--json", "--checkpoints"]),
         ("verify_ledger", [], ["--log_root"]),
