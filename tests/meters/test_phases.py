@@ -125,3 +125,18 @@ def test_the_process_began_before_now_and_not_long_ago() -> None:
 
     age_s = (time.perf_counter_ns() - process_started_ns()) / 1e9
     assert 0 < age_s < 24 * 3600
+
+
+def test_windows_are_announced_from_the_inside() -> None:
+    ticks = iter(range(100))
+    clock, heard = PhaseClock(0, clock_ns=lambda: next(ticks)), []
+    clock.announce(lambda phase: heard.append(f"+{phase}"), lambda: heard.append("-"))
+    step = clock.wrap(lambda: heard.append("step"), Phase.MANAGE)
+    with clock.window(Phase.LEARN):
+        step()
+    assert heard == ["+learn", "+manage", "step", "-", "-"]
+    assert clock.flush()[0] == {"startup": 1, "learn": 2, "manage": 1}
+
+
+def test_a_clock_that_tells_nobody_is_left_as_it_is() -> None:
+    assert not {"open", "close"} & set(vars(PhaseClock(0)))

@@ -24,6 +24,7 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
             ["--rl_library", "--cohort_size", "- newton_kamino", "--viz", "reward_hacking:"],
         ),
         ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
+        ("profile_run", [], ["--trace", "--nsys", "--iterations"]),
         ("play", [], ["--video_length"]),
         ("report", [], ["--json", "--checkpoints", "--prices"]),
         ("import_prices", [], ["--spot", "--region", "catalog.zip"]),

@@ -137,6 +137,27 @@ class PhaseClock:
         finally:
             self.close()
 
+    def announce(self, opened: Callable[[Phase], None], closed: Callable[[], None]) -> None:
+        """Tell of every window that opens and closes from now on.
+
+        To be called before anything is wrapped or instrumented. A clock that tells nobody pays nothing for it.
+
+        Args:
+            opened: Called with the phase when its window has opened.
+            closed: Called before the innermost window closes.
+        """
+        enter, leave = self.open, self.close
+
+        def open_aloud(phase: Phase) -> None:
+            enter(phase)
+            opened(phase)
+
+        def close_aloud() -> None:
+            closed()
+            leave()
+
+        self.open, self.close = open_aloud, close_aloud  # type: ignore[method-assign]
+
     def wrap(self, function: Callable[..., Any], phase: Phase) -> Callable[..., Any]:
         """Return the function with its time counted for a phase."""
         enter, leave = self.open, self.close

@@ -14,6 +14,7 @@ from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.reports import (
     absent_cohort_lines,
+    find_bottlenecks,
     render_checkpoints,
     render_report,
     render_repricing,
@@ -66,24 +67,29 @@ def build_report(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or a journal is damaged.
     """
     args = build_parser().parse_args(argv)
-    ledger, runs = _selected(args.log_root, args.runs)
+    ledger = _whole_ledger(args.log_root)
+    runs = _selected(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
     summaries = [summarize_run(run, price) for run in runs]
     cohorts = summarize_cohorts(summaries, ledger.cohorts)
+    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
+    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
+    bottlenecks = find_bottlenecks(runs, summaries, everything)
     if args.json is None:
         console = make_console()
         if price is not None:
             console.print(render_repricing(price, summaries))
-        console.print(render_report(summaries, cohorts, console.width))
+        console.print(render_report(summaries, cohorts, console.width, bottlenecks))
         if not args.runs:
             for line in absent_cohort_lines(ledger.cohorts):
                 console.print(line)
         if args.checkpoints:
             console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
         return 0
+    found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
     report = {
         "asked_price": None if price is None else price.to_dict(),
-        "runs": [s.to_json() for s in summaries],
+        "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
         "cohorts": [c.to_json() for c in cohorts],
         "declared_cohorts": [
             {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
@@ -110,20 +116,24 @@ def _asked_price(args: argparse.Namespace) -> Price | None:
     return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
 
 
-def _selected(log_root: Path, prefixes: Sequence[str]) -> tuple[Ledger, list[Run]]:
-    """Return the ledger, and the runs asked for."""
+def _whole_ledger(log_root: Path) -> Ledger:
+    """Return a ledger that holds runs."""
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
         ledger = read_ledger(log_root)
     except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
-    runs = ledger.runs
-    if not runs:
+    if not ledger.runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
+    return ledger
+
+
+def _selected(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:
+    """Return the runs asked for."""
     for prefix in prefixes:
         if not any(run.declared.run_id.startswith(prefix) for run in runs):
             raise UserError(
                 f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}"
             )
-    return ledger, [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]
+    return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]

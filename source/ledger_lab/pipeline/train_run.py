@@ -33,7 +33,7 @@ from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, judged, training_figures
 from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.score import file_sha256
-from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
 from ledger_lab.runners import Policy, Trainer
 from ledger_lab.runners.cpu_graphs import recorded_physics
@@ -238,8 +238,10 @@ class _Recorder:
 
 def _report(plan: TrainPlan, console: Console) -> None:
     """Print the run's table, and the first checkpoint that reached the target."""
-    summary = summarize_run(read_ledger(plan.run_dir).runs[0])
-    console.print(render_report([summary], summarize_cohorts([summary]), console.width))
+    (run,) = read_ledger(plan.run_dir).runs
+    summary = summarize_run(run)
+    bottlenecks = find_bottlenecks([run], [summary])
+    console.print(render_report([summary], summarize_cohorts([summary]), console.width, bottlenecks))
     first = summary.confirmed
     if first is not None:
         console.print(
@@ -288,6 +290,9 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         hardware={
             **hardware_facts(),
             "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device),
+            "accelerator_memory_bytes": (
+                None if plan.device == "cpu" else torch.cuda.get_device_properties(plan.device).total_memory
+            ),
         },
         command=sys.argv,
     )

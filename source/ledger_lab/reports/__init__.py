@@ -1,14 +1,19 @@
 """Rows to tables and JSON. Nothing here needs torch or Isaac Lab."""
 
+from ledger_lab.reports.advice import Advice
+from ledger_lab.reports.bottleneck import Bottleneck, find_bottlenecks
 from ledger_lab.reports.cohorts import absent_cohort_lines
 from ledger_lab.reports.repricing import render_repricing
 from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 from ledger_lab.reports.table import render_checkpoints, render_report
 
 __all__ = [
+    "Advice",
+    "Bottleneck",
     "CohortSummary",
     "RunSummary",
     "absent_cohort_lines",
+    "find_bottlenecks",
     "render_checkpoints",
     "render_report",
     "render_repricing",

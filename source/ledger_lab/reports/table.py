@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ledger_lab.reports.advice import Advice
+from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, usd
 from ledger_lab.reports.health import health_lines
@@ -17,13 +19,19 @@ from ledger_lab.reports.summary import CohortSummary, RunSummary
 _STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
 
 
-def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSummary], width: int) -> Group:
+def render_report(
+    summaries: Sequence[RunSummary],
+    cohorts: Sequence[CohortSummary],
+    width: int,
+    bottlenecks: Mapping[str, Bottleneck] | None = None,
+) -> Group:
     """Draw all runs, grouped by what may be compared.
 
     Args:
         summaries: The runs.
         cohorts: Their cohorts.
         width: Columns of the terminal.
+        bottlenecks: Where the time of the runs went, by their ids.
 
     Returns:
         One block per task, panel and target, with a line per cohort below.
@@ -47,6 +55,7 @@ def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSumma
         for member in members:
             blocks += [_time_line(member)] if member.phases else []
             blocks += _load_line(member)
+            blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
         blocks.append(Text())
     return Group(*blocks)
 
@@ -145,6 +154,21 @@ def _time_line(summary: RunSummary) -> Text:
     shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
+
+
+def _bottleneck_lines(bottleneck: Bottleneck | None) -> list[Text]:
+    """Return what took most of a run's time, and what would save most of it."""
+    if bottleneck is None:
+        return []
+    lines = [f"{bottleneck.name}: {bottleneck.evidence}", *(f"→ {_in_words(each)}" for each in bottleneck.advice[:1])]
+    return [Text(f"  {line}", style="dim") for line in lines]
+
+
+def _in_words(advice: Advice) -> str:
+    """Return an advice with its gain and where that comes from."""
+    gain = f"−{percent(advice.gain, 0)} wall-clock{' at most' if advice.bound == 'at most' else ''}"
+    caveat = "" if advice.caveat is None else f"; {advice.caveat}"
+    return f"{advice.action}: {gain} ({advice.basis}{caveat})"
 
 
 def _load_line(summary: RunSummary) -> list[Text]:

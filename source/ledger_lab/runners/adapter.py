@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
     from ledger_lab.meters import PhaseClock
+    from ledger_lab.meters.probes import Part
 
 type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 """Deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
@@ -82,6 +83,9 @@ class Trainer(Protocol):
         Returns:
             The checkpoint, whole on disk.
         """
+
+    def parts(self) -> list[Part]:
+        """Return the callables of the loop that are worth a line of their own in a profile."""
 
 
 class Adapter(Protocol):

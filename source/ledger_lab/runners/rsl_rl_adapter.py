@@ -25,6 +25,7 @@ from tensordict import TensorDict
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL_SETTINGS, PpoRecipe, to_rsl_rl
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
 from ledger_lab.runners.checkpoint_file import whole_file
@@ -125,7 +126,7 @@ class RslRlTrainer:
         self._agent_cfg = agent_cfg
         self._observer, self._run_dir = observer, run_dir
         self._last_saved: str | None = None
-        wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
+        self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
         self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = self._save
@@ -161,6 +162,27 @@ class RslRlTrainer:
         path = self._run_dir / f"model_{self._runner.current_learning_iteration}.pt"
         self._runner.save(str(path))
         return path
+
+    def parts(self) -> list[Part]:
+        """Return the callables of the library's loop."""
+        runner, alg = self._runner, self._runner.alg
+        return [
+            Part(alg, "act", "act"),
+            Part(self._wrapper, "step", "environment step"),
+            Part(alg, "process_env_step", "store transition"),
+            Part(runner.logger, "process_env_step", "statistics"),
+            Part(alg, "compute_returns", "returns"),
+            Part(alg, "update", "update"),
+            Part(alg, "reduce_parameters", "collectives"),
+            Part(alg.storage, "mini_batch_generator", "minibatch step", yields=True),
+            Part(alg.storage, "recurrent_mini_batch_generator", "minibatch step", yields=True),
+            Part(alg.actor, "forward", "policy forward"),
+            Part(alg.critic, "forward", "value forward"),
+            Part(alg.optimizer, "step", "optimizer step"),
+            Part(alg.actor, "update_normalization", "policy normalizer"),
+            Part(alg.critic, "update_normalization", "value normalizer"),
+            Part(self, "_library_log", "log"),
+        ]
 
     def _save(self, path: str, infos: dict[str, Any] | None = None) -> None:
         """Save the whole checkpoint, or none.

@@ -16,6 +16,7 @@ from isaaclab.cli import load_external_tasks
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.panels.room import slots_in_all
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -91,15 +92,10 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
         )
 
 
-SLOTS_MULTIPLE = 64
-"""What is left over when torch's vector instructions have gone through a tensor on a CPU is computed by other ones,
-whose ``atan2`` differs in the last bit. With whole multiples nothing is left over."""
-
-
 def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
     """Return the configuration of a simulation with held-out slots.
 
-    Slots are added until their number is a multiple of :data:`SLOTS_MULTIPLE`.
+    Slots are added until their number is a multiple of :data:`ledger_lab.panels.room.SLOTS_MULTIPLE`.
 
     Args:
         env_cfg: Configuration of the training.
@@ -107,7 +103,7 @@ def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int 
         training: Training slots beside them.
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
-    cfg.scene.num_envs = -(-(training + held_out) // SLOTS_MULTIPLE) * SLOTS_MULTIPLE
+    cfg.scene.num_envs = slots_in_all(training, held_out)
     if is_newton(cfg):
         cfg.scene.env_spacing = 0.0  # every world is its own: at the origin, all slots round alike
     generator = getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None)

@@ -1,0 +1,50 @@
+"""Phases as named ranges in the timelines of torch's profiler and of Nsight Systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Phase
+
+
+class Ranges:
+    """Hears of a clock's windows (:meth:`ledger_lab.meters.PhaseClock.announce`), and marks them while it is active."""
+
+    def __init__(self, *, nvtx: bool) -> None:
+        """Begin inactive.
+
+        Args:
+            nvtx: Whether to mark them for Nsight Systems, rather than for torch's profiler.
+
+        Raises:
+            UserError: If this build of torch can't.
+        """
+        self.active = False
+        self._nvtx = nvtx
+        self._open: list[Callable[[], object] | None] = []
+        if nvtx:
+            try:
+                torch.cuda.nvtx.mark("LedgerLab")
+            except RuntimeError as error:
+                raise UserError("--nsys: this build of torch has no NVTX ranges: install one with CUDA") from error
+
+    def opened(self, phase: Phase) -> None:
+        """Begin a range."""
+        if not self.active:
+            self._open.append(None)
+        elif self._nvtx:
+            torch.cuda.nvtx.range_push(str(phase))
+            self._open.append(torch.cuda.nvtx.range_pop)
+        else:
+            marked = torch.profiler.record_function(str(phase))
+            marked.__enter__()
+            self._open.append(lambda: marked.__exit__(None, None, None))
+
+    def closed(self) -> None:
+        """End the innermost range, if it was marked."""
+        end = self._open.pop()
+        if end is not None:
+            end()

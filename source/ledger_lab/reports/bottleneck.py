@@ -1,0 +1,149 @@
+"""Where the time of a run went: its bottleneck by name, with the evidence, and what would make it shorter.
+
+Everything follows from rows: phases, telemetry, and other runs of the same ledger. Advice whose gain can't be computed
+from them is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ledger_lab.ledger import Run
+from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
+from ledger_lab.reports.summary import RunSummary
+from ledger_lab.reports.workload import Usage, Workload
+
+_NAMES = {
+    Phase.STARTUP: "start-up-bound",
+    Phase.COMPILE: "compile-bound",
+    Phase.SIMULATE: "simulation-bound",
+    Phase.MANAGE: "manager-bound",
+    Phase.INFER: "inference-bound",
+    Phase.RETURNS: "learner-bound",
+    Phase.LEARN: "learner-bound",
+    Phase.SYNCHRONIZE: "synchronisation-bound",
+    Phase.TRANSFER: "transfer-bound",
+    Phase.EVALUATE: "evaluation-bound",
+    Phase.LOG: "logging-bound",
+    Phase.CHECKPOINT: "checkpoint-bound",
+    Phase.SHUTDOWN: "shutdown-bound",
+    Phase.UNATTRIBUTED: "of no known bound",
+}
+"""What a run is called whose time went into a phase; returns belong to the learner."""
+
+_MEMORY_BOUND = "memory-bound"
+
+_GROWING = frozenset({"simulation-bound", "manager-bound", "inference-bound", "learner-bound"})
+"""Bottlenecks whose way out, more environments at once, takes memory."""
+
+_CLOSE = 0.9
+"""Share of the largest part above which another one is as good a candidate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bottleneck:
+    """Where most of a run's time went."""
+
+    name: str
+    """Like ``simulation-bound``."""
+    share: float
+    """Share of wall-clock time of the phases behind the name, in [0, 1]."""
+    close: list[str]
+    """Other names whose share is nearly as large, the largest first."""
+    evidence: str
+    """What was measured, in words."""
+    advice: list[Advice]
+    """What would make the run shorter, the most worthwhile first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return asdict(self)
+
+
+def find_bottlenecks(
+    runs: Sequence[Run], summaries: Sequence[RunSummary], ledger: Sequence[tuple[Run, RunSummary]] | None = None
+) -> dict[str, Bottleneck]:
+    """Find the bottlenecks of runs.
+
+    Args:
+        runs: The runs to look at.
+        summaries: Their summaries, in the same order.
+        ledger: All runs to learn from, with their summaries; by default those to look at.
+
+    Returns:
+        Bottlenecks by run id, without runs that left no time behind.
+    """
+    pairs = list(zip(runs, summaries, strict=True))
+    peers: dict[bytes, list[Workload]] = {}
+    for run, summary in pairs if ledger is None else ledger:
+        work = Workload.of(run.declared, summary, len(run.attempts))
+        peers.setdefault(work.surroundings, []).append(work)
+    found: dict[str, Bottleneck] = {}
+    for run, summary in pairs:
+        work = Workload.of(run.declared, summary, len(run.attempts))
+        bottleneck = find_bottleneck(work, peers.get(work.surroundings, []), run)
+        if bottleneck is not None:
+            found[work.run_id] = bottleneck
+    return found
+
+
+def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bottleneck | None:
+    """Find where most of a run's time went, and what would make it shorter.
+
+    Args:
+        work: The run's work.
+        peers: Work of the ledger's runs in the same surroundings; the run's own may be among it.
+        run: The run.
+
+    Returns:
+        The bottleneck; ``None`` for a run that left no time behind.
+    """
+    shares = _shares(work.phases, work.wall_s)
+    if not shares:
+        return None
+    usage = Usage.of(run, work.memory_gb)
+    (name, share), *rest = shares
+    close = [other for other, part in rest if part >= _CLOSE * share]
+    evidence = [f"{_phases_in_words(work.phases, name, work.wall_s)} of {work.wall_s:.1f} s"]
+    if close:
+        followers = ", ".join(_phases_in_words(work.phases, other, work.wall_s) for other in close)
+        evidence.append(f"closely followed by {followers}")
+    loop = {phase: seconds for phase, seconds in work.phases.items() if phase in TRAINING_PHASES}
+    loop_s = sum(loop.values())
+    if loop and (inside := _shares(loop, loop_s)) and inside[0][0] not in (name, *close):
+        evidence.append(f"of the training loop, {_phases_in_words(loop, inside[0][0], loop_s)}")
+    if usage.utilization is not None:
+        evidence.append(f"a kernel ran on the device in {usage.utilization:.0%} of the time")
+    if is_host_bound(usage):
+        evidence.append(f"one thread took {usage.busiest_thread:.0%} of a core, and the device waited for it")
+    if usage.memory is not None and usage.memory >= MEMORY_LIMIT and name in _GROWING:
+        evidence.insert(
+            0, f"{usage.memory:.0%} of {work.memory_gb:.1f} GB of memory in use, so that no more fits at once"
+        )
+        name, close = _MEMORY_BOUND, [name, *close]
+    return Bottleneck(
+        name=name,
+        share=share,
+        close=close,
+        evidence="; ".join(evidence),
+        advice=advise(work, peers, run, usage),
+    )
+
+
+def _shares(phases: Mapping[str, float], whole_s: float) -> list[tuple[str, float]]:
+    """Return each name's share of a time, the largest first, and of equal ones in the order of the phases."""
+    shares: dict[str, float] = {}
+    for phase in Phase:
+        if phases.get(phase, 0.0) > 0 and whole_s > 0:
+            shares[_NAMES[phase]] = shares.get(_NAMES[phase], 0.0) + phases[phase] / whole_s
+    return sorted(shares.items(), key=lambda pair: pair[1], reverse=True)
+
+
+def _phases_in_words(phases: Mapping[str, float], name: str, whole_s: float) -> str:
+    """Return the phases behind a name with their share of a time."""
+    own = {phase: phases[phase] for phase in Phase if _NAMES[phase] == name and phases.get(phase, 0.0) > 0}
+    seconds = sum(own.values())
+    return f"{' and '.join(own)} {seconds / whole_s:.0%} ({seconds:.1f} s)"

@@ -1,0 +1,372 @@
+"""Where the time went, and advice that follows from measured figures alone."""
+
+from __future__ import annotations
+
+import json
+import socket
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    DeviceSample,
+    HostSample,
+    Journal,
+    Status,
+    SupervisionStarted,
+    Telemetry,
+    read_ledger,
+)
+from ledger_lab.panels.room import slots_in_all
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from tests.fakes.ledgers import declared, result, window, write_run
+
+MS = 1_000_000
+GPU = {"device": "cuda:0", "hardware": {"accelerator": "G", "accelerator_memory_bytes": 100_000_000_000}}
+
+
+def write_phases(
+    root: Path,
+    run_id: str,
+    phases_ms: dict[str, int],
+    *,
+    iterations: int = 10,
+    startup_ms: int = 1000,
+    checkpoints: int = 0,
+    judged: int = 0,
+    status: Status = Status.TARGET_REACHED,
+    telemetry: tuple[float | None, float | None, int] | None = None,
+    **changes: object,
+) -> None:
+    """Write a run whose every iteration takes the same phases [ms], with the first checkpoints judged.
+
+    Args:
+        root: Root of the ledger.
+        run_id: The run.
+        phases_ms: Phases of an iteration.
+        iterations: Iterations.
+        startup_ms: Start-up.
+        checkpoints: Checkpoints, one per iteration.
+        judged: How many of them were screened.
+        status: How it ended.
+        telemetry: Utilization, busiest thread and memory used in each sample; none by default.
+        changes: Fields of the declaration.
+    """
+    run_dir = root / run_id
+    run_dir.mkdir(parents=True)
+    declaration = declared(run_id, **{"held_out_slots": 0, **changes})
+    each_ms = sum(phases_ms.values())
+    end_ns = (startup_ms + iterations * each_ms) * MS
+    started = {"run_id": run_id, "attempt": 1, "pid": 2**22 + 1, "host": socket.gethostname(), "wall_ns": MS}
+    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+        journal.append(declaration)
+        journal.append(AttemptStarted(rank=0, **started))
+        journal.append(window(None, 0, {"startup": startup_ms * MS}, startup_ms * MS))
+        for done in range(1, iterations + 1):
+            wall_ns = (startup_ms + done * each_ms) * MS
+            phase_ns = {phase: ms * MS for phase, ms in phases_ms.items()}
+            journal.append(window(done, done * declaration.env_steps_per_iteration, phase_ns, wall_ns))
+            if done <= checkpoints:
+                name = f"model_{done}.pt"
+                journal.append(
+                    CheckpointSaved(path=name, sha256="00", size_bytes=1, iteration=done, env_steps=0, wall_ns=wall_ns)
+                )
+                if done <= judged:
+                    journal.append(result(run_id, name, 5, purpose="screening"))
+        journal.append(
+            AttemptEnded(
+                status=status,
+                reason=None,
+                wall_ns=end_ns,
+                peak_host_memory_bytes=declaration.num_envs * 10_000_000,
+                peak_gpu_memory_bytes=None if declaration.device == "cpu" else declaration.num_envs * 10_000_000,
+            )
+        )
+    if telemetry is not None:
+        utilization, thread, memory = telemetry
+        with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+            journal.append(SupervisionStarted(**started))
+            idle = device_sample(0.0, 1)
+            journal.append(Telemetry(wall_ns=2 * MS, host=None, devices=[idle]))  # while it starts up
+            for second in range(3):
+                at_ns = (startup_ms + each_ms) * MS + second
+                host = HostSample(cpu_s=1.0, busiest_thread=thread, memory_bytes=1, available_bytes=1)
+                devices = [device_sample(utilization, memory)]
+                journal.append(Telemetry(wall_ns=at_ns, host=host, devices=devices))
+
+
+def device_sample(utilization: float | None, memory_bytes: int) -> DeviceSample:
+    return DeviceSample(
+        uuid="u",
+        utilization=utilization,
+        memory_used_bytes=memory_bytes,
+        power_w=None,
+        energy_mj=None,
+        temperature_c=None,
+        sm_clock_mhz=None,
+    )
+
+
+def bottlenecks(root: Path) -> dict[str, Bottleneck]:
+    runs = read_ledger(root).runs
+    return find_bottlenecks(runs, [summarize_run(run) for run in runs])
+
+
+def advised(bottleneck: Bottleneck, word: str) -> Advice | None:
+    return next((advice for advice in bottleneck.advice if word in advice.action), None)
+
+
+@pytest.mark.parametrize(
+    ("phases_ms", "name"),
+    [
+        ({"simulate": 600, "manage": 200}, "simulation-bound"),
+        ({"simulate": 100, "manage": 200}, "manager-bound"),
+        ({"simulate": 100, "infer": 500}, "inference-bound"),
+        ({"simulate": 300, "returns": 200, "learn": 250}, "learner-bound"),
+        ({"simulate": 100, "synchronize": 500}, "synchronisation-bound"),
+        ({"simulate": 100, "transfer": 500}, "transfer-bound"),
+        ({"simulate": 100, "evaluate": 500}, "evaluation-bound"),
+        ({"simulate": 100, "log": 500}, "logging-bound"),
+        ({"simulate": 100, "checkpoint": 500}, "checkpoint-bound"),
+        ({"simulate": 100, "compile": 500}, "compile-bound"),
+        ({"simulate": 50}, "start-up-bound"),
+        ({"simulate": 100, "unattributed": 500}, "of no known bound"),
+    ],
+)
+def test_the_bottleneck_is_named_after_where_most_time_went(
+    tmp_path: Path, phases_ms: dict[str, int], name: str
+) -> None:
+    write_phases(tmp_path, "aa", phases_ms)
+    found = bottlenecks(tmp_path)["aa"]
+    assert found.name == name
+    assert 0 < found.share <= 1
+    assert f"of {1 + sum(phases_ms.values()) / 100:.1f} s" in found.evidence
+
+
+def test_near_ties_are_told_and_do_not_depend_on_the_order(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"learn": 400, "simulate": 400, "manage": 370, "infer": 300})
+    found = bottlenecks(tmp_path)["aa"]
+    assert (found.name, found.close) == ("simulation-bound", ["learner-bound", "manager-bound"])
+    assert "closely followed by learn 25% (4.0 s), manage 24% (3.7 s)" in found.evidence
+
+
+def test_the_loop_has_a_bottleneck_of_its_own_when_the_start_takes_longer(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"learn": 20, "simulate": 10}, startup_ms=5000)
+    found = bottlenecks(tmp_path)["aa"]
+    assert found.name == "start-up-bound"
+    assert "of the training loop, learn 67%" in found.evidence
+
+
+def test_a_run_without_time_has_no_bottleneck_and_one_without_iterations_no_advice(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {}, iterations=0, startup_ms=0)
+    write_phases(tmp_path, "bb", {}, iterations=0)
+    found = bottlenecks(tmp_path)
+    assert found["bb"].name == "start-up-bound" and found["bb"].advice == []
+    assert "aa" not in found or found["aa"].advice == []
+
+
+def step_ms(slots: int) -> int:
+    """Milliseconds of an iteration's four steps: 40 of any size, and 0.1 per slot on top."""
+    return round(4 * (10 + 0.025 * slots))
+
+
+def test_two_sizes_say_what_doubling_the_environments_would_save(tmp_path: Path) -> None:
+    for run_id, envs in (("aa", 200), ("bb", 400), ("cc", 800)):
+        write_phases(tmp_path, run_id, {"simulate": step_ms(envs), "learn": 40}, num_envs=envs, startup_ms=0)
+    found = bottlenecks(tmp_path)
+    advice = advised(found["aa"], "train in 400 environments instead of 200")
+    assert advice is not None
+    saved = 1 - (step_ms(400) / 2) / step_ms(200)
+    assert advice.gain == pytest.approx(saved * step_ms(200) / (step_ms(200) + 40))
+    assert "step time +33 % from 200 to 400 slots" in advice.basis and "3 runs of 200, 400, 800 slots" in advice.basis
+    beyond = advised(found["cc"], "train in 1600 environments")
+    assert beyond is not None and "beyond what was measured" in beyond.basis
+    gains = [a.gain for a in found["aa"].advice]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_held_out_slots_are_part_of_a_step_though_not_of_its_charge(tmp_path: Path) -> None:
+    def write(run_id: str, envs: int) -> None:
+        slots = slots_in_all(envs, 100)
+        charged = round(step_ms(slots) * envs / slots)
+        phases = {"simulate": charged, "evaluate": step_ms(slots) - charged}
+        write_phases(tmp_path, run_id, phases, num_envs=envs, held_out_slots=100, startup_ms=0)
+
+    write("aa", 128)
+    write("bb", 1024)
+    advice = advised(bottlenecks(tmp_path)["aa"], "train in 256 environments instead of 128")
+    assert advice is not None and "from 256 to 384 slots" in advice.basis
+    per_slot = [(10 + 0.025 * slots) / slots for slots in (256, 384)]
+    half_is_charged = 0.5
+    assert advice.gain == pytest.approx(half_is_charged * (1 - per_slot[1] / per_slot[0]), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task": "other"},
+        {"device": "cuda:0"},
+        {"physics": "ovphysx"},
+        {"hardware": {"cpu": "other"}},
+        {"versions": {"newton": "2"}},
+        {"overrides": ["env.decimation=4"]},
+        {"config_sha256": {"agent": "other"}},
+        {"timing": "synchronized"},
+        {"world_size": 2},
+        {"rl_library": "skrl"},
+    ],
+    ids=str,
+)
+def test_runs_in_other_surroundings_say_nothing(tmp_path: Path, change: dict[str, object]) -> None:
+    write_phases(tmp_path, "aa", {"simulate": step_ms(200)}, num_envs=200)
+    write_phases(tmp_path, "bb", {"simulate": step_ms(400)}, **{"num_envs": 400, **change})
+    assert advised(bottlenecks(tmp_path)["aa"], "environments") is None
+
+
+def test_a_run_alone_one_size_or_no_line_gives_no_advice_on_environments(tmp_path: Path) -> None:
+    write_phases(tmp_path / "alone", "aa", {"simulate": 100}, num_envs=200)
+    for run_id in ("aa", "bb"):
+        write_phases(tmp_path / "same", run_id, {"simulate": 100}, num_envs=200)
+    for run_id, envs, ms in (("aa", 200, 100), ("bb", 400, 500), ("cc", 800, 120)):
+        write_phases(tmp_path / "noise", run_id, {"simulate": ms}, num_envs=envs)
+    for run_id, envs in (("aa", 200), ("bb", 400)):
+        write_phases(tmp_path / "short", run_id, {"simulate": step_ms(envs)}, num_envs=envs, iterations=4)
+    for folder in ("alone", "same", "noise", "short"):
+        assert advised(bottlenecks(tmp_path / folder)["aa"], "environments") is None, folder
+
+
+def test_environments_that_would_not_fit_into_memory_are_not_advised(tmp_path: Path) -> None:
+    for run_id, envs in (("aa", 200), ("bb", 400)):
+        hardware = {"memory_bytes": 6_000_000_000}  # 10 MB per environment
+        write_phases(tmp_path, run_id, {"simulate": step_ms(envs)}, num_envs=envs, hardware=hardware)
+    found = bottlenecks(tmp_path)
+    assert advised(found["aa"], "train in 400 environments") is not None
+    assert advised(found["bb"], "environments") is None
+
+
+def test_full_memory_is_the_bottleneck_of_what_needs_more_of_it(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 500}, telemetry=(0.9, 0.5, 97_000_000_000), num_envs=200, **GPU)
+    write_phases(tmp_path, "bb", {"simulate": 510}, telemetry=(0.9, 0.5, 50_000_000_000), num_envs=100, **GPU)
+    found = bottlenecks(tmp_path)
+    assert (found["aa"].name, found["aa"].close) == ("memory-bound", ["simulation-bound"])
+    assert "97% of 100.0 GB" in found["aa"].evidence
+    assert advised(found["aa"], "environments instead") is None
+    assert found["bb"].name == "simulation-bound" and advised(found["bb"], "200 environments") is not None
+
+
+def test_a_device_that_waits_for_one_thread_is_said_to(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 300}, startup_ms=0, telemetry=(0.3, 0.98, 10), **GPU)
+    write_phases(tmp_path, "bb", {"simulate": 300}, startup_ms=0, telemetry=(0.3, None, 10), **GPU)
+    write_phases(tmp_path, "cc", {"simulate": 300}, startup_ms=0, telemetry=(0.9, 0.98, 10), **GPU)
+    found = bottlenecks(tmp_path)
+    assert "one thread took 98% of a core" in found["aa"].evidence
+    advice = advised(found["aa"], "per launch")
+    assert advice is not None and (advice.gain, advice.bound) == (pytest.approx(0.7), "at most")
+    assert all(advised(found[run_id], "per launch") is None for run_id in ("bb", "cc"))
+
+
+def test_minibatches_and_epochs(tmp_path: Path) -> None:
+    for run_id, minibatches, ms in (("aa", 4, 4 * 5 * 10), ("bb", 2, 2 * 5 * 11)):
+        phases = {"simulate": 50, "learn": ms}
+        fields = {"num_envs": 64, "epochs": 5, "minibatches": minibatches, "config_sha256": {"agent": run_id}}
+        overrides = [f"agent.algorithm.num_mini_batches={minibatches}"]
+        write_phases(tmp_path, run_id, phases, startup_ms=0, overrides=overrides, **fields)
+    found = bottlenecks(tmp_path)["aa"]
+    fewer = advised(found, "2 minibatches instead of 4")
+    assert fewer is not None and fewer.gain == pytest.approx(200 * (1 - 5.5 / 10) / 250)
+    epochs = advised(found, "4 epochs instead of 5")
+    assert epochs is not None and epochs.gain == pytest.approx(40 / 250)
+    assert all(advice.caveat is not None for advice in (fewer, epochs))
+
+
+def test_epochs_are_left_alone_where_the_learner_is_not_what_takes_longest(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 50, "learn": 40}, epochs=5)
+    assert advised(bottlenecks(tmp_path)["aa"], "epochs") is None
+
+
+def test_judging_less_often_saves_what_is_not_the_slots_part_of_a_step(tmp_path: Path) -> None:
+    phases = {"simulate": 100, "evaluate": 160}  # 64 + 64 slots: 100 of it belong to the steps, 60 to the judging
+    fields = {"num_envs": 64, "held_out_slots": 64, "startup_ms": 0}
+    write_phases(tmp_path, "aa", phases, checkpoints=5, judged=5, **fields)
+    write_phases(tmp_path, "bb", {"simulate": 100, "evaluate": 100}, checkpoints=5, judged=5, **fields)
+    write_phases(tmp_path, "cc", phases, checkpoints=2, judged=2, **fields)
+    found = bottlenecks(tmp_path)
+    advice = advised(found["aa"], "--eval_every 2")
+    assert advice is not None and advice.gain == pytest.approx(30 / 260)
+    assert all(advised(found[run_id], "--eval_every") is None for run_id in ("bb", "cc"))
+
+
+def test_checkpoints_that_nobody_judged_can_be_saved_less_often(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 50, "checkpoint": 50}, startup_ms=0, checkpoints=10, judged=2)
+    advice = advised(bottlenecks(tmp_path)["aa"], "save_interval")
+    assert advice is not None and advice.gain == pytest.approx(0.5 * 8 / 10 / 2)
+
+
+def test_start_up_against_other_runs_and_against_the_length_of_the_run(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 100}, startup_ms=3000)
+    write_phases(tmp_path, "bb", {"simulate": 100}, startup_ms=1000)
+    fields = {"held_out_slots": 64, "panel_id": "p1-bb", "task": "other"}
+    write_phases(tmp_path, "cc", {"simulate": 100}, startup_ms=1000, status=Status.COMPLETED, **fields)
+    found = bottlenecks(tmp_path)
+    warm = advised(found["aa"], "warm caches")
+    assert warm is not None and warm.gain == pytest.approx(2 / 4)
+    assert found["bb"].advice == []
+    longer = advised(found["cc"], "--max_iterations 4")
+    assert longer is not None and longer.gain == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        ({"overrides": ["env.sim.physics.use_cuda_graph=False"]}, "drop env.sim.physics.use_cuda_graph=False"),
+        ({"timing": "synchronized"}, "--timing host"),
+    ],
+)
+def test_a_run_that_differs_in_one_thing_says_what_that_costs(
+    tmp_path: Path, slow: dict[str, object], words: str
+) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 200}, startup_ms=0, **slow)
+    write_phases(tmp_path, "bb", {"simulate": 50}, startup_ms=0)
+    found = bottlenecks(tmp_path)
+    advice = advised(found["aa"], words)
+    assert advice is not None and advice.gain == pytest.approx(0.75)
+    assert found["bb"].advice == []
+
+
+def test_held_out_slots_cost_what_the_step_takes_longer_with_them(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 60, "evaluate": 60}, startup_ms=0, num_envs=64, held_out_slots=64)
+    write_phases(tmp_path, "bb", {"simulate": 90}, startup_ms=0, num_envs=64)
+    advice = advised(bottlenecks(tmp_path)["aa"], "--no_eval")
+    assert advice is not None and advice.gain == pytest.approx(30 / 120)
+
+
+def test_the_report_says_it_in_a_line_each_and_the_json_says_all(tmp_path: Path) -> None:
+    for run_id, envs in (("aa", 200), ("bb", 400)):
+        write_phases(tmp_path / "logs", run_id, {"simulate": step_ms(envs)}, num_envs=envs, startup_ms=500)
+    out = tmp_path / "report.json"
+    assert build_report(["aa", "--log_root", str(tmp_path / "logs"), "--json", str(out)]) == 0
+    (run,) = json.loads(out.read_text())["runs"]
+    assert run["bottleneck"]["name"] == "simulation-bound"
+    assert run["bottleneck"]["advice"][0]["action"] == "train in 400 environments instead of 200"
+    assert {"gain", "bound", "basis", "caveat"} <= set(run["bottleneck"]["advice"][0])
+    runs = read_ledger(tmp_path / "logs").runs
+    summaries = [summarize_run(each) for each in runs]
+    drawn = StringIO()
+    report = render_report(summaries, summarize_cohorts(summaries), 200, find_bottlenecks(runs, summaries))
+    Console(file=drawn, width=400).print(report)
+    lines = drawn.getvalue().splitlines()
+    place = next(index for index, line in enumerate(lines) if line.startswith("aa took"))
+    assert lines[place + 1].startswith("  simulation-bound: simulate ")
+    assert lines[place + 2].startswith("  → train in 400 environments instead of 200: −")
+
+
+def test_equal_parts_are_named_in_the_order_of_the_phases(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    found = bottlenecks(tmp_path)["aa"]
+    assert (found.name, found.close) == ("start-up-bound", ["simulation-bound", "learner-bound"])
