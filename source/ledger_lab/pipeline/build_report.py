@@ -12,6 +12,7 @@ from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
+from ledger_lab.pipeline.query_ledger import answer_sql, show_schema
 from ledger_lab.reports import (
     absent_cohort_lines,
     find_bottlenecks,
@@ -21,6 +22,7 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
+from ledger_lab.reports.table_rows import Contents
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,6 +38,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
     parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
+    parser.add_argument(
+        "--sql",
+        metavar="QUERY",
+        help="Answer a query over the ledger's tables instead, in DuckDB's SQL; with --json or --csv into a file.",
+    )
+    parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - for standard output.")
+    parser.add_argument("--schema", action="store_true", help="List the tables and columns that --sql knows.")
     parser.add_argument(
         "--instance",
         help="Price every run as this instance of the price book instead; the report names both prices.",
@@ -67,11 +76,19 @@ def build_report(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or a journal is damaged.
     """
     args = build_parser().parse_args(argv)
-    ledger = _whole_ledger(args.log_root)
-    runs = _selected(ledger.runs, args.runs, args.log_root)
+    if args.schema:
+        show_schema()
+        return 0
+    if args.csv is not None and args.sql is None:
+        raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
+    ledger = whole_ledger(args.log_root)
+    runs = selected_runs(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
     summaries = [summarize_run(run, price) for run in runs]
     cohorts = summarize_cohorts(summaries, ledger.cohorts)
+    if args.sql is not None:
+        answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
+        return 0
     known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
     everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
     bottlenecks = find_bottlenecks(runs, summaries, everything)
@@ -116,8 +133,15 @@ def _asked_price(args: argparse.Namespace) -> Price | None:
     return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
 
 
-def _whole_ledger(log_root: Path) -> Ledger:
-    """Return a ledger that holds runs."""
+def whole_ledger(log_root: Path) -> Ledger:
+    """Return a ledger that holds runs.
+
+    Args:
+        log_root: Its root.
+
+    Raises:
+        UserError: If there is no run, or a journal is damaged.
+    """
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
@@ -129,8 +153,17 @@ def _whole_ledger(log_root: Path) -> Ledger:
     return ledger
 
 
-def _selected(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:
-    """Return the runs asked for."""
+def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:
+    """Return the runs asked for.
+
+    Args:
+        runs: All runs.
+        prefixes: Run ids, or their beginnings; none stands for all runs.
+        log_root: Root of the ledger.
+
+    Raises:
+        UserError: If a prefix begins no id.
+    """
     for prefix in prefixes:
         if not any(run.declared.run_id.startswith(prefix) for run in runs):
             raise UserError(

@@ -1,0 +1,334 @@
+"""Runs in the schema of Isaac Lab's own benchmark: ``training.json`` bundles, version 1.4.
+
+The bundle is built of plain values, so that no Isaac Lab is needed; a test builds Isaac Lab's own classes of it. Where
+the schema asks for a figure that the ledger doesn't hold, the value is null and its path is named in ``extra``: Isaac
+Lab's own producer writes 0.0 there, which nobody can tell from a measurement.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptStarted, PhaseWindow, Run, Status, Telemetry
+from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.reports.summary import RunSummary
+
+SCHEMA_VERSION = "1.4"
+
+FRAMEWORKS = {
+    "rsl_rl": "rsl_rl",
+    "rl_games": "rl_games",
+    "skrl": "skrl",
+    "sb3": "sb3",
+    "stable_baselines3": "sb3",
+}
+"""Libraries that the schema knows, by the names that a run declares."""
+
+PHYSICS = {
+    "newton/mjwarp": "newton_mjwarp",
+    "newton/kamino": "newton_kamino",
+    "ovphysx": "ovphysx",
+    "physx": "physx",
+}
+"""Physics engines that the schema knows, by the names that a run declares."""
+
+_STATUS = {
+    Status.COMPLETED: "completed",
+    Status.TARGET_REACHED: "completed",
+    Status.INTERRUPTED: "interrupted",
+    Status.PREEMPTED: "interrupted",
+    Status.STOPPED: "interrupted",
+}
+"""The schema knows three ends; whatever is missing here has crashed. The ledger's own word is in ``extra``."""
+
+_VERSIONS = {
+    "isaaclab": "isaaclab",
+    "newton": "newton",
+    "warp": "warp-lang",
+    "mjwarp": "mujoco-warp",
+    "torch": "torch",
+    "rsl_rl": "rsl-rl-lib",
+    "rl_games": "rl-games",
+    "skrl": "skrl",
+    "sb3": "stable-baselines3",
+    "numpy": "numpy",
+    "ovphysx": "ovphysx",
+    "mujoco": "mujoco",
+}
+"""Packages whose versions the schema and the ledger both record."""
+
+_NO_VERSIONS = (
+    "isaacsim",
+    "kit",
+    "isaaclab_newton",
+    "isaaclab_physx",
+    "isaaclab_ov",
+    "isaaclab_tasks",
+    "isaaclab_rl",
+    "ovrtx",
+    "cuda_bindings",
+    "usd_core",
+    "usd_exchange",
+    "isaaclab_release",
+)
+"""Those that only the schema records; it lets them be missing."""
+
+_EMA_ALPHA = 0.3
+"""Smoothing factor of the learning curves' last value; the bundle carries it."""
+
+_COLLECTING = frozenset({Phase.SIMULATE, Phase.MANAGE, Phase.INFER})
+
+
+def why_not(run: Run, summary: RunSummary) -> str | None:
+    """Say why the schema has no place for a run; ``None`` if it has one.
+
+    Args:
+        run: The run.
+        summary: Its figures.
+    """
+    if run.declared.rl_library not in FRAMEWORKS:
+        return f"the schema doesn't know the library {run.declared.rl_library!r}"
+    if run.declared.physics not in PHYSICS:
+        return f"the schema doesn't know the physics {run.declared.physics!r}"
+    if not run.attempts:
+        return "it was declared, but never began"
+    if summary.status == Status.RUNNING:
+        return "it is still running"
+    return None
+
+
+def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
+    """Return a run as a training bundle of plain JSON values.
+
+    Args:
+        run: A run that :func:`why_not` has nothing against.
+        summary: Its figures.
+    """
+    declared = run.declared
+    windows = [window for attempt in run.attempts for window in attempt.windows if window.iteration is not None]
+    start = min(time for attempt in run.attempts for journal in attempt.journals for time in journal.times)
+    bundle: dict[str, Any] = {
+        "run": {
+            "run_id": declared.run_id,
+            "framework": FRAMEWORKS[declared.rl_library],
+            "config": {"physics_backend": PHYSICS[declared.physics], "rendering_backend": "none", "presets": []},
+            "task": declared.task,
+            "seed": declared.seed,
+            "start_time_utc": start.isoformat(),
+            "end_time_utc": (start + timedelta(seconds=summary.wall_s)).isoformat(),
+            "duration_s": summary.wall_s,
+            "status": _STATUS.get(Status(summary.status), "crashed"),
+            "num_envs": declared.num_envs,
+            "max_iterations": declared.max_iterations,
+        },
+        "versions": _versions(run),
+        "hardware": {
+            "hostname": next((row.host for attempt in run.attempts for row in attempt.of(AttemptStarted)), None),
+            "gpu_devices": [],  # of an accelerator the ledger knows the name alone; it is in extra
+            "cpu_name": declared.hardware.get("cpu"),
+            "cpu_count": declared.hardware.get("cpu_cores"),
+            "ram_gb": _gb(declared.hardware.get("memory_bytes")),
+        },
+        "runtime": _runtime(run, windows),
+        "resources": _resources(run),
+        "learning": {
+            "ema_alpha": _EMA_ALPHA,
+            "reward": _curve(windows, "mean_return"),
+            "ep_length": _curve(windows, "mean_episode_steps"),
+            "success_rate": None,  # theirs is a training metric per iteration; held-out success is in extra
+        },
+        "success_rate": summary.heldout_success,
+        "checkpoint_path": str(run.directory / run.checkpoints[-1].path) if run.checkpoints else None,
+        "video_path": None,
+    }
+    extra = {
+        "ledger_lab/status": summary.status,
+        "ledger_lab/panel_id": summary.panel_id,
+        "ledger_lab/target_reached": summary.target_reached,
+        "ledger_lab/heldout_successes": summary.heldout_successes,
+        "ledger_lab/heldout_episodes": summary.heldout_episodes,
+        "ledger_lab/wall_to_target_s": summary.wall_to_target_s,
+        "ledger_lab/billable_usd": summary.billable_usd,
+        "ledger_lab/attempts": len(run.attempts),
+        "ledger_lab/world_size": declared.world_size,
+        "ledger_lab/accelerator": declared.hardware.get("accelerator"),
+        "ledger_lab/not_measured": " ".join(_unknown(bundle)) or None,
+    }
+    known = {key: value for key, value in extra.items() if value is not None}
+    return {**bundle, "extra": known, "schema_version": SCHEMA_VERSION}
+
+
+def write_bundles(
+    runs: Sequence[Run], summaries: Sequence[RunSummary], folder: Path
+) -> tuple[list[Path], dict[str, str]]:
+    """Write a bundle per run: ``<run id>/training.json``. A file appears when it is whole, in place of an older one.
+
+    Args:
+        runs: The runs.
+        summaries: Their figures.
+        folder: Where to; created where it is missing.
+
+    Returns:
+        The files, and why each run without one has none, by run id.
+
+    Raises:
+        UserError: If the folder can't be written.
+    """
+    paths: list[Path] = []
+    left_out: dict[str, str] = {}
+    for run, summary in zip(runs, summaries, strict=True):
+        run_id = run.declared.run_id
+        if (reason := why_not(run, summary)) is not None:
+            left_out[run_id] = reason
+            continue
+        path = folder / run_id / "training.json"
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        text = json.dumps(training_bundle(run, summary), indent=2, allow_nan=False) + "\n"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                unfinished.write_text(text, encoding="utf-8")
+                unfinished.replace(path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write {error.filename or path}: {error.strerror}") from error
+        paths.append(path)
+    return paths, left_out
+
+
+def _versions(run: Run) -> dict[str, Any]:
+    """Return the software that a run recorded."""
+    recorded, git = run.declared.versions, run.declared.git
+    return {
+        **{name: recorded.get(package) for name, package in _VERSIONS.items()},
+        **dict.fromkeys(_NO_VERSIONS),
+        "git_commit": git.get("commit"),
+        "git_branch": None,
+        "git_dirty": None if git.get("commit") is None else git.get("changes_sha256") is not None,
+    }
+
+
+def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
+    """Return how fast a run was, over its iterations."""
+    declared = run.declared
+    steps = declared.env_steps_per_iteration
+    iteration_s = [_spent_s(window, TRAINING_PHASES) for window in windows]
+    collecting_s = [_spent_s(window, _COLLECTING) for window in windows]
+    return {
+        # Of the start-up the ledger knows the whole alone, which is in the run's phases.
+        "startup_time_s": {
+            "app_launch": None,
+            "env_creation": None,
+            "first_step": None,
+            "python_imports": None,
+            "task_config": None,
+        },
+        "iterations_completed": max((window.iteration or 0 for window in windows), default=0),
+        "total_wall_time_s": sum(attempt.wall_ns for attempt in run.attempts) / 1e9,
+        "steps_per_iteration": steps,
+        "iteration_time_s": _mean_std(iteration_s, peak=True),
+        "collection_fps": _mean_std([steps / s for s in collecting_s if s > 0], peak=True),
+        "total_fps": _mean_std([steps / s for s in iteration_s if s > 0], peak=True),
+        "iterations_per_s": _mean_std([1 / s for s in iteration_s if s > 0], peak=True),
+        "environment_step_timing": None,
+    }
+
+
+def _resources(run: Run) -> dict[str, Any]:
+    """Return what a run took of its host and its accelerators, from its telemetry."""
+    used: dict[str, tuple[list[float], list[float]]] = {}
+    cores: list[float] = []
+    memory: list[float] = []
+    for attempt in run.attempts:
+        before_ns = 0
+        for row in attempt.of(Telemetry):
+            for device in row.devices:
+                shares, gigabytes = used.setdefault(device.uuid, ([], []))
+                if device.utilization is not None:
+                    shares.append(100 * device.utilization)
+                if device.memory_used_bytes is not None:
+                    gigabytes.append(device.memory_used_bytes / 1e9)
+            if row.host is not None:
+                memory.append(row.host.memory_bytes / 1e9)
+                count, passed_s = run.declared.hardware.get("cpu_cores"), (row.wall_ns - before_ns) / 1e9
+                if count and passed_s > 0:
+                    cores.append(100 * row.host.cpu_s / passed_s / count)
+            before_ns = row.wall_ns
+    devices = [
+        {"util_pct": _mean_std(shares, peak=False), "mem_gb": _mean_std(gigabytes, peak=True)}
+        for shares, gigabytes in used.values()
+    ]
+    own = devices[0] if devices else {"util_pct": _mean_std([], peak=False), "mem_gb": _mean_std([], peak=True)}
+    return {
+        "gpu_util_pct": own["util_pct"],
+        "gpu_mem_gb": own["mem_gb"],
+        "cpu_util_pct": _mean_std(cores, peak=False),
+        "ram_gb": _mean_std(memory, peak=True),
+        "devices": {str(index): device for index, device in enumerate(devices)},
+    }
+
+
+def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
+    """Return a figure over the iterations in which it was measured, and its exponential moving average in the end."""
+    series = [window.figures[figure] for window in windows if figure in window.figures]
+    average: float | None = None
+    for value in series:
+        average = value if average is None else _EMA_ALPHA * value + (1 - _EMA_ALPHA) * average
+    return {
+        "final_raw": series[-1] if series else None,
+        "final_ema": average,
+        "series_per_iter": series or None,
+    }
+
+
+def _mean_std(values: Sequence[float], *, peak: bool) -> dict[str, float | None]:
+    """Return mean, sample standard deviation and largest value; ``None`` where nothing was measured."""
+    return {
+        "mean": statistics.fmean(values) if values else None,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "peak": max(values) if values and peak else None,
+    }
+
+
+def _spent_s(window: PhaseWindow, phases: frozenset[Phase]) -> float:
+    """Return the seconds of a window in some phases."""
+    return sum(spent_ns for phase, spent_ns in window.phase_ns.items() if phase in phases) / 1e9
+
+
+def _gb(size_bytes: int | None) -> float | None:
+    """Return a size in GB = 10^9 bytes."""
+    return None if size_bytes is None else size_bytes / 1e9
+
+
+_MAY_BE_MISSING = {
+    "peak",
+    "python_imports",
+    "task_config",
+    "environment_step_timing",
+    "series_per_iter",
+    "success_rate",
+    "checkpoint_path",
+    "video_path",
+    *_NO_VERSIONS,
+    *(set(_VERSIONS) - {"isaaclab", "torch"}),
+    "git_commit",
+    "git_branch",
+}
+"""Fields that the schema lets be null."""
+
+
+def _unknown(value: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of fields that are null although the schema asks for them."""
+    for key, each in value.items():
+        if isinstance(each, dict):
+            yield from _unknown(each, f"{prefix}{key}.")
+        elif each is None and key not in _MAY_BE_MISSING:
+            yield f"{prefix}{key}"

@@ -1,0 +1,158 @@
+"""SQL over the ledger: its tables in a DuckDB that lives in memory and can reach nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.reports.table_rows import Contents
+from ledger_lab.reports.tables import TABLES, Table, Type
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_CHUNK = 100_000
+"""Rows that go into the database at once: enough to be fast, few enough to be small."""
+
+_SEALED = (
+    "SET python_enable_replacements = false",  # or a name in a query could stand for a variable of this program
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+"""What takes files, network, extensions and its own configuration away from a database, for good."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query returned."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+def query(contents: Contents, sql: str) -> Answer:
+    """Answer a query over the tables of a ledger.
+
+    Args:
+        contents: The ledger.
+        sql: One statement that reads: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.
+
+    Returns:
+        The answer.
+
+    Raises:
+        UserError: If it is no such statement, names what doesn't exist, or DuckDB is not installed.
+    """
+    duckdb = _duckdb()
+    with duckdb.connect() as connection:
+        try:
+            statements = connection.extract_statements(sql)
+        except duckdb.Error as error:
+            raise UserError(f"--sql: {_in_one_line(error)}") from error
+        reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+        if len(statements) != 1 or statements[0].type not in reading:
+            raise UserError(
+                "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; the ledger is "
+                "written by runs alone"
+            )
+        fill(connection, contents, _mentioned(sql))
+        for setting in _SEALED:
+            connection.execute(setting)
+        try:
+            result = connection.execute(statements[0])
+            return Answer(tuple(column[0] for column in result.description), result.fetchall())
+        except duckdb.Error as error:
+            raise UserError(f"--sql: {_explain(error, sql)}") from error
+
+
+def fill(connection: DuckDBPyConnection, contents: Contents, names: Iterable[str]) -> None:
+    """Create all tables, and fill some of them.
+
+    Args:
+        connection: An empty database.
+        contents: The ledger.
+        names: Tables to fill.
+    """
+    filled = set(names)
+    for table in TABLES.values():
+        columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
+        connection.execute(f'CREATE TABLE "{table.name}" ({columns})')
+        if table.name in filled:
+            _insert(connection, table, contents)
+
+
+def connect_filled(contents: Contents) -> DuckDBPyConnection:
+    """Return a database with all tables filled. Who calls it closes it.
+
+    Raises:
+        UserError: If DuckDB is not installed.
+    """
+    connection: DuckDBPyConnection = _duckdb().connect()
+    fill(connection, contents, TABLES)
+    return connection
+
+
+def _duckdb() -> Any:
+    """Import DuckDB, which not everybody who reads a report needs."""
+    try:
+        return importlib.import_module("duckdb")
+    except ImportError as error:
+        raise UserError("SQL and Parquet need the package duckdb: install it with pip install duckdb") from error
+
+
+def _insert(connection: DuckDBPyConnection, table: Table, contents: Contents) -> None:
+    """Fill a table, column by column: millions of rows one by one would take minutes."""
+    for chunk in itertools.batched(table.rows(contents), _CHUNK):
+        arrays = {
+            column.name: _array(values, column.type)
+            for column, values in zip(table.columns, zip(*chunk, strict=True), strict=True)
+        }
+        connection.register("chunk", arrays)
+        connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM chunk')
+        connection.unregister("chunk")
+
+
+def _array(values: Sequence[Any], kind: Type) -> np.ndarray[Any, Any]:
+    """Return a column as an array in which missing values are masked."""
+    if kind == "VARCHAR":
+        return np.array(values, dtype=object)
+    if kind == "DOUBLE":
+        return np.array(values, dtype=np.float64)  # None becomes NaN here, which DuckDB takes for NULL
+    dtype: Any = {"BIGINT": np.int64, "BOOLEAN": np.bool_, "TIMESTAMP": "datetime64[us]"}[kind]
+    if None not in values:
+        return np.array(values, dtype=dtype)
+    missing = [value is None for value in values]
+    present: Any = np.array([0 if value is None else value for value in values], dtype=dtype)
+    return np.ma.masked_array(present, mask=missing)
+
+
+def _mentioned(sql: str) -> list[str]:
+    """Return the tables whose names occur in a query; the others can stay empty."""
+    words = {word.lower() for word in re.findall(r"\w+", sql)}
+    return [name for name in TABLES if name in words]
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return what DuckDB says, without the drawing of the place."""
+    return " ".join(str(error).split("\n\nLINE ")[0].split())
+
+
+def _explain(error: Exception, sql: str) -> str:
+    """Say what a query names that doesn't exist, and what does."""
+    text = _in_one_line(error)
+    if table := re.search(r"Table with name (.+?) does not exist", text):
+        return f"no table {table[1]!r}: tables are {', '.join(TABLES)} (--schema says what they hold)"
+    if column := re.search(r'Referenced (?:column|table) "(.+?)" not found', text):
+        known = [each.name for name in _mentioned(sql) for each in TABLES[name].columns]
+        return f"no column {column[1]!r}; {nearest(column[1], known)} (--schema lists all columns)"
+    return f"{text} (--schema says what there is)"

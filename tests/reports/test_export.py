@@ -1,0 +1,124 @@
+"""Exports say what the tables say, and bundles are what Isaac Lab's own classes take."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status, read_ledger
+from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
+from ledger_lab.reports.export import export_tables
+from ledger_lab.reports.table_rows import Contents
+from ledger_lab.reports.tables import TABLES
+from tests.fakes.ledgers import write_run
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Contents:
+    root = tmp_path / "logs"
+    write_run(root, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    write_run(root, "bb", scores=(), status=Status.CRASHED)
+    write_run(root, "cc", rl_library="unheard_of")
+    runs = read_ledger(root).runs
+    summaries = [summarize_run(run) for run in runs]
+    return Contents(runs, summaries, summarize_cohorts(summaries))
+
+
+def test_parquet_and_csv_hold_every_row(ledger: Contents, tmp_path: Path) -> None:
+    folder = tmp_path / "it's here"
+    written = export_tables(ledger, folder, ["parquet", "csv"])
+    assert {path.name for path in written} == {f"{name}.{kind}" for name in TABLES for kind in ("parquet", "csv")}
+    assert {path.name for path in folder.iterdir()} == {path.name for path in written}
+    with duckdb.connect() as connection:
+        for name, table in TABLES.items():
+            rows = connection.execute("SELECT * FROM read_parquet(?)", [str(folder / f"{name}.parquet")]).fetchall()
+            assert rows == list(table.rows(ledger))
+            with (folder / f"{name}.csv").open(newline="") as file:
+                header, *lines = csv.reader(file)
+            assert header == [column.name for column in table.columns]
+            assert len(lines) == len(rows)
+
+
+def test_an_export_replaces_an_older_one(ledger: Contents, tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("old")
+    export_tables(ledger, tmp_path, ["csv"])
+    assert "aa" in (tmp_path / "runs.csv").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_line(ledger: Contents, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        export_tables(ledger, tmp_path / "file" / "deeper", ["csv"])
+    with pytest.raises(UserError, match="cannot write"):
+        write_bundles(ledger.runs, ledger.summaries, tmp_path / "file" / "deeper")
+
+
+def build(kind: Any, value: Any, path: str, missing: set[str]) -> Any:
+    """Build one of Isaac Lab's dataclasses of plain values, and note what is null that must not be."""
+    if isinstance(kind, types.UnionType):
+        options = [option for option in typing.get_args(kind) if option is not types.NoneType]
+        return None if value is None else build(options[0] if len(options) == 1 else object, value, path, missing)
+    if value is None:
+        missing.add(path)
+        return None
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        assert set(value) <= set(hints), path
+        parts = {key: build(hints[key], each, f"{path}.{key}".lstrip("."), missing) for key, each in value.items()}
+        return kind(**parts)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is list:
+        return [build(arguments[0], each, path, missing) for each in value]
+    if origin is dict:
+        return {key: build(arguments[1], each, f"{path}.{key}", missing) for key, each in value.items()}
+    if origin is typing.Literal:
+        assert value in arguments, path
+    elif isinstance(kind, type) and kind is not object:
+        assert isinstance(value, (int, float) if kind is float else kind), path
+    return value
+
+
+def test_bundles_are_what_isaac_labs_classes_take(ledger: Contents, tmp_path: Path) -> None:
+    schema = pytest.importorskip("isaaclab.benchmark.schema", reason="needs Isaac Lab")
+    paths, left_out = write_bundles(ledger.runs, ledger.summaries, tmp_path)
+    assert left_out == {"cc": "the schema doesn't know the library 'unheard_of'"}
+    assert paths == [tmp_path / "aa" / "training.json", tmp_path / "bb" / "training.json"]
+    for path in paths:
+        plain = json.loads(path.read_text())
+        missing: set[str] = set()
+        bundle = build(schema.TrainingBundle, plain, "", missing)
+        assert bundle.schema_version == schema.SCHEMA_VERSION
+        assert missing == set(plain["extra"]["ledger_lab/not_measured"].split())
+
+
+def test_a_bundle_says_what_the_ledger_knows(ledger: Contents) -> None:
+    bundle = training_bundle(ledger.runs[0], ledger.summaries[0])
+    assert bundle["run"]["status"] == "completed"
+    assert bundle["extra"]["ledger_lab/status"] == "target_reached"
+    assert bundle["run"]["config"]["physics_backend"] == "newton_mjwarp"
+    assert bundle["run"]["duration_s"] == bundle["runtime"]["total_wall_time_s"] == 9.0
+    assert bundle["success_rate"] == 0.9
+    # 40 steps an iteration: 3 s of training each, 2 s of it collecting.
+    assert bundle["runtime"]["iteration_time_s"] == {"mean": 3.0, "std": 0.0, "peak": 3.0}
+    assert bundle["runtime"]["collection_fps"]["mean"] == 20.0
+    assert bundle["runtime"]["iterations_completed"] == 2
+    crashed = training_bundle(ledger.runs[1], ledger.summaries[1])
+    assert crashed["run"]["status"] == "crashed"
+    assert crashed["success_rate"] is None
+
+
+def test_a_run_without_an_end_has_no_bundle(tmp_path: Path) -> None:
+    write_run(tmp_path, "dd", status=None, pid=os.getpid())
+    (run,) = read_ledger(tmp_path).runs
+    assert why_not(run, summarize_run(run)) == "it is still running"

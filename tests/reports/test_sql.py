@@ -1,0 +1,150 @@
+"""Queries see the ledger, all of it, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Journal, Status, read_ledger
+from ledger_lab.ledger.rows import AttemptStarted, DeviceSample, Health, HostSample, PhaseWindow, Telemetry
+from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.sql import query
+from ledger_lab.reports.table_rows import Contents
+from ledger_lab.reports.tables import TABLES
+from tests.fakes.ledgers import SECOND, declared, write_run
+
+
+def contents(root: Path) -> Contents:
+    runs = read_ledger(root).runs
+    summaries = [summarize_run(run) for run in runs]
+    return Contents(runs, summaries, summarize_cohorts(summaries))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Contents:
+    """Two runs, one of which reached its target."""
+    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, cohort="c")
+    write_run(tmp_path, "bb", scores=(), status=Status.CRASHED, cohort="c")
+    return contents(tmp_path)
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Contents:
+    """A run with figures, telemetry of two accelerators and of none, and a health event."""
+    (tmp_path / "r").mkdir()
+    device = DeviceSample(
+        uuid="GPU-1",
+        utilization=0.5,
+        memory_used_bytes=2**40,
+        power_w=None,
+        energy_mj=2**50,
+        temperature_c=60.0,
+        sm_clock_mhz=None,
+    )
+    host = HostSample(cpu_s=1.5, busiest_thread=None, memory_bytes=10, available_bytes=20)
+    with Journal(tmp_path / "r" / "journal-1-0.jsonl") as journal:
+        journal.append(declared("cc"))
+        journal.append(AttemptStarted(run_id="cc", attempt=1, rank=0, pid=2**22 + 1, host="elsewhere", wall_ns=1))
+        for iteration in (1, 2):
+            journal.append(
+                PhaseWindow(
+                    iteration=iteration,
+                    env_steps=40 * iteration,
+                    phase_ns={"simulate": SECOND, "learn": SECOND // 2},
+                    wall_ns=iteration * 3 * SECOND // 2,
+                    figures={"mean_return": 1.0 * iteration} if iteration == 1 else {},
+                    non_finite=[] if iteration == 1 else ["kl", "value_loss"],
+                )
+            )
+        journal.append(Telemetry(wall_ns=SECOND, host=host, devices=[device, device]))
+        journal.append(Telemetry(wall_ns=2 * SECOND, host=None, devices=[]))
+        journal.append(
+            Health(event="kl_high", iteration=2, wall_ns=SECOND, evidence="kl 9", advice="less", stops=False)
+        )
+    return contents(tmp_path)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_the_columns_that_it_declares(ledger: Contents, measured: Contents, name: str) -> None:
+    for each in (ledger, measured):
+        answer = query(each, f"SELECT * FROM {name}")
+        assert answer.columns == tuple(column.name for column in TABLES[name].columns)
+        assert answer.rows or name in ("telemetry", "health", "checkpoints", "panel_results", "episodes")
+
+
+def test_a_query_gets_the_figures_of_the_report(ledger: Contents) -> None:
+    (run,) = query(
+        ledger, "SELECT status, heldout_successes, target_reached, wall_s FROM runs WHERE run_id = 'aa'"
+    ).rows
+    assert run == ("target_reached", 9, True, 9.0)
+    assert query(ledger, "SELECT runs, target_reaching_runs, failed_runs FROM cohorts").rows == [(2, 1, 1)]
+    assert query(ledger, "SELECT status, host IS NULL, wall_s FROM attempts WHERE run_id = 'bb'").rows == [
+        ("crashed", False, 5.0)
+    ]
+
+
+def test_tables_join_and_add_up(ledger: Contents) -> None:
+    won = query(
+        ledger,
+        "SELECT r.purpose, r.successes, count(*) FILTER (WHERE e.success) FROM panel_results r "
+        "JOIN episodes e USING (run_id, result) GROUP BY ALL ORDER BY ALL",
+    ).rows
+    assert won == [("confirmation", 9, 9), ("screening", 5, 5), ("screening", 9, 9)]
+    split = query(
+        ledger,
+        "SELECT i.window_s, sum(p.seconds) FROM iterations i JOIN phases p USING (run_id, attempt, window_index) "
+        "WHERE run_id = 'aa' GROUP BY i.window_index, i.window_s",
+    ).rows
+    assert split
+    assert all(length == pytest.approx(total) for length, total in split)
+
+
+def test_missing_is_null_and_never_zero(measured: Contents) -> None:
+    figures = query(measured, "SELECT mean_return, value_loss, non_finite FROM iterations ORDER BY iteration").rows
+    assert figures == [(1.0, None, None), (None, None, "kl, value_loss")]
+    samples = query(measured, "SELECT sample, cpu_s, busiest_thread, device, energy_mj, power_w FROM telemetry").rows
+    assert samples == [(0, 1.5, None, "GPU-1", 2**50, None)] * 2 + [(1, None, None, None, None, None)]
+    assert query(measured, "SELECT event, stops FROM health").rows == [("kl_high", False)]
+    assert query(measured, "SELECT heldout_success, billable_usd FROM runs").rows == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT * FROM nope", "no table 'nope': tables are runs, attempts"),
+        ("SELECT runid FROM runs", "no column 'runid'; did you mean 'run_id'"),
+        ("SELEC 1", "syntax error"),
+        ("SELECT r.nope FROM runs r", '"nope"'),
+        ("", "one statement that reads"),
+        ("SELECT 1; SELECT 2", "one statement that reads"),
+        ("DROP TABLE runs", "one statement that reads"),
+        ("INSERT INTO runs SELECT * FROM runs", "one statement that reads"),
+        ("SET threads = 1", "one statement that reads"),
+        ("INSTALL httpfs", "one statement that reads"),
+        ("SELECT 'x'::INT", "Could not convert"),
+    ],
+)
+def test_what_cannot_be_answered_is_told_in_one_line(ledger: Contents, sql: str, said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        query(ledger, sql)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_query_reaches_no_file_and_no_variable(ledger: Contents, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    table = {"a": [1]}  # noqa: F841 - DuckDB would find it by its name
+    for source in (f"read_csv('{secret}')", f"'{secret}'", f"read_text('{secret}')", f"glob('{tmp_path}/*')", "table"):
+        with pytest.raises(UserError):
+            query(ledger, f"SELECT * FROM {source}")
+    with pytest.raises(UserError):
+        query(ledger, f"COPY runs TO '{tmp_path / 'out.csv'}'")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_describing_tables_reads(ledger: Contents) -> None:
+    assert {row[0] for row in query(ledger, "SHOW TABLES").rows} == set(TABLES)
+    assert query(ledger, "DESCRIBE runs").rows[0][:2] == ("run_id", "VARCHAR")
