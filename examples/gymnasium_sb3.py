@@ -1,0 +1,166 @@
+"""A trainer that is none of LedgerLab's, in its ledger: Stable-Baselines3 on Gymnasium's CartPole, without Isaac Lab.
+
+    ./isaaclab.sh -p examples/gymnasium_sb3.py
+    ./isaaclab.sh -p scripts/report.py
+
+The lines that record it are those with ``run`` in them, and the exam. The rest is what one writes anyhow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+
+from ledger_lab.ledger import Outcomes
+from ledger_lab.recording import Exam, RecordedRun, record_run
+
+TASK, EPISODES, TARGET = "CartPole-v1", 128, 0.9
+NUM_ENVS, HORIZON = 8, 256
+PANEL = Exam(
+    name="gymnasium_cartpole",
+    seeds=range(1_000_000, 1_000_000 + EPISODES),  # training draws its episodes from other seeds
+    definition={
+        "environment": TASK,
+        "gymnasium": gym.__version__,
+        "success": "500 steps without falling or leaving the track",
+        "policy_mode": "deterministic",
+    },
+)
+
+
+def take(policy: PPO, seeds: Sequence[int]) -> Outcomes:
+    """Let a policy take one held-out episode per seed.
+
+    Args:
+        policy: The policy.
+        seeds: Each fixes the start of its episode.
+    """
+    envs = [gym.make(TASK) for _ in seeds]
+    states = np.stack([env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)])
+    seen = [hashlib.sha256(state.tobytes()) for state in states]
+    steps, lasted = [0] * len(envs), [False] * len(envs)
+    running = list(range(len(envs)))
+    while running:
+        actions, _ = policy.predict(states[running], deterministic=True)
+        for index, action in zip(list(running), actions, strict=True):
+            states[index], _, fell, over, _ = envs[index].step(action)
+            seen[index].update(states[index].tobytes())
+            steps[index] += 1
+            if fell or over:
+                lasted[index] = not fell
+                running.remove(index)
+    return Outcomes(
+        cell=["nominal"] * len(envs),
+        seed=list(seeds),
+        success=lasted,
+        success_any=lasted,
+        steps=steps,
+        episode_return=[float(count) for count in steps],  # CartPole pays 1 per step
+        ended_by=["horizon" if success else "terminated" for success in lasted],
+        fingerprint=[each.hexdigest()[:16] for each in seen],
+    )
+
+
+class Recorder(BaseCallback):
+    """Tells the ledger what Stable-Baselines3 does, and judges a policy now and then."""
+
+    def __init__(self, run: RecordedRun, eval_every: int) -> None:
+        """Take the run.
+
+        Args:
+            run: The run.
+            eval_every: Iterations between two judged policies.
+        """
+        super().__init__()
+        self._run, self._eval_every, self._iteration = run, eval_every, 0
+
+    def _on_training_start(self) -> None:
+        """Let each second of the training count for its phase; what is nested counts for the inner one."""
+        self._run.instrument(self.training_env, "step", "simulate")
+        self._run.instrument(self.model, "collect_rollouts", "infer")
+        self._run.instrument(self.model, "train", "learn")
+
+    def _on_step(self) -> bool:
+        """Go on until the target is reached."""
+        return not self._run.target_reached
+
+    def _on_rollout_start(self) -> None:
+        """An iteration is over when the next rollout starts."""
+        self.finish_iteration()
+
+    def finish_iteration(self) -> None:
+        """Record the iteration that is over, if one is."""
+        iteration = self.num_timesteps // (NUM_ENVS * HORIZON)
+        if iteration == self._iteration:
+            return
+        self._iteration = iteration
+        returns = [episode["r"] for episode in self.model.ep_info_buffer]
+        figures = {"mean_return": float(np.mean(returns))} if returns else {}
+        self._run.iteration(self._iteration, env_steps=self.num_timesteps, figures=figures)
+        if self._iteration % self._eval_every == 0:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Save the policy, screen it, and confirm on fresh seeds what passes."""
+        path = self._run.directory / f"model_{self._iteration}.zip"
+        with self._run.phase("checkpoint"):
+            self.model.save(path)
+        saved = self._run.checkpoint(path)
+        with self._run.phase("evaluate"):
+            screening = self._run.screen(saved, PANEL, take(self.model, PANEL.seeds))
+            print(f"iteration {self._iteration}: {screening.outcomes.successes} of {EPISODES} held-out episodes")
+            if screening.passes:
+                fresh = PANEL.fresh(EPISODES)
+                confirmation = self._run.confirm(saved, fresh, take(self.model, fresh.seeds))
+                print(f"confirmation: {confirmation.outcomes.successes} of {EPISODES}, {confirmation.needed} needed")
+
+
+def main() -> None:
+    """Train until a policy is proven to reach the target."""
+    parser = argparse.ArgumentParser(description="Train CartPole with Stable-Baselines3, and record it in the ledger.")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the training (default: 0).")
+    parser.add_argument("--max_iterations", type=int, default=60, help="Iterations it may take (default: 60).")
+    parser.add_argument(
+        "--eval_every", type=int, default=5, help="Iterations between two judged policies (default: 5)."
+    )
+    parser.add_argument("--usd_per_hour", type=float, help="Price of this machine [USD/h].")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    args = parser.parse_args()
+    torch.set_num_threads(1)  # a network this small is slower on more
+    agent = {"n_steps": HORIZON, "batch_size": 256, "n_epochs": 10, "learning_rate": 1e-3, "gamma": 0.98}
+    with record_run(
+        task=TASK,
+        library="stable_baselines3",
+        exam=PANEL,
+        target_success=TARGET,
+        seed=args.seed,
+        device="cpu",
+        num_envs=NUM_ENVS,
+        horizon=HORIZON,
+        max_iterations=args.max_iterations,
+        epochs=10,
+        minibatches=NUM_ENVS * HORIZON // 256,
+        physics="gymnasium",
+        usd_per_hour=args.usd_per_hour,
+        packages=("gymnasium", "stable-baselines3"),
+        config=agent,
+        log_root=args.log_root,
+    ) as run:
+        model = PPO("MlpPolicy", make_vec_env(TASK, NUM_ENVS, args.seed), seed=args.seed, device="cpu", **agent)
+        recorder = Recorder(run, args.eval_every)
+        model.learn(args.max_iterations * NUM_ENVS * HORIZON, callback=recorder)
+        if not run.target_reached:
+            recorder.finish_iteration()
+
+
+if __name__ == "__main__":
+    main()

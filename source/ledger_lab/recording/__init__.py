@@ -1,0 +1,26 @@
+"""The ledger for a trainer of any framework: a context manager that writes the rows which LedgerLab's own runs write.
+
+.. code-block:: python
+
+    with record_run(task="CartPole-v1", library="my_trainer", exam=exam, target_success=0.9, seed=1, device="cpu",
+                    num_envs=8, horizon=128, max_iterations=100) as run:
+        for iteration in range(1, 101):
+            with run.phase("simulate"):
+                batch = rollout()
+            with run.phase("learn"):
+                loss = update(batch)
+            run.iteration(iteration, env_steps=iteration * 8 * 128, figures={"value_loss": loss})
+            saved = run.checkpoint(save(run.directory / f"{iteration}.pt"))
+            if run.screen(saved, exam, score(exam.seeds)).passes:
+                fresh = exam.fresh(256)
+                if run.confirm(saved, fresh, score(fresh.seeds)).passes:
+                    break
+
+However the block is left, by its end, an exception, Ctrl-C or SIGTERM, the run's journal says so. Needs no torch.
+"""
+
+from ledger_lab.recording.declare import record_run
+from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.run import RecordedRun
+
+__all__ = ["Exam", "RecordedRun", "record_run"]

@@ -1,0 +1,142 @@
+"""Declaring a run, before anything is spent."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.costs import load_price_book, resolve_price
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import RunDeclared, require_cohort_name
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
+from ledger_lab.panels import VerdictRule
+from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.run import RecordedRun
+
+_NAME = re.compile(r"\w[\w.+-]*")
+"""What can be the name of a folder."""
+
+
+def record_run(
+    *,
+    task: str,
+    library: str,
+    exam: Exam,
+    target_success: float,
+    seed: int,
+    device: str,
+    num_envs: int,
+    horizon: int,
+    max_iterations: int,
+    epochs: int = 1,
+    minibatches: int = 1,
+    physics: str = "unknown",
+    experiment: str | None = None,
+    cohort: str | None = None,
+    instance: str | None = None,
+    usd_per_hour: float | None = None,
+    prices: Path | None = None,
+    packages: Sequence[str] = (),
+    config: Mapping[str, Any] | None = None,
+    peak_gpu_memory_bytes: Callable[[], int | None] = lambda: None,
+    log_root: Path = Path("logs"),
+    since_process_start: bool = True,
+) -> RecordedRun:
+    """Declare a run of one process, and return the context manager that records it.
+
+    Args:
+        task: What is learned.
+        library: Who learns: the name of the framework, which names a folder, too.
+        exam: The held-out episodes that its policies are screened on.
+        target_success: Share of successes to prove, in (0, 1].
+        seed: Seed of the training.
+        device: Device that it trains on.
+        num_envs: Environments in parallel.
+        horizon: Environment steps per iteration and environment.
+        max_iterations: Iterations it may take.
+        epochs: Passes over each batch.
+        minibatches: Minibatches per pass.
+        physics: Physics engine.
+        experiment: Name of a folder; the task's by default.
+        cohort: Name of the runs that this one is to be reported with.
+        instance: Entry of the price book that it runs on; ``local`` by default.
+        usd_per_hour: Price that replaces the instance's own [USD/h].
+        prices: Price file whose entries come before those of ``config/prices.toml``.
+        packages: Distributions whose versions are recorded besides LedgerLab's own list.
+        config: Hyperparameters, as plain JSON values; their hash is recorded.
+        peak_gpu_memory_bytes: Asked in the end, where an accelerator is used.
+        log_root: Root of the ledger.
+        since_process_start: Whether the time since the process began is the run's start-up; ``False`` where the
+            process did something else before, like another run.
+
+    Raises:
+        UserError: If a name can't name a folder, the price is unknown, not even successes in all episodes would prove
+            the target, or the directory can't be written.
+    """
+    started_ns = process_started_ns() if since_process_start else time.perf_counter_ns()
+    experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()
+    for what, name in (("library", library), ("experiment", experiment)):
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{what} {name!r}: must be a name of letters, digits, '_', '-', '+' and '.'")
+    try:
+        rule = VerdictRule(target_success)
+    except ValueError as error:
+        raise UserError(f"target_success {target_success}: must lie above 0 and not above 1") from error
+    if not rule.is_decidable(len(exam.seeds)):
+        raise UserError(
+            f"exam {exam.name}: not even {len(exam.seeds)} successes of {len(exam.seeds)} episodes prove a success of "
+            f"{target_success:g}: give it more seeds, or a lower target"
+        )
+    if cohort is not None:
+        require_cohort_name(cohort)
+    price = resolve_price(instance, usd_per_hour, load_price_book(prices), today=datetime.date.today())
+    program = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path()
+    run_id = secrets.token_hex(4)
+    declared = RunDeclared(
+        run_id=run_id,
+        cohort=cohort,
+        task=task,
+        rl_library=library,
+        experiment=experiment,
+        overrides=[],
+        seed=seed,
+        device=device,
+        num_envs=num_envs,
+        world_size=1,
+        max_iterations=max_iterations,
+        horizon=horizon,
+        epochs=epochs,
+        minibatches=minibatches,
+        panel=exam.name,
+        panel_id=exam.id,
+        panel_fields=exam.fields,
+        target_success=target_success,
+        held_out_slots=0,
+        eval_every=None,
+        stop_at_target=True,
+        error_budget=rule.error_budget,
+        stop_on=[],
+        physics=physics,
+        timing="host",
+        price=price.to_dict(),
+        config_sha256={} if config is None else {"agent": hashlib.sha256(canonical_json(dict(config))).hexdigest()},
+        versions={**package_versions(), **package_versions(tuple(packages))},
+        git=git_facts(program.resolve().parent if program.is_file() else Path.cwd()),
+        hardware={**hardware_facts(), "accelerator": None},
+        command=list(sys.argv),
+    )
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    directory = log_root / library / experiment / f"{stamp}_{run_id}"
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot write to log_root {log_root}: {error.strerror}") from error
+    return RecordedRun(declared, directory.resolve(), rule, PhaseClock(started_ns), peak_gpu_memory_bytes)

@@ -1,0 +1,366 @@
+"""The life of a recorded run: its rows, and the one status it ends with."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+import os
+import re
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Literal, Self
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import (
+    FIGURES,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    Journal,
+    Outcomes,
+    PanelResult,
+    PhaseWindow,
+    RunDeclared,
+    Status,
+)
+from ledger_lab.meters import Phase, PhaseClock, peak_host_memory_bytes
+from ledger_lab.panels import VerdictRule
+from ledger_lab.recording.exam import Exam
+
+_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|out of memory", re.IGNORECASE)
+"""What frameworks say when an accelerator's memory runs out."""
+
+
+class Terminated(SystemExit):
+    """The system asked the process to end (SIGTERM)."""
+
+
+class RecordedRun(AbstractContextManager["RecordedRun"]):
+    """A run that a trainer records into its journal, inside a ``with`` block. :func:`record_run` makes one."""
+
+    def __init__(
+        self,
+        declared: RunDeclared,
+        directory: Path,
+        rule: VerdictRule,
+        clock: PhaseClock,
+        peak_gpu_memory_bytes: Callable[[], int | None],
+    ) -> None:
+        """Take what the run is going to do."""
+        self.run_id = declared.run_id
+        self.directory = directory
+        """The run's directory; checkpoints belong into it."""
+        self.rule = rule
+        self.target_reached = False
+        """Whether a confirmation proved a checkpoint."""
+        self._declared, self._clock, self._peak_gpu_memory_bytes = declared, clock, peak_gpu_memory_bytes
+        self._confirmations = self._env_steps = self._iteration = 0
+        self._journal: Journal | None = None
+        self._pid = os.getpid()
+
+    def __enter__(self) -> Self:
+        """Write down what is going to be done, before anything else happens."""
+        self._pid = os.getpid()
+        self._journal = Journal(self.directory / "journal-1-0.jsonl")
+        self._journal.append(self._declared)
+        self._journal.append(
+            AttemptStarted(
+                run_id=self.run_id,
+                attempt=1,
+                rank=0,
+                pid=self._pid,
+                host=socket.gethostname(),
+                wall_ns=self._clock.wall_ns(),
+            )
+        )
+        self._beat(None, {})
+        # A handler of the user's own stays in charge, and handlers can be set in the main thread alone.
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _raise_terminated)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write down how it ended. What ended it goes on its way.
+
+        Raises:
+            OSError: If the end could not be written, and nothing else went wrong.
+        """
+        journal = self._journal
+        if journal is None or os.getpid() != self._pid:
+            return  # a forked child that leaves the block ends nothing
+        quiet = threading.current_thread() is threading.main_thread()
+        before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if quiet else {}
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # a second Ctrl-C must not come between
+        try:
+            wall_ns = self._beat(None, {})
+            journal.append(
+                AttemptEnded(
+                    status=self._status(error),
+                    reason=None if error is None or _left_by_choice(error) else _reason(error),
+                    wall_ns=wall_ns,
+                    peak_host_memory_bytes=peak_host_memory_bytes(),
+                    peak_gpu_memory_bytes=_asked(self._peak_gpu_memory_bytes),
+                )
+            )
+            journal.close()
+        except OSError as trouble:
+            if error is None:
+                raise
+            error.add_note(f"and the ledger could not be told: {trouble}")
+        finally:
+            self._journal = None
+            for each, handler in before.items():
+                if handler is not None:  # None stands for one that was not set from Python, and can't be set again
+                    signal.signal(each, signal.SIG_DFL if handler is _raise_terminated else handler)
+
+    def phase(self, phase: Phase | str) -> AbstractContextManager[None]:
+        """Count the time inside a ``with`` block for a phase; in nested blocks, for the inner one alone.
+
+        Args:
+            phase: One of :class:`~ledger_lab.meters.Phase`, or its name.
+
+        Raises:
+            UserError: If there is no such phase.
+        """
+        self._begin()
+        return self._clock.window(_phase(phase))
+
+    def instrument(self, owner: object, method: str, phase: Phase | str) -> None:
+        """Count the time of one object's method for a phase from now on, where a ``with`` block finds no place.
+
+        Args:
+            owner: The object.
+            method: Name of the method, which is replaced on this object.
+            phase: As for :meth:`phase`.
+
+        Raises:
+            UserError: If there is no such phase.
+            AttributeError: If there is no such method.
+        """
+        self._begin()
+        self._clock.instrument(owner, method, _phase(phase))
+
+    def iteration(self, iteration: int, *, env_steps: int, figures: Mapping[str, float] | None = None) -> None:
+        """Write down that an iteration is over, and where its time went. It is the run's heartbeat, too.
+
+        Args:
+            iteration: Iterations completed, from 1.
+            env_steps: Environment steps of the training so far.
+            figures: Figures of the training, by the names of :data:`ledger_lab.ledger.FIGURES`.
+
+        Raises:
+            UserError: If a figure has another name.
+        """
+        figures = figures or {}
+        for name in figures:
+            if name not in FIGURES:
+                raise UserError(f"unknown figure {name!r}; {nearest(name, FIGURES)}")
+        self._begin()
+        self._iteration, self._env_steps = iteration, env_steps
+        self._beat(iteration, figures)
+
+    def checkpoint(self, path: str | Path) -> CheckpointSaved:
+        """Write down that a policy is on disk.
+
+        Args:
+            path: Its file, inside :attr:`directory`.
+
+        Returns:
+            The row, which :meth:`screen` and :meth:`confirm` take.
+
+        Raises:
+            UserError: If the file doesn't exist, or lies elsewhere.
+        """
+        file = Path(path).resolve()
+        if not file.is_file() or not file.is_relative_to(self.directory):
+            raise UserError(f"checkpoint {path}: must be a file inside the run's directory {self.directory}")
+        with self._clock.window(Phase.CHECKPOINT), file.open("rb") as content:
+            saved = CheckpointSaved(
+                path=str(file.relative_to(self.directory)),
+                sha256=hashlib.file_digest(content, "sha256").hexdigest(),
+                size_bytes=file.stat().st_size,
+                iteration=self._iteration,
+                env_steps=self._env_steps,
+                wall_ns=self._clock.wall_ns(),
+            )
+            self._open().append(saved)
+        return saved
+
+    def screen(
+        self,
+        saved: CheckpointSaved,
+        exam: Exam,
+        outcomes: Outcomes,
+        exactness: Literal["bitwise", "statistical"] = "statistical",
+    ) -> PanelResult:
+        """Write down a checkpoint's score on the run's exam. One that passes has yet to be confirmed.
+
+        Args:
+            saved: The checkpoint.
+            exam: The run's exam.
+            outcomes: What became of its episodes.
+            exactness: Whether the same policy gets the same episodes again bit for bit.
+
+        Returns:
+            The row; its ``passes`` says whether the checkpoint is worth a confirmation.
+
+        Raises:
+            UserError: If this is another exam, or the outcomes are not those of its seeds.
+        """
+        if exam.id != self._declared.panel_id:
+            raise UserError(f"exam {exam.name}: is not the one that the run declared; screen on that one")
+        needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
+        return self._score(saved, exam, outcomes, "screening", self._confirmations + 1, needed, exactness)
+
+    def confirm(
+        self,
+        saved: CheckpointSaved,
+        exam: Exam,
+        outcomes: Outcomes,
+        exactness: Literal["bitwise", "statistical"] = "statistical",
+    ) -> PanelResult:
+        """Write down a checkpoint's score on fresh seeds, which alone proves anything.
+
+        What it needs depends on how many confirmations there were: together they err with at most the run's budget.
+
+        Args:
+            saved: A checkpoint that was screened.
+            exam: The run's exam with seeds of its own, see :meth:`Exam.fresh`.
+            outcomes: What became of its episodes.
+            exactness: As for :meth:`screen`.
+
+        Returns:
+            The row; its ``passes`` says whether the target is reached.
+
+        Raises:
+            UserError: If the seeds are not fresh, or the outcomes are not those of its seeds.
+        """
+        if set(exam.seeds) & set(self._declared.panel_fields["seeds"]):
+            raise UserError(f"exam {exam.name}: a confirmation needs seeds that no screening has seen; see Exam.fresh")
+        self._confirmations += 1
+        needed = self.rule.confirmation_needs(self._confirmations, outcomes.episodes)
+        result = self._score(saved, exam, outcomes, "confirmation", self._confirmations, needed, exactness)
+        self.target_reached = self.target_reached or result.confirms
+        return result
+
+    def _score(
+        self,
+        saved: CheckpointSaved,
+        exam: Exam,
+        outcomes: Outcomes,
+        purpose: Literal["screening", "confirmation"],
+        confirmation: int,
+        needed: int,
+        exactness: Literal["bitwise", "statistical"],
+    ) -> PanelResult:
+        """Write down a score."""
+        if sorted(outcomes.seed) != sorted(exam.seeds):
+            raise UserError(f"exam {exam.name}: the outcomes must be those of its {len(exam.seeds)} seeds, each once")
+        result = PanelResult(
+            run_id=self.run_id,
+            checkpoint=saved.path,
+            checkpoint_sha256=saved.sha256,
+            panel=exam.name,
+            panel_id=exam.id,
+            purpose=purpose,
+            confirmation=confirmation,
+            needed=needed,
+            exactness=exactness,
+            device=self._declared.device,
+            wall_ns=self._clock.wall_ns(),
+            invalid=None,
+            outcomes=outcomes,
+        )
+        self._open().append(result)
+        return result
+
+    def _begin(self) -> None:
+        """End the start-up at the first sign of training."""
+        if self._clock.base is Phase.STARTUP:
+            self._clock.set_base(Phase.UNATTRIBUTED)
+
+    def _open(self) -> Journal:
+        """Return the journal.
+
+        Raises:
+            RuntimeError: If this happens outside the ``with`` block.
+        """
+        if self._journal is None:
+            raise RuntimeError("a run is recorded inside its 'with' block")
+        return self._journal
+
+    def _beat(self, iteration: int | None, figures: Mapping[str, float]) -> int:
+        """Write where the time went, and return the age of the process [ns]."""
+        phase_ns, wall_ns = self._clock.flush()
+        self._open().append(
+            PhaseWindow(
+                iteration=iteration,
+                env_steps=self._env_steps,
+                phase_ns=phase_ns,
+                wall_ns=wall_ns,
+                figures={name: float(value) for name, value in figures.items() if math.isfinite(value)},
+                non_finite=[name for name, value in figures.items() if not math.isfinite(value)],
+            )
+        )
+        return wall_ns
+
+    def _status(self, error: BaseException | None) -> Status:
+        """Return how a run ended that an exception, or nothing, ended."""
+        if error is None or _left_by_choice(error):
+            return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
+        if isinstance(error, KeyboardInterrupt):
+            return Status.INTERRUPTED
+        if isinstance(error, Terminated):
+            return Status.PREEMPTED
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return Status.DISK_FULL
+        if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
+            return Status.OUT_OF_MEMORY
+        return Status.NON_FINITE if isinstance(error, FloatingPointError) else Status.CRASHED
+
+
+def _phase(phase: Phase | str) -> Phase:
+    """Return a phase by its name.
+
+    Raises:
+        UserError: If there is none.
+    """
+    if phase not in set(Phase):
+        raise UserError(f"unknown phase {str(phase)!r}; {nearest(str(phase), map(str, Phase))}")
+    return Phase(phase)
+
+
+def _left_by_choice(error: BaseException) -> bool:
+    """Tell whether a program left by ``sys.exit()`` because it was done."""
+    return isinstance(error, SystemExit) and not isinstance(error, Terminated) and error.code in (None, 0)
+
+
+def _asked(measure: Callable[[], int | None]) -> int | None:
+    """Return a measurement, or ``None`` where the device can't be asked any more."""
+    try:
+        return measure()
+    except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown
+        traceback.print_exc()
+        return None
+
+
+def _reason(error: BaseException) -> str:
+    """Return an exception in one line."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _raise_terminated(signum: int, frame: FrameType | None) -> None:
+    """Turn SIGTERM into an exception, so that the run's end is written on the way out."""
+    raise Terminated(128 + signum)

@@ -1,0 +1,247 @@
+"""A trainer of any framework leaves the same rows as LedgerLab's own, however it ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Run, Status, read_ledger
+from ledger_lab.recording import Exam, RecordedRun, record_run
+from ledger_lab.reports import summarize_run
+
+EXAM = Exam("exam", seeds=range(100), definition={"environment": "E", "horizon": 10})
+
+
+TRAINER = """
+import sys, time
+from pathlib import Path
+from ledger_lab.recording import Exam, record_run
+exam = Exam("exam", seeds=range(100), definition={})
+plan = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations": 2}
+with record_run(task="T", library="l", exam=exam, target_success=0.9, log_root=Path(sys.argv[1]), **plan) as run:
+    run.iteration(1, env_steps=20)
+    print("trained", flush=True)
+    time.sleep(60)
+"""
+
+
+def outcomes(seeds: range | list[int], successes: int) -> Outcomes:
+    won = [index < successes for index in range(len(seeds))]
+    return Outcomes(
+        cell=["nominal"] * len(won),
+        seed=list(seeds),
+        success=won,
+        success_any=won,
+        steps=[10] * len(won),
+        episode_return=[None] * len(won),
+        ended_by=["horizon"] * len(won),
+        fingerprint=["0"] * len(won),
+    )
+
+
+def begin(log_root: Path, **changes: object) -> RecordedRun:
+    fields: dict[str, object] = {
+        "task": "My Task/v0",
+        "library": "mine",
+        "exam": EXAM,
+        "target_success": 0.9,
+        "seed": 3,
+        "device": "cpu",
+        "num_envs": 4,
+        "horizon": 5,
+        "max_iterations": 2,
+        "log_root": log_root,
+        "usd_per_hour": 3.6,
+    }
+    return record_run(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def save(run: RecordedRun, name: str = "policy.bin") -> CheckpointSaved:
+    (run.directory / name).write_bytes(b"weights")
+    return run.checkpoint(run.directory / name)
+
+
+def only_run(log_root: Path) -> Run:
+    (run,) = read_ledger(log_root).runs
+    return run
+
+
+def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
+    with begin(tmp_path, cohort="c", packages=("pytest",), config={"lr": 0.1}) as run:
+        for iteration in (1, 2):
+            with run.phase("simulate"):
+                time.sleep(0.02)
+                with run.phase("infer"):
+                    time.sleep(0.01)
+            run.iteration(iteration, env_steps=20 * iteration, figures={"mean_return": 1.5, "kl": float("nan")})
+        saved = save(run)
+        with run.phase("evaluate"):
+            assert run.screen(saved, EXAM, outcomes(EXAM.seeds, 95)).passes
+            fresh = EXAM.fresh(100)
+            assert not run.confirm(saved, fresh, outcomes(fresh.seeds, 95)).passes
+            assert not run.target_reached
+            again = EXAM.fresh(100)
+            confirmation = run.confirm(saved, again, outcomes(again.seeds, 100))
+        assert confirmation.passes
+        assert run.target_reached
+    recorded = only_run(tmp_path)
+    assert [row.confirmation for row in recorded.results] == [1, 1, 2]
+    assert recorded.results[1].panel_id != EXAM.id == recorded.results[0].panel_id
+    assert recorded.declared.rl_library == "mine"
+    assert recorded.declared.versions["pytest"] == pytest.__version__
+    assert recorded.declared.config_sha256.keys() == {"agent"}
+    assert recorded.directory.parent == (tmp_path / "mine" / "my_task_v0").resolve()
+    (attempt,) = recorded.attempts
+    windows = attempt.windows
+    assert sum(ns for window in windows for ns in window.phase_ns.values()) == attempt.ended.wall_ns  # type: ignore[union-attr]
+    trained = [window for window in windows if window.iteration]
+    assert [window.figures for window in trained] == [{"mean_return": 1.5}] * 2
+    assert [window.non_finite for window in trained] == [["kl"]] * 2
+    assert all(window.phase_ns["simulate"] >= 20_000_000 > 10_000_000 <= window.phase_ns["infer"] for window in trained)
+    summary = summarize_run(recorded)
+    assert summary.status == "target_reached"
+    assert (summary.heldout_successes, summary.heldout_episodes) == (100, 100)
+    assert summary.env_steps == 40
+    assert summary.billable_usd is not None
+    assert summary.phases["evaluate"] > 0
+
+
+def test_methods_are_metered_where_a_block_finds_no_place(tmp_path: Path) -> None:
+    class Trainer:
+        def train(self) -> str:
+            time.sleep(0.01)
+            return "trained"
+
+    trainer = Trainer()
+    with begin(tmp_path) as run:
+        run.instrument(trainer, "train", "learn")
+        assert trainer.train() == "trained"
+        run.iteration(1, env_steps=20)
+    (attempt,) = only_run(tmp_path).attempts
+    assert attempt.of(PhaseWindow)[1].phase_ns["learn"] >= 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (ValueError("no\nway"), Status.CRASHED, "ValueError: no"),
+        (KeyboardInterrupt(), Status.INTERRUPTED, "KeyboardInterrupt"),
+        (MemoryError(), Status.OUT_OF_MEMORY, "MemoryError"),
+        (RuntimeError("CUDA out of memory"), Status.OUT_OF_MEMORY, "RuntimeError: CUDA out of memory"),
+        (FloatingPointError("nan"), Status.NON_FINITE, "FloatingPointError: nan"),
+        (OSError(errno.ENOSPC, "full"), Status.DISK_FULL, "OSError: [Errno 28] full"),
+        (SystemExit(0), Status.COMPLETED, None),
+        (SystemExit(1), Status.CRASHED, "SystemExit: 1"),
+    ],
+)
+def test_the_status_is_what_happened_and_the_exception_goes_on(
+    tmp_path: Path, error: BaseException, status: Status, reason: str | None
+) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(type(error)), begin(tmp_path) as run, run.phase("learn"):
+        raise error
+    (attempt,) = only_run(tmp_path).attempts
+    assert attempt.ended is not None
+    assert (attempt.ended.status, attempt.ended.reason) == (status, reason)
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"),
+    [
+        (signal.SIGINT, Status.INTERRUPTED),
+        (signal.SIGTERM, Status.PREEMPTED),
+        (signal.SIGKILL, Status.LOST),
+    ],
+)
+def test_signals_end_a_run_truthfully(tmp_path: Path, signum: signal.Signals, status: Status) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"trained\n"
+        assert only_run(tmp_path).attempts[0].status is Status.RUNNING
+        process.send_signal(signum)
+        process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGTERM: 143}.get(signum, -signum)
+    run = only_run(tmp_path)
+    assert run.attempts[0].status is status
+    assert summarize_run(run).env_steps == 20
+
+
+def test_a_forked_child_ends_nothing(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        child = os.fork()
+        if child == 0:
+            try:
+                run.__exit__(None, None, None)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        run.iteration(1, env_steps=20)
+    (attempt,) = only_run(tmp_path).attempts
+    assert attempt.status is Status.COMPLETED
+    assert attempt.windows[-2].iteration == 1
+
+
+def test_a_second_run_of_a_process_does_not_pay_for_the_first(tmp_path: Path) -> None:
+    with begin(tmp_path, since_process_start=False) as run:
+        run.iteration(1, env_steps=20)
+    assert only_run(tmp_path).attempts[0].wall_ns < 10_000_000_000
+
+
+def test_nothing_counts_that_proves_nothing(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        other = Exam("exam", seeds=range(100), definition={"environment": "F"})
+        with pytest.raises(UserError, match="not the one that the run declared"):
+            run.screen(saved, other, outcomes(other.seeds, 100))
+        with pytest.raises(UserError, match="no screening has seen"):
+            run.confirm(saved, EXAM, outcomes(EXAM.seeds, 100))
+        with pytest.raises(UserError, match="each once"):
+            run.screen(saved, EXAM, outcomes(range(99), 99))
+        with pytest.raises(UserError, match="did you mean 'mean_return'"):
+            run.iteration(1, env_steps=20, figures={"mean_returns": 1.0})
+        with pytest.raises(UserError, match="unknown phase 'physics'"):
+            run.phase("physics")
+        with pytest.raises(UserError, match="inside the run's directory"):
+            run.checkpoint(tmp_path / "elsewhere.bin")
+    assert only_run(tmp_path).results == ()
+    with pytest.raises(RuntimeError, match="'with' block"):
+        run.iteration(2, env_steps=40)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target_success": 1.5}, "target_success 1.5"),
+        ({"exam": Exam("short", seeds=range(3), definition={})}, "give it more seeds"),
+        ({"library": "../up"}, "library '../up'"),
+        ({"instance": "none-such"}, "unknown instance"),
+        ({"usd_per_hour": -1.0}, "--usd_per_hour"),
+    ],
+)
+def test_what_cannot_be_declared_is_told_before_anything_is_written(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        begin(tmp_path, **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exams_are_told_apart_by_all_that_matters() -> None:
+    assert Exam("a", [1, 2], {"x": 1}).id == Exam("b", [1, 2], {"x": 1}).id
+    assert len({Exam("a", seeds, {"x": x}).id for seeds in ([1, 2], [1, 3]) for x in (1, 2)}) == 4
+    fresh = EXAM.fresh(500)
+    assert len(fresh.seeds) == 500
+    assert not set(fresh.seeds) & set(EXAM.seeds)
+    with pytest.raises(ValueError, match="each of them once"):
+        Exam("a", [1, 1], {})
