@@ -17,10 +17,18 @@ LIGHT = [
     "ledger_lab.meters",
     "ledger_lab.recipes",
     "ledger_lab.reports",
+    "ledger_lab.reports.bundle",
+    "ledger_lab.reports.export",
+    "ledger_lab.recording",
+    "ledger_lab.mirrors",
+    "ledger_lab.mirrors.mlflow_sink",
+    "ledger_lab.mirrors.tensorboard_sink",
     "ledger_lab.panels",
     "ledger_lab.runners",
     "ledger_lab.pipeline.build_report",
+    "ledger_lab.pipeline.export_ledger",
     "ledger_lab.pipeline.import_prices",
+    "ledger_lab.pipeline.mirror_run",
     "ledger_lab.pipeline.verify_ledger",
 ]
 
@@ -64,7 +72,7 @@ def test_rooms_keep_the_law(path: Path) -> None:
     if not path.name.endswith("_adapter.py"):
         libraries = ("rsl_rl", "rl_games", "skrl", "isaaclab_rl.rsl_rl", "isaaclab_rl.rl_games", "isaaclab_rl.skrl")
         assert not [name for name in found if name.split(".")[0] in libraries or name in libraries]
-    if room in ("ledger", "costs", "reports", "recipes"):
+    if room in ("ledger", "costs", "reports", "recipes", "recording", "mirrors"):
         assert not [name for name in found if name.split(".")[0] in HEAVY]
 
 

@@ -159,8 +159,9 @@ def test_kit_reads_the_same_extension_file() -> None:
     assert link.resolve() == ROOT / "extension.toml"
 
 
-def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("name", ["requirements", "requirements-mirrors"])
+def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host(name: str) -> None:
+    lock = (ROOT / f"{name}.lock").read_text()
     assert "://" not in lock
     entries = re.split(r"\n(?=[A-Za-z0-9])", "\n" + lock.split("\n", 2)[2])[1:]
     locked = {}
@@ -169,6 +170,6 @@ def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host() -
         assert re.fullmatch(r"==[^,*]+", str(requirement.specifier)), entry
         assert "--hash=sha256:" in entry, entry
         locked[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
-    wanted = [line.split("#")[0].strip() for line in (ROOT / "requirements.in").read_text().splitlines()]
+    wanted = [line.split("#")[0].strip() for line in (ROOT / f"{name}.in").read_text().splitlines()]
     for requirement in map(Requirement, filter(None, wanted)):
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement

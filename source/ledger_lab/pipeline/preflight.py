@@ -23,6 +23,7 @@ from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.pipeline.health import parse_stop_on
+from ledger_lab.pipeline.mirror_run import require_mirrors
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
@@ -75,6 +76,7 @@ class TrainPlan:
     """Health events that end the run."""
     price: Price
     config_sha256: dict[str, str]
+    mirrors: list[str]
     timing: Literal["host", "synchronized"]
 
 
@@ -93,6 +95,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("WORLD_SIZE is above 1: training in several processes is not supported yet; start one process")
+    require_mirrors(args.mirror)
     price = resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
     _check_cohort(args.cohort, args.cohort_size)
     stop_on = parse_stop_on(args.stop_on)
@@ -160,6 +163,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         stop_on=stop_on,
         price=price,
         config_sha256=config_hashes,
+        mirrors=args.mirror,
         timing=args.timing,
     )
 

@@ -128,6 +128,16 @@ def train_parser() -> argparse.ArgumentParser:
     )
     ledger.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     ledger.add_argument(
+        "--mirror",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=(
+            "Start scripts/mirror.py with the run, in a process of its own: tensorboard, wandb or mlflow. Can be "
+            "repeated."
+        ),
+    )
+    ledger.add_argument(
         "--timing",
         choices=("host", "synchronized"),
         default="host",

@@ -29,6 +29,7 @@ from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.health import HealthWatch
 from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.mirror_run import start_mirrors
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, judged, training_figures
 from ledger_lab.pipeline.request import parse, train_parser
@@ -88,6 +89,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link,
                 wall_ns=clock.wall_ns(),
             )
         )
+        start_mirrors(plan.run_dir, plan.mirrors)
         shutdown.enter_context(metered_compilation(clock))
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
         with attempt_life(journal.append, clock, peak, link.end) as attempt:

@@ -1,0 +1,155 @@
+"""Following the journals of a run while it writes them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import psutil
+
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, LedgerDamageError, Row, Status, SupervisionStarted
+from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_matches
+from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.reader import HEARTBEAT_LIMIT
+
+_FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
+"""Journals that tell a run: of the processes of an attempt the first one's alone, and its supervisor's."""
+
+_CHUNK_BYTES = 4 * 1024 * 1024
+"""Most bytes to read of a journal at once, so that catching up with a long run needs little memory."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row, and where it stands."""
+
+    journal: str
+    """Name of its journal."""
+    sequence: int
+    """Its place there, from 0."""
+    time: datetime
+    row: Row
+
+
+class JournalTail:
+    """Reads what a journal has got since the last time, and verifies it."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin at the first row."""
+        self.path = path
+        self._offset = self._sequence = 0
+        self._previous = GENESIS
+
+    def read(self) -> list[Event]:
+        """Return the next rows. Half a row at the end, which its writer may be writing, waits.
+
+        Raises:
+            LedgerDamageError: If a line is not what its writer wrote.
+        """
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read(_CHUNK_BYTES)
+            if b"\n" not in data and len(data) == _CHUNK_BYTES:
+                data += file.readline()  # a row that is longer than all this
+        events = []
+        for line in data.split(b"\n")[:-1]:
+            events.append(self._event(line))
+            self._offset += len(line) + 1
+        return events
+
+    def _event(self, line: bytes) -> Event:
+        """Verify and decode a line."""
+        number = self._sequence + 1
+        if not hash_matches(line):
+            raise LedgerDamageError(self.path, number, "the row does not match its hash")
+        try:
+            record = orjson.loads(line)
+            if record["v"] != VERSION:
+                raise LedgerDamageError(self.path, number, f"format version {record['v']} is not {VERSION}")
+            if record["prev"] != self._previous or record["seq"] != self._sequence:
+                raise LedgerDamageError(self.path, number, "the row does not follow the one before it")
+            row = KINDS[record["kind"]].from_data(record["data"])
+            time = datetime.fromisoformat(record["time"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerDamageError(self.path, number, f"not a valid row: {error}") from error
+        self._previous = record["hash"]
+        self._sequence += 1
+        return Event(self.path.name, self._sequence - 1, time, row)
+
+
+class RunFollower:
+    """Follows the journals that tell a run, attempt by attempt."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Begin with the first row.
+
+        Args:
+            run_dir: The run's directory.
+        """
+        self._run_dir = run_dir
+        self._tails: dict[str, JournalTail] = {}
+        self._first: dict[str, Event] = {}
+        self._last: dict[str, Event] = {}
+        self._ended: dict[int, AttemptEnded] = {}
+
+    def poll(self) -> list[Event]:
+        """Return rows that were not there before, in the order of their times.
+
+        Raises:
+            LedgerDamageError: If a journal is damaged.
+        """
+        for path in self._run_dir.glob("journal-*.jsonl"):
+            if _FOLLOWED.fullmatch(path.name):
+                self._tails.setdefault(path.name, JournalTail(path))
+        events = [event for _, tail in sorted(self._tails.items()) for event in tail.read()]
+        for event in events:
+            if isinstance(event.row, AttemptStarted | SupervisionStarted):
+                self._first[event.journal] = event
+            elif isinstance(event.row, AttemptEnded):
+                self._ended.setdefault(_attempt(event.journal), event.row)
+            self._last[event.journal] = event
+        return sorted(events, key=lambda event: event.time)
+
+    @property
+    def ended(self) -> AttemptEnded | None:
+        """How the newest attempt said it ended; ``None`` while it didn't."""
+        return self._ended.get(max((_attempt(name) for name in self._last), default=0))
+
+    @property
+    def status(self) -> Status:
+        """Status of the newest attempt: as it said; else ``running`` or ``lost``, by its signs of life."""
+        if self.ended is not None:
+            return self.ended.status
+        newest = max((_attempt(name) for name in self._last), default=0)
+        names = [name for name in self._last if _attempt(name) == newest]
+        here = [
+            (event.row.pid, event.time)
+            for name in names
+            if (event := self._first.get(name)) is not None
+            and isinstance(event.row, AttemptStarted | SupervisionStarted)
+            and event.row.host == socket.gethostname()
+        ]
+        if here:
+            return Status.RUNNING if any(_is_alive(pid, time) for pid, time in here) else Status.LOST
+        silent = datetime.now(UTC) - max((self._last[name].time for name in names), default=datetime.now(UTC))
+        return Status.RUNNING if silent < HEARTBEAT_LIMIT else Status.LOST
+
+
+def _is_alive(pid: int, seen: datetime) -> bool:
+    """Tell whether the process that was seen at a time still runs on this host."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _attempt(journal: str) -> int:
+    """Return the attempt that a journal belongs to."""
+    match = _FOLLOWED.fullmatch(journal)
+    assert match is not None
+    return int(match[1])

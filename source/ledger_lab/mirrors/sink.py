@@ -1,0 +1,134 @@
+"""What a mirror sends, and the contract of those who take it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import RunDeclared, Status
+
+
+class SinkUnavailableError(Exception):
+    """A destination doesn't answer just now; what was to be sent is still in the journals."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run before its first figure."""
+
+    declared: RunDeclared
+    declared_at: datetime
+    run_dir: Path
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"{self.declared.task} {self.declared.run_id}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """Figures of one moment."""
+
+    time: datetime
+    axis: Literal["iteration", "wall_s"]
+    """What :attr:`step` counts: iterations, or seconds of the attempt's life."""
+    step: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What happened since the last batch."""
+
+    points: tuple[Point, ...]
+    notes: dict[str, str]
+    """Facts in words, the newest by their names."""
+    cursor: dict[str, int]
+    """Rows of each journal that the destination has with this batch. It keeps this, so that a mirror that is started
+    anew goes on where the last one stopped."""
+
+
+class Sink(Protocol):
+    """A destination. Whatever raises :class:`SinkUnavailableError` is tried again."""
+
+    def open(self, facts: RunFacts) -> Mapping[str, int]:
+        """Make the destination ready for a run.
+
+        Args:
+            facts: The run.
+
+        Returns:
+            Rows of each journal that it has already.
+
+        Raises:
+            UserError: If it can't be reached, or doesn't take runs.
+        """
+        ...
+
+    def send(self, batch: Batch) -> None:
+        """Take a batch.
+
+        Raises:
+            SinkUnavailableError: If it doesn't answer just now.
+            UserError: If it never will.
+        """
+        ...
+
+    def close(self, status: Status, time: datetime) -> None:
+        """Take the end of the run.
+
+        Args:
+            status: How the run ended.
+            time: When.
+
+        Raises:
+            SinkUnavailableError: If it doesn't answer just now.
+            UserError: If it never will.
+        """
+        ...
+
+
+SINKS = {
+    "tensorboard": ("ledger_lab.mirrors.tensorboard_sink", "TensorboardSink", "tensorboard"),
+    "wandb": ("ledger_lab.mirrors.wandb_sink", "WandbSink", "wandb"),
+    "mlflow": ("ledger_lab.mirrors.mlflow_sink", "MlflowSink", "requests"),
+}
+"""Destinations by their names: module, class, and the package that it takes."""
+
+
+def require_sink(name: str) -> None:
+    """Check that a destination exists and that its package is installed.
+
+    Args:
+        name: The destination.
+
+    Raises:
+        UserError: If not.
+    """
+    if name not in SINKS:
+        raise UserError(f"no mirror {name!r}; {nearest(name, SINKS)}")
+    package = SINKS[name][2]
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f"the {name} mirror needs the package {package}: install it with pip install {package}")
+
+
+def load_sink(name: str, options: Mapping[str, Any]) -> Sink:
+    """Return a destination.
+
+    Args:
+        name: One of :data:`SINKS`.
+        options: What the user chose: ``project``, ``uri`` and ``dir``, each of which may be ``None``.
+
+    Raises:
+        UserError: If it doesn't exist, or its package is missing.
+    """
+    require_sink(name)
+    module, kind, _ = SINKS[name]
+    return cast(Sink, getattr(importlib.import_module(module), kind)(**options))

@@ -1,0 +1,136 @@
+"""Rows in the words of dashboards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    Health,
+    PanelResult,
+    PhaseWindow,
+    Telemetry,
+)
+from ledger_lab.meters import TRAINING_PHASES
+from ledger_lab.mirrors.follow import Event
+from ledger_lab.mirrors.sink import Batch, Point
+
+
+class Translator:
+    """Translates the rows of one run. It has to see all of them, in order, also those that were sent before."""
+
+    def __init__(self) -> None:
+        """Begin with nothing known."""
+        self._iteration = self._env_steps = 0
+        self._over: int | None = None
+        self._spent_ns: Counter[str] = Counter()
+        self._saved_at: dict[str, int] = {}
+        self._cursor: dict[str, int] = {}
+
+    def translate(self, events: Sequence[Event], has: dict[str, int]) -> Batch:
+        """Return what a destination is to be told.
+
+        Args:
+            events: Rows that came since the last call.
+            has: Rows of each journal that the destination has already, which are left out.
+        """
+        points: list[Point] = []
+        notes: dict[str, str] = {}
+        for event in events:
+            found, said = self._one(event)
+            self._cursor[event.journal] = event.sequence + 1
+            if event.sequence >= has.get(event.journal, 0):
+                points += found
+                notes.update(said)
+        cursor = {**has, **{name: max(rows, has.get(name, 0)) for name, rows in self._cursor.items()}}
+        return Batch(tuple(points), notes, cursor)
+
+    def _one(self, event: Event) -> tuple[list[Point], dict[str, str]]:
+        """Translate one row."""
+        row = event.row
+        match row:
+            case PhaseWindow():
+                return self._window(event, row), {}
+            case Telemetry():
+                return _telemetry(event, row), {}
+            case PanelResult():
+                return self._result(event, row)
+            case CheckpointSaved():
+                self._saved_at[row.path] = row.iteration
+                return [], {"checkpoint/last": f"{row.path} (iteration {row.iteration}, sha256 {row.sha256})"}
+            case Health():
+                return [], {f"health/{row.event}": f"iteration {row.iteration}: {row.evidence} Advice: {row.advice}"}
+            case AttemptStarted():
+                self._over = None  # an attempt may repeat the last iteration of the one before
+                return [], {"attempt": f"{row.attempt} on {row.host}"}
+            case AttemptEnded():
+                return self._end(event, row)
+            case _:
+                return [], {}
+
+    def _window(self, event: Event, row: PhaseWindow) -> list[Point]:
+        """Return figures and phases of an iteration."""
+        self._spent_ns.update(row.phase_ns)
+        if row.iteration is None or row.iteration == self._over:
+            return []  # outside the training loop, or what came after its last iteration
+        self._over = row.iteration
+        steps, self._env_steps = row.env_steps - self._env_steps, row.env_steps
+        self._iteration = row.iteration
+        training_s = sum(ns for phase, ns in row.phase_ns.items() if phase in TRAINING_PHASES) / 1e9
+        values = {f"train/{name}": value for name, value in row.figures.items()}
+        values |= {f"phase/{name}_s": spent_ns / 1e9 for name, spent_ns in row.phase_ns.items()}
+        values |= {"train/env_steps": float(row.env_steps), "train/wall_s": row.wall_ns / 1e9}
+        if training_s > 0 and steps > 0:
+            values["train/env_steps_per_s"] = steps / training_s
+        return [Point(event.time, "iteration", row.iteration, values)]
+
+    def _result(self, event: Event, row: PanelResult) -> tuple[list[Point], dict[str, str]]:
+        """Return a held-out score."""
+        successes, episodes = row.outcomes.successes, row.outcomes.episodes
+        needed = "" if row.needed is None else f", {row.needed} needed"
+        said = f"{row.checkpoint}: {successes} of {episodes}{needed}"
+        if row.invalid is not None:
+            return [], {f"heldout/{row.purpose}": f"{said}; invalid: {row.invalid}"}
+        values = {
+            f"heldout/{row.purpose}_success": successes / episodes,
+            f"heldout/{row.purpose}_wall_s": row.wall_ns / 1e9,
+        }
+        step = self._saved_at.get(row.checkpoint, self._iteration)
+        return [Point(event.time, "iteration", step, values)], {f"heldout/{row.purpose}": said}
+
+    def _end(self, event: Event, row: AttemptEnded) -> tuple[list[Point], dict[str, str]]:
+        """Return how an attempt ended, and where the time of all attempts so far went."""
+        values = {f"total/{phase}_s": spent_ns / 1e9 for phase, spent_ns in self._spent_ns.items()}
+        values["total/wall_s"] = row.wall_ns / 1e9
+        for name, peak in (("host", row.peak_host_memory_bytes), ("gpu", row.peak_gpu_memory_bytes)):
+            if peak is not None:
+                values[f"total/peak_{name}_memory_gb"] = peak / 1e9
+        notes = {} if row.reason is None else {"reason": row.reason}
+        return [Point(event.time, "iteration", self._iteration, values)], notes
+
+
+def _telemetry(event: Event, row: Telemetry) -> list[Point]:
+    """Return a sample; what has no meter is left out."""
+    values: dict[str, float | None] = {}
+    if row.host is not None:
+        values |= {
+            "telemetry/host_cpu_s": row.host.cpu_s,
+            "telemetry/host_busiest_thread": row.host.busiest_thread,
+            "telemetry/host_memory_gb": row.host.memory_bytes / 1e9,
+            "telemetry/host_available_gb": row.host.available_bytes / 1e9,
+        }
+    for index, device in enumerate(row.devices):
+        values |= {
+            f"telemetry/gpu{index}_utilization": device.utilization,
+            f"telemetry/gpu{index}_memory_gb": None
+            if device.memory_used_bytes is None
+            else device.memory_used_bytes / 1e9,
+            f"telemetry/gpu{index}_power_w": device.power_w,
+            f"telemetry/gpu{index}_temperature_c": device.temperature_c,
+            f"telemetry/gpu{index}_sm_clock_mhz": device.sm_clock_mhz,
+        }
+    known = {name: float(value) for name, value in values.items() if value is not None}
+    return [Point(event.time, "wall_s", row.wall_ns // 1_000_000_000, known)] if known else []

@@ -1,0 +1,92 @@
+"""Weights & Biases, through its own client. The key, the mode and the host come from its environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status
+from ledger_lab.mirrors.sink import Batch, RunFacts
+
+_CURSOR = "ledger_lab/cursor"
+
+
+class WandbSink:
+    """A run of W&B with the ledger's run id. Offline (``WANDB_MODE=offline``) it lies in the run's directory.
+
+    The client keeps what the network doesn't take, and sends it later by itself. How far the run is mirrored stands in
+    its configuration, which W&B gives back to a client that resumes it; offline, each mirror writes the whole run.
+    """
+
+    def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
+        """Take what the user chose.
+
+        Args:
+            project: Project of W&B.
+            uri: Not for W&B.
+            dir: Folder for the client's files.
+
+        Raises:
+            UserError: If the user chose what has no meaning here.
+        """
+        if uri is not None:
+            raise UserError("--uri is not for W&B: its host comes from WANDB_BASE_URL")
+        self._project, self._dir = project or "ledger_lab", dir
+
+    def open(self, facts: RunFacts) -> Mapping[str, int]:
+        """Create or resume the run."""
+        declared = facts.declared
+        folder = self._dir or Path(os.environ.get("WANDB_DIR") or facts.run_dir)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write to --dir {folder}: {error.strerror}") from error
+        settings = wandb.Settings(
+            silent=True,
+            console="off",
+            disable_git=True,  # the run's commit is in its declaration; this process has none of its own
+            disable_code=True,
+            disable_job_creation=True,
+            x_disable_meta=True,
+            x_disable_stats=True,  # they would be those of the mirror
+            x_save_requirements=False,
+        )
+        try:
+            self._run: Any = wandb.init(
+                project=self._project,
+                id=declared.run_id,
+                name=facts.name,
+                group=declared.cohort,
+                resume="allow",
+                dir=str(folder),
+                settings=settings,
+            )
+        except (wandb.errors.Error, OSError) as error:
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise UserError(f"W&B: {first}; set WANDB_API_KEY, or WANDB_MODE=offline and sync the run later") from error
+        self._cursor: dict[str, int] = dict(self._run.config.get(_CURSOR) or {})
+        plain = {key: value for key, value in declared.to_data().items() if key != "panel_fields"}
+        self._run.config.update(plain, allow_val_change=True)
+        for axis, families in (("iteration", ("train", "phase", "heldout", "total")), ("wall_s", ("telemetry",))):
+            self._run.define_metric(axis, hidden=True)
+            for family in families:
+                self._run.define_metric(f"{family}/*", step_metric=axis)
+        return self._cursor
+
+    def send(self, batch: Batch) -> None:
+        """Hand the batch to the client."""
+        for point in batch.points:
+            self._run.log({point.axis: point.step, "_timestamp": point.time.timestamp(), **point.values})
+        self._run.summary.update(batch.notes)
+        self._run.config.update({_CURSOR: batch.cursor}, allow_val_change=True)
+
+    def close(self, status: Status, time: datetime) -> None:
+        """Finish the run; W&B calls a failed one failed."""
+        self._run.summary.update({"status": str(status), "ended_at": time.isoformat()})
+        self._run.finish(exit_code=1 if status.failed else 0)
