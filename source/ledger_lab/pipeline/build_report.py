@@ -1,4 +1,4 @@
-"""``scripts/report.py``: the ledger as a table or JSON, and comparisons. Needs neither torch nor Isaac Lab."""
+"""``scripts/report.py``: the ledger as a table, JSON or a page, and comparisons. Needs neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.compare_runs import compare_runs, comparison_json, show_comparison
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports.page import write_page
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,7 +30,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--html",
+        metavar="FILE",
+        type=Path,
+        help="Write one page with tables and figures instead, which any browser shows without a network.",
+    )
+    what.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
@@ -72,6 +80,10 @@ def build_report(argv: Sequence[str]) -> int:
         return 0
     summaries = [summarize_run(run, price) for run in runs]
     cohorts = summarize_cohorts(summaries)
+    if args.html is not None:
+        write_page(args.html, runs, summaries, cohorts, source=str(args.log_root))
+        make_console().print(f"wrote {args.html}: {len(runs)} runs", markup=False, soft_wrap=True)
+        return 0
     if args.json is None:
         console = make_console()
         console.print(render_report(summaries, cohorts, console.width))
