@@ -1,4 +1,4 @@
-"""``scripts/report.py``: the ledger as a table and as JSON. Imports neither torch nor Isaac Lab."""
+"""``scripts/report.py``: the ledger as a table, JSON or a page, and comparisons. Needs neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
+from ledger_lab.pipeline.compare_runs import compare_runs, comparison_json, show_comparison
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.query_ledger import answer_sql, show_schema
 from ledger_lab.reports import (
@@ -22,6 +24,7 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
+from ledger_lab.reports.page import write_page
 from ledger_lab.reports.table_rows import Contents
 
 
@@ -37,14 +40,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
-    parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--html",
+        metavar="FILE",
+        type=Path,
+        help="Write one page with tables and figures instead, which any browser shows without a network.",
+    )
+    what.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="Compare two cohorts or runs instead: how much sooner and cheaper, with intervals. Refused where they do "
+        "not measure the same thing, with every field that differs.",
+    )
+    what.add_argument(
         "--sql",
         metavar="QUERY",
         help="Answer a query over the ledger's tables instead, in DuckDB's SQL; with --json or --csv into a file.",
     )
+    what.add_argument("--schema", action="store_true", help="List the tables and columns that --sql knows.")
     parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - for standard output.")
-    parser.add_argument("--schema", action="store_true", help="List the tables and columns that --sql knows.")
+    parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
     parser.add_argument(
         "--instance",
         help="Price every run as this instance of the price book instead; the report names both prices.",
@@ -84,10 +101,22 @@ def build_report(argv: Sequence[str]) -> int:
     ledger = whole_ledger(args.log_root)
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
+    if args.compare is not None:
+        sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
+        verdict = compare_runs(args.compare[0], args.compare[1], runs, price, declared_sizes=sizes)
+        if args.json is None:
+            show_comparison(verdict)
+        else:
+            _write_json(args.json, comparison_json(verdict))
+        return 0
     summaries = [summarize_run(run, price) for run in runs]
     cohorts = summarize_cohorts(summaries, ledger.cohorts)
     if args.sql is not None:
         answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
+        return 0
+    if args.html is not None:
+        write_page(args.html, runs, summaries, cohorts, source=str(args.log_root))
+        make_console().print(f"wrote {args.html}: {len(runs)} runs", markup=False, soft_wrap=True)
         return 0
     known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
     everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
@@ -113,15 +142,20 @@ def build_report(argv: Sequence[str]) -> int:
             for c in ledger.cohorts
         ],
     }
-    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
-    if args.json == "-":
-        print(text, end="")
-    else:
-        try:
-            Path(args.json).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot write {args.json}: {error.strerror}") from error
+    _write_json(args.json, report)
     return 0
+
+
+def _write_json(file: str, report: dict[str, Any]) -> None:
+    """Write a report into a file, or to standard output where it is called ``-``."""
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
+    if file == "-":
+        print(text, end="")
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _asked_price(args: argparse.Namespace) -> Price | None:

@@ -50,7 +50,7 @@ def usd(amount: float | None) -> str:
     """Return an amount of money, with cents that matter."""
     if amount is None:
         return MISSING
-    return f"${amount:.2f}" if amount >= 0.995 or amount == 0 else f"${amount:.2g}"
+    return f"${amount:.2f}" if amount >= 0.0995 or amount == 0 else f"${amount:.2g}"
 
 
 def gigabytes(amount: float | None) -> str:

@@ -24,6 +24,7 @@ from ledger_lab.costs import (
 from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, Cohort, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
 from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, summarize_host
@@ -93,8 +94,8 @@ class RunSummary:
     updates_per_min: float | None
     """Iterations per minute of training."""
     wall_to_target_s: float | None
-    """Age of the attempt when a policy was confirmed to reach the target [s]: start-up, compile, training and the
-    judging that proved it."""
+    """Seconds of all attempts until a policy was confirmed to reach the target [s]: start-up, compile, training and
+    the judging that proved it."""
     evaluation_share: float | None
     """``evaluate_s`` ÷ ``wall_s``."""
     peak_gpu_memory_gb: float | None
@@ -263,7 +264,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         wall_s=wall_s,
         env_steps_per_s=env_steps_per_s(env_steps, train_s),
         updates_per_min=updates_per_min(updates, train_s),
-        wall_to_target_s=None if proof is None else proof.wall_ns / 1e9,
+        wall_to_target_s=seconds_to_target(run),
         evaluation_share=evaluation_share(evaluate_s, wall_s),
         peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
         peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),

@@ -1,0 +1,33 @@
+"""Where a moment of one attempt lies in the life of its run."""
+
+from __future__ import annotations
+
+from ledger_lab.ledger import PanelResult, Run
+
+
+def attempt_starts_s(run: Run) -> dict[int, float]:
+    """Return what each attempt's clock is ahead of by: the seconds of all attempts before it [s], by its number.
+
+    A row's ``wall_ns`` counts from the start of its own attempt. The wall-clock time of a run adds up its attempts; the
+    pauses between them, in which nothing is billed, are not in it.
+    """
+    starts: dict[int, float] = {}
+    passed_ns = 0
+    for attempt in run.attempts:
+        starts[attempt.number] = passed_ns / 1e9
+        passed_ns += attempt.wall_ns
+    return starts
+
+
+def seconds_to_target(run: Run) -> float | None:
+    """Return the wall-clock time until a policy was confirmed to reach the target [s], over all attempts.
+
+    Returns:
+        ``None`` where none was confirmed.
+    """
+    starts = attempt_starts_s(run)
+    for attempt in run.attempts:
+        for row in attempt.of(PanelResult):
+            if row.confirms:
+                return starts[attempt.number] + row.wall_ns / 1e9
+    return None

@@ -1,0 +1,345 @@
+"""Two runs or cohorts against each other: like with like, paired where the seeds allow, unfinished runs as bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import PanelResult, Run, Status
+from ledger_lab.panels import Comparison, compare_paired
+from ledger_lab.reports.clock import seconds_to_target
+from ledger_lab.reports.construct import Difference, construct_differences, named_differences
+from ledger_lab.reports.summary import RunSummary
+
+RESAMPLES = 10_000
+FEW = 5
+"""With fewer runs on a side, a bootstrap interval is known to be too narrow, and the verdict says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The runs of one side."""
+
+    name: str
+    """What the user called it: a cohort, or a run."""
+    runs: tuple[Run, ...]
+    summaries: tuple[RunSummary, ...]
+    """One per run, in the same order."""
+    declared_size: int | None = None
+    """Runs that the cohort was declared with; ``None`` for a run, and for a cohort without a declared size."""
+
+    @property
+    def missing(self) -> int:
+        """Runs that were declared and never made."""
+        return max(0, (self.declared_size or 0) - len(self.runs))
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the trainings."""
+        return [run.declared.seed for run in self.runs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one run of a comparison came to."""
+
+    run_id: str
+    seed: int
+    reached_target: bool
+    seconds: float
+    """Wall-clock time to the confirmed target, or, where there was none, the whole time that it did not suffice [s]."""
+    usd: float | None
+    """Spend of the whole run [USD]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioEstimate:
+    """How many times more one side took than the other."""
+
+    ratio: float | None
+    """Side A ÷ side B; ``None`` where nothing can be claimed."""
+    interval: tuple[float, float | None] | None
+    """95 % bootstrap interval; an upper end of ``None`` is infinite; no interval with a single run on a side."""
+    bound: Literal["exact", "at_least", "at_most"]
+    """What the ratio is. Where runs of A never got there, it can only be larger, where runs of B did not, smaller."""
+    refusal: str | None
+    """Why nothing can be claimed; ``None`` where there is a ratio."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """All that a comparison found."""
+
+    a: str
+    b: str
+    n_a: int
+    n_b: int
+    reached_a: int
+    reached_b: int
+    missing_a: int
+    missing_b: int
+    pairing: str
+    """How runs were paired, in words."""
+    paired: bool
+    outcomes_a: list[Outcome]
+    outcomes_b: list[Outcome]
+    time: RatioEstimate
+    """Geometric mean of the times to target of A ÷ that of B."""
+    cost: RatioEstimate
+    """Cost per target-reaching checkpoint of A ÷ that of B."""
+    success: Comparison | None
+    """The final policies of two single runs on the same held-out episodes; ``None`` where there are no such."""
+    success_exam: str | None
+    """Which episodes those were."""
+    differs: list[Difference]
+    """What else is not the same on both sides, and may be why."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as plain JSON values."""
+        return asdict(self)
+
+
+def select_side(
+    name: str,
+    runs: Sequence[Run],
+    summarize: Callable[[Run], RunSummary],
+    declared_sizes: Mapping[str, int] | None = None,
+) -> Side:
+    """Find the runs that a name stands for.
+
+    Args:
+        name: A cohort, a run id, or the beginning of a run id.
+        runs: All runs of the ledger.
+        summarize: Works out the figures of a run.
+        declared_sizes: Declared sizes of cohorts, by their names.
+
+    Raises:
+        UserError: If the name stands for nothing, or for several things, or for a run that has not ended.
+    """
+    cohort = tuple(run for run in runs if run.declared.cohort == name)
+    exact = tuple(run for run in runs if run.declared.run_id == name)
+    if cohort and exact:
+        raise UserError(f"{name!r} is a cohort and a run: give the cohort's runs another name with --cohort")
+    chosen = cohort or exact or tuple(run for run in runs if run.declared.run_id.startswith(name))
+    if not cohort and len(chosen) > 1:
+        ids = ", ".join(run.declared.run_id for run in chosen[:5])
+        raise UserError(
+            f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): name more of one"
+        )
+    if not chosen:
+        known = {run.declared.run_id for run in runs} | {run.declared.cohort for run in runs if run.declared.cohort}
+        raise UserError(f"no cohort or run {name!r}; {nearest(name, known)}")
+    summaries = tuple(summarize(run) for run in chosen)
+    running = next((s.run_id for s in summaries if s.status == Status.RUNNING), None)
+    if running is not None:
+        raise UserError(f"run {running} is still running: compare when it has ended")
+    size = (declared_sizes or {}).get(name) if cohort else None
+    return Side(name=name, runs=chosen, summaries=summaries, declared_size=size)
+
+
+def refusals(a: Side, b: Side) -> list[Difference]:
+    """Return the fields that forbid a comparison; empty where the sides measure the same thing.
+
+    Raises:
+        UserError: If a run is on both sides.
+    """
+    both = {run.declared.run_id for run in a.runs} & {run.declared.run_id for run in b.runs}
+    if both:
+        raise UserError(f"run {min(both)} is on both sides: name two different runs or cohorts")
+    return construct_differences([run.declared for run in a.runs], [run.declared for run in b.runs])
+
+
+def compare(a: Side, b: Side, seed: int = 0) -> Verdict:
+    """Compare two sides that :func:`refusals` has no objection to.
+
+    Times are compared by the ratio of their geometric means, costs by the ratio of the cost per target-reaching
+    checkpoint. Intervals are percentile intervals of a bootstrap over runs (Efron & Tibshirani 1993, An Introduction to
+    the Bootstrap, chapter 13): over pairs where both sides trained on the same seeds, else over each side by itself.
+
+    Args:
+        a: One side.
+        b: The other.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        What was found.
+    """
+    outcomes_a, outcomes_b = _outcomes(a), _outcomes(b)
+    paired, pairing = _pairing(a, b)
+    if paired:
+        outcomes_a.sort(key=lambda outcome: outcome.seed)
+        outcomes_b.sort(key=lambda outcome: outcome.seed)
+    random = np.random.default_rng(seed)
+    drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
+    drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
+    success, exam = _compare_success(a, b)
+    return Verdict(
+        a=a.name,
+        b=b.name,
+        n_a=len(outcomes_a),
+        n_b=len(outcomes_b),
+        reached_a=sum(outcome.reached_target for outcome in outcomes_a),
+        reached_b=sum(outcome.reached_target for outcome in outcomes_b),
+        missing_a=a.missing,
+        missing_b=b.missing,
+        paired=paired,
+        pairing=pairing,
+        outcomes_a=outcomes_a,
+        outcomes_b=outcomes_b,
+        time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
+        cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
+        success=success,
+        success_exam=exam,
+        differs=named_differences([run.declared for run in a.runs], [run.declared for run in b.runs]),
+    )
+
+
+def _outcomes(side: Side) -> list[Outcome]:
+    """Return what each run came to; one that never got there is kept with its whole time."""
+    outcomes = []
+    for run, summary in zip(side.runs, side.summaries, strict=True):
+        to_target_s = seconds_to_target(run)
+        outcomes.append(
+            Outcome(
+                run_id=summary.run_id,
+                seed=summary.seed,
+                reached_target=to_target_s is not None,
+                seconds=summary.wall_s if to_target_s is None else to_target_s,
+                usd=summary.billable_usd,
+            )
+        )
+    return outcomes
+
+
+def _pairing(a: Side, b: Side) -> tuple[bool, str]:
+    """Tell whether runs can be paired by the seeds of their trainings, and say so in words."""
+    ours, theirs = set(a.seeds), set(b.seeds)
+    unique = len(ours) == len(a.seeds) and len(theirs) == len(b.seeds)
+    if len(a.seeds) == len(b.seeds) == 1:
+        same = "the same training seed" if ours == theirs else f"training seeds {a.seeds[0]} and {b.seeds[0]}"
+        return ours == theirs, f"one run against one, {same}"
+    if unique and ours == theirs:
+        return True, f"paired by training seed ({_list(sorted(ours))})"
+    if not unique:
+        return False, "not paired: a training seed occurs more than once on a side"
+    # Runs without a partner may be missing because of what happened to them, so nobody is left out to make pairs.
+    alone = [
+        f"{_list(sorted(own - other))} only in {name}"
+        for name, own, other in (("A", ours, theirs), ("B", theirs, ours))
+        if own - other
+    ]
+    return False, f"not paired: training seeds {', '.join(alone)}"
+
+
+def _list(seeds: Sequence[int]) -> str:
+    """Name some seeds."""
+    return ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
+
+
+def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
+    """Compare geometric means of the times to target; a run that never got there enters as the bound that it is."""
+    if any(outcome.seconds <= 0 for outcome in (*a, *b)):
+        return _refuse("a run was declared and never started, so that it has no time")
+    short_a, short_b = (sum(not outcome.reached_target for outcome in side) for side in (a, b))
+    if short_a and short_b:
+        return _refuse(
+            f"{short_a} of {len(a)} runs of A and {short_b} of {len(b)} of B never reached the target, "
+            "so their times bound the ratio on neither side"
+        )
+    log_a, log_b = (np.log([outcome.seconds for outcome in side]) for side in (a, b))
+    ratios = np.exp(log_a[drawn_a].mean(axis=1) - log_b[drawn_b].mean(axis=1))
+    bound: Literal["exact", "at_least", "at_most"] = "at_least" if short_a else "at_most" if short_b else "exact"
+    return _estimate(math.exp(log_a.mean() - log_b.mean()), ratios, ratios, bound, min(len(a), len(b)))
+
+
+def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
+    """Compare the cost per target-reaching checkpoint; without one, the spend is a lower bound of it."""
+    for name, side in (("A", a), ("B", b)):
+        unpriced = sum(outcome.usd is None for outcome in side)
+        if unpriced:
+            return _refuse(
+                f"{unpriced} of {len(side)} runs of {name} have no price: name an --instance or give --usd_per_hour"
+            )
+    spend_a, spend_b = (np.array([outcome.usd or 0.0 for outcome in side]) for side in (a, b))
+    reached_a, reached_b = (np.array([outcome.reached_target for outcome in side], dtype=float) for side in (a, b))
+    if not reached_a.sum() and not reached_b.sum():
+        return _refuse("no run of either side reached the target, so that neither has a cost per policy that does")
+    if not spend_a.sum() or not spend_b.sum():
+        return _refuse("a side spent nothing at its price, so that there is no ratio")
+    bound: Literal["exact", "at_least", "at_most"] = (
+        "at_least" if not reached_a.sum() else "at_most" if not reached_b.sum() else "exact"
+    )
+    # With no success, one more dollar than all of them is the least that the first one can cost.
+    cost_a = spend_a.sum() / max(reached_a.sum(), 1.0)
+    cost_b = spend_b.sum() / max(reached_b.sum(), 1.0)
+    spent = spend_a[drawn_a].sum(axis=1) / spend_b[drawn_b].sum(axis=1)
+    wins_a, wins_b = reached_a[drawn_a].sum(axis=1), reached_b[drawn_b].sum(axis=1)
+    # A sample in which a side has no success has an infinite cost there, unless that is what the bound says already.
+    floor_a, floor_b = (1.0 if bound == "at_least" else 0.0), (1.0 if bound == "at_most" else 0.0)
+    wins_a, wins_b = np.maximum(wins_a, floor_a), np.maximum(wins_b, floor_b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = spent * (wins_b / wins_a)
+    undecided = np.isnan(ratios)  # no success on either side of the sample: anything goes
+    return _estimate(
+        float(cost_a / cost_b),
+        np.where(undecided, 0.0, ratios),
+        np.where(undecided, np.inf, ratios),
+        bound,
+        min(len(a), len(b)),
+    )
+
+
+def _estimate(
+    ratio: float, lower: np.ndarray, upper: np.ndarray, bound: Literal["exact", "at_least", "at_most"], runs: int
+) -> RatioEstimate:
+    """Put a ratio and its interval together; a side of one run has none."""
+    interval: tuple[float, float | None] | None = None
+    if runs > 1:
+        # Order statistics, not interpolation: an infinite ratio must not make a finite one beside it infinite.
+        low = float(np.quantile(lower, 0.025, method="inverted_cdf")) if bound != "at_most" else 0.0
+        high = float(np.quantile(upper, 0.975, method="inverted_cdf")) if bound != "at_least" else math.inf
+        interval = (low, high if math.isfinite(high) else None)
+    return RatioEstimate(ratio=ratio, interval=interval, bound=bound, refusal=None)
+
+
+def _refuse(reason: str) -> RatioEstimate:
+    """Claim nothing."""
+    return RatioEstimate(ratio=None, interval=None, bound="exact", refusal=reason)
+
+
+def _compare_success(a: Side, b: Side) -> tuple[Comparison | None, str | None]:
+    """Compare the final policies of two single runs episode by episode, where they took the same episodes."""
+    if len(a.runs) != 1 or len(b.runs) != 1:
+        return None, None
+    ours, theirs = _final_results(a.runs[0]), _final_results(b.runs[0])
+    for purpose in ("confirmation", "screening", "evaluation"):
+        one, other = ours.get(purpose), theirs.get(purpose)
+        if one is None or other is None or one.panel_id != other.panel_id:
+            continue
+        keys = list(zip(one.outcomes.cell, one.outcomes.seed, strict=True))
+        if keys == list(zip(other.outcomes.cell, other.outcomes.seed, strict=True)):
+            found = compare_paired(one.outcomes.success, other.outcomes.success, one.outcomes.seed)
+            return found, f"{purpose} of {one.checkpoint} (A) and {other.checkpoint} (B)"
+    return None, None
+
+
+def _final_results(run: Run) -> dict[str, PanelResult]:
+    """Return the scores of a run's final policy by their purpose: the confirmed one, else the last one scored."""
+    valid = [row for row in run.results if row.invalid is None]
+    proof = next((row for row in valid if row.confirms), None)
+    last = proof or next((row for row in reversed(valid) if row.panel_id == run.declared.panel_id), None)
+    if last is None:
+        return {}
+    own = [
+        row for row in valid if row.checkpoint == last.checkpoint and row.checkpoint_sha256 == last.checkpoint_sha256
+    ]
+    results: dict[str, PanelResult] = {} if proof is None else {"confirmation": proof}
+    for row in own:
+        if row.panel_id == run.declared.panel_id:
+            results.setdefault(row.purpose, row)
+    return results

@@ -1,0 +1,6 @@
+"""The ledger as one self-contained page: what it shows, its figures, and its file."""
+
+from ledger_lab.reports.page.document import render_page, write_page
+from ledger_lab.reports.page.model import PageModel, build_model
+
+__all__ = ["PageModel", "build_model", "render_page", "write_page"]

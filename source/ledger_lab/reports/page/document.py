@@ -1,0 +1,172 @@
+"""The file of the page: one document that needs no other file and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Run
+from ledger_lab.reports.page.model import PageModel, build_model
+from ledger_lab.reports.page.tables import cohort_table, cost_tables, definitions, text
+from ledger_lab.reports.summary import CohortSummary, RunSummary
+
+SCRIPTS = (
+    "core.js",
+    "theme.js",
+    "filters.js",
+    "curves.js",
+    "phases.js",
+    "exams.js",
+    "cohorts.js",
+    "sides.js",
+    "telemetry.js",
+    "health.js",
+    "main.js",
+)
+"""Parts of the page's script, which share one scope, in their order."""
+
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
+"""Plotly's maps bring a style sheet, unless an element of this name is there; the page draws no maps."""
+_EMPTY_STYLE = ""
+"""Plotly adds a style element without text, and fills it through the object model."""
+
+
+def write_page(
+    path: Path,
+    runs: Sequence[Run],
+    summaries: Sequence[RunSummary],
+    cohorts: Sequence[CohortSummary],
+    *,
+    source: str = "",
+) -> None:
+    """Write the page of some runs.
+
+    Args:
+        path: File to write; it is replaced as a whole, or not at all.
+        runs: The runs.
+        summaries: Their figures, in the same order.
+        cohorts: Figures of their cohorts.
+        source: Which ledger it is, for the reader.
+
+    Raises:
+        UserError: If the file can't be written.
+    """
+    created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    model = build_model(runs, summaries, cohorts, source=source, created_at=created_at)
+    document = render_page(model).encode("utf-8", errors="replace")
+    target = path.resolve()
+    if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
+        raise UserError(f"cannot write {path}: it is there, and is no regular file")
+    temporary: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".page-", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(document)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def render_page(model: PageModel) -> str:
+    """Return the page as one HTML document.
+
+    Whatever comes from the ledger is text: escaped where it stands in the markup, and in the embedded JSON. The
+    document's own policy lets it run the two scripts that it carries, by their hashes, and reach nothing else.
+
+    Args:
+        model: What it shows.
+    """
+    plotly, script = _plotly_script(), _page_script()
+    style = _part("page.css")
+    parts = {
+        "policy": _policy([plotly, script], [style, _EMPTY_STYLE]),
+        "title": text(f"LedgerLab: {model.source or 'report'}"),
+        "source": text(model.source),
+        "created_at": text(model.created_at),
+        "style": style,
+        "cost_tables": cost_tables(model),
+        "cohort_table": cohort_table(model),
+        "definitions": definitions(),
+        "unused_styles": "".join(f'<template id="{name}"></template>' for name in _STYLE_OF_ITS_OWN.findall(plotly)),
+        "model": embedded_json(model.to_json()),
+        "plotly": plotly,
+        "script": script,
+    }
+    return _PLACE.sub(lambda match: parts[match[1]], _part("page.html"))
+
+
+def embedded_json(value: object) -> str:
+    """Return JSON that can stand in a script element: no text in it can end the element, or open a comment.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    plain = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        plain = plain.replace(character, f"\\u{ord(character):04x}")
+    return plain
+
+
+def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """Return the content security policy: what the document carries, and the pictures that it makes itself."""
+    return (
+        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hashes(parts: Sequence[str]) -> str:
+    """Return what a policy calls some embedded texts."""
+    digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts]
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+@cache
+def _plotly_script() -> str:
+    """Return Plotly's JavaScript, as the installed package ships it."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise UserError("--html needs the package plotly: pip install plotly") from error
+    script: str = get_plotlyjs()
+    return _inside_element(script)
+
+
+@cache
+def _page_script() -> str:
+    """Return the page's own script: all parts in one scope of their own."""
+    body = "\n".join(_part(f"js/{name}") for name in SCRIPTS)
+    return _inside_element(f'"use strict";\n(() => {{\n{body}\n}})();\n')
+
+
+def _inside_element(script: str) -> str:
+    """Make sure that a script ends where its element does, and that its hash is taken of what a browser reads."""
+    script = script.replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub(r"<(?=/script|!--|script)", r"\\x3c", script, flags=re.IGNORECASE)
+
+
+@cache
+def _part(name: str) -> str:
+    """Return a part of the page that lies beside this module."""
+    return files("ledger_lab.reports.page").joinpath("template", name).read_text(encoding="utf-8")
+
+
+def _umask() -> int:
+    """Return the mask of the process's new files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

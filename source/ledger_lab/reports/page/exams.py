@@ -1,0 +1,126 @@
+"""Held-out episodes of every scored policy, as text with one letter per episode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_letters, digits
+
+from ledger_lab.ledger import HORIZON, PanelResult, Run
+
+EPISODES = 2_000_000
+"""Episodes of all sheets together, each a byte of the page."""
+SUCCESS, SHORT, OTHER = "success", "lasted to the horizon without success", "any other end"
+_LETTERS = ascii_letters + digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exam:
+    """A panel's episodes in the order of the letters of its sheets."""
+
+    panel: str
+    panel_id: str
+    cells: list[str]
+    """Cells, in the order of their episodes."""
+    counts: list[int]
+    """How many episodes in a row each of :attr:`cells` has."""
+    seeds: list[int]
+    """Seed of each episode."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamSheet:
+    """What became of a policy's episodes."""
+
+    exam: int
+    """Place in :attr:`ExamCollection.exams`."""
+    checkpoint: str
+    purpose: str
+    letters: str
+    """One letter per episode: how it ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamCollection:
+    """All sheets of some runs."""
+
+    exams: list[Exam]
+    ends: list[str]
+    """What the letters a, b, c, … stand for."""
+    sheets: list[list[ExamSheet]]
+    """Per run, in the order in which they were scored."""
+    left_out: int
+    """Sheets left out, to keep the page small."""
+
+
+def collect_exams(runs: Sequence[Run], episodes: int = EPISODES) -> ExamCollection:
+    """Collect the outcomes of every policy that was screened or evaluated.
+
+    Confirmations are not among them: their seeds are fresh each time, and say nothing about which seeds are hard. Nor
+    are results that prove nothing. Where all would be too many, each run keeps its last ones.
+
+    Args:
+        runs: The runs.
+        episodes: Episodes that may be kept in all.
+
+    Returns:
+        The sheets.
+    """
+    scored = [_scored(run) for run in runs]
+    total = sum(row.outcomes.episodes for rows in scored for row in rows)
+    share = 1.0 if total <= episodes else episodes / total
+    exams: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
+    found: list[Exam] = []
+    letters = {SUCCESS: _LETTERS[0], SHORT: _LETTERS[1]}
+    sheets: list[list[ExamSheet]] = []
+    left_out = 0
+    for rows in scored:
+        kept = rows[-max(1, int(share * len(rows))) :] if rows else rows
+        left_out += len(rows) - len(kept)
+        own = []
+        for row in kept:
+            outcomes = row.outcomes
+            key = (row.panel_id, tuple(outcomes.cell), tuple(outcomes.seed))
+            if key not in exams:
+                exams[key] = len(found)
+                found.append(_exam(row))
+            text = "".join(
+                _letter(ok, end, letters) for ok, end in zip(outcomes.success, outcomes.ended_by, strict=True)
+            )
+            own.append(ExamSheet(exam=exams[key], checkpoint=row.checkpoint, purpose=row.purpose, letters=text))
+        sheets.append(own)
+    return ExamCollection(exams=found, ends=list(letters), sheets=sheets, left_out=left_out)
+
+
+def _scored(run: Run) -> list[PanelResult]:
+    """Return the first valid score of each policy on each panel."""
+    first: dict[tuple[str, str], PanelResult] = {}
+    for row in run.results:
+        if row.purpose != "confirmation" and row.invalid is None:
+            first.setdefault((row.panel_id, row.checkpoint), row)
+    return list(first.values())
+
+
+def _exam(row: PanelResult) -> Exam:
+    """Describe the episodes of a score."""
+    cells: list[str] = []
+    counts: list[int] = []
+    for cell in row.outcomes.cell:
+        if not cells or cells[-1] != cell:
+            cells.append(cell)
+            counts.append(0)
+        counts[-1] += 1
+    return Exam(panel=row.panel, panel_id=row.panel_id, cells=cells, counts=counts, seeds=list(row.outcomes.seed))
+
+
+def _letter(success: bool, ended_by: str, letters: dict[str, str]) -> str:
+    """Return the letter of an outcome; a new end gets the next one while there are any."""
+    if success:
+        return letters[SUCCESS]
+    end = SHORT if ended_by == HORIZON else ended_by
+    if end in (SUCCESS, OTHER):
+        end = f"{end} (termination)"
+    if end not in letters:
+        end = end if len(letters) < len(_LETTERS) - 1 else OTHER
+        letters.setdefault(end, _LETTERS[len(letters)])
+    return letters[end]

@@ -1,0 +1,242 @@
+"""What the page knows of a ledger: plain values, thinned out to what a screen can show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ledger_lab.ledger import CheckpointSaved, Health, Run
+from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.clock import attempt_starts_s, seconds_to_target
+from ledger_lab.reports.page.exams import Exam, ExamSheet, collect_exams
+from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
+from ledger_lab.reports.summary import CohortSummary, RunSummary
+
+CURVE_POINTS = 120_000
+"""Points of all curves of a kind together."""
+FEWEST_POINTS, MOST_POINTS = 40, 300
+"""Points of one curve, however many runs there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yardstick:
+    """What a group of runs is measured by; figures of two yardsticks are never mixed."""
+
+    task: str
+    panel: str
+    panel_id: str
+    target_success: float
+    episodes: int | None
+    """Held-out episodes of a panel, where one was ever scored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A policy's held-out score, at the moment when the policy was saved."""
+
+    at_s: float
+    """Wall-clock time of the run, over all attempts [s]."""
+    env_steps: int
+    iteration: int
+    checkpoint: str
+    successes: int
+    episodes: int
+    low: float
+    """Lower end of the Wilson interval, 95 %."""
+    high: float
+    again: int | None
+    """Successes on the fresh seeds of its confirmation, where it came to one."""
+    again_episodes: int | None
+    confirmed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A health event."""
+
+    at_s: float
+    event: str
+    iteration: int
+    evidence: str
+    advice: str
+    stops: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRun:
+    """A run on the page: its summary, and what is drawn of it."""
+
+    summary: dict[str, Any]
+    """Its figures, as :class:`~ledger_lab.reports.summary.RunSummary` names them, without the checkpoints."""
+    declared_at: str
+    accelerator: str | None
+    yardstick: int
+    """Place in :attr:`PageModel.yardsticks`."""
+    to_target_s: float | None
+    """Wall-clock time to the confirmed target, over all attempts [s]."""
+    scores: list[Score]
+    returns: Curve | None
+    """Training return over time."""
+    telemetry: list[TelemetrySeries]
+    health: list[Event]
+    sheets: list[ExamSheet]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageModel:
+    """Everything that the page shows."""
+
+    source: str
+    """Which ledger, as the user named it."""
+    created_at: str
+    yardsticks: list[Yardstick]
+    runs: list[PageRun]
+    cohorts: list[dict[str, Any]]
+    """Cohorts, as :class:`~ledger_lab.reports.summary.CohortSummary` names their figures."""
+    exams: list[Exam]
+    ends: list[str]
+    """How episodes end: a sheet has one letter per episode, the place of its end in here."""
+    most_points: int
+    """Points that a curve is thinned out to."""
+    thinned_curves: int
+    """Curves that were."""
+    left_out_sheets: int
+    """Scored checkpoints whose episodes are left out, to keep the page small; their totals are in."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the model as plain JSON values."""
+        return asdict(self)
+
+
+def build_model(
+    runs: Sequence[Run],
+    summaries: Sequence[RunSummary],
+    cohorts: Sequence[CohortSummary],
+    *,
+    source: str,
+    created_at: str,
+) -> PageModel:
+    """Work out everything that the page shows.
+
+    Args:
+        runs: The runs.
+        summaries: Their figures, in the same order.
+        cohorts: Figures of their cohorts.
+        source: Which ledger, for the reader.
+        created_at: When, for the reader.
+
+    Returns:
+        The model.
+    """
+    yardsticks = _yardsticks(summaries)
+    places = {(y.task, y.panel_id, y.target_success): place for place, y in enumerate(yardsticks)}
+    points = max(FEWEST_POINTS, min(MOST_POINTS, CURVE_POINTS // max(1, len(runs))))
+    collection = collect_exams(runs)
+    page_runs = []
+    for run, summary, sheets in zip(runs, summaries, collection.sheets, strict=True):
+        accelerator = run.declared.hardware.get("accelerator") or run.declared.hardware.get("cpu")
+        figures = summary.to_json()
+        del figures["checkpoints"]
+        page_runs.append(
+            PageRun(
+                summary=figures,
+                declared_at=run.declared_at.isoformat(timespec="seconds"),
+                accelerator=None if accelerator is None else str(accelerator),
+                yardstick=places[summary.task, summary.panel_id, summary.target_success],
+                to_target_s=seconds_to_target(run),
+                scores=_scores(run, summary, _seeds(collection.exams, summary.panel_id)),
+                returns=return_curve(run, points),
+                telemetry=telemetry_series(run, points),
+                health=_events(run),
+                sheets=sheets,
+            )
+        )
+    drawn = [curve for run in page_runs for curve in (run.returns, *run.telemetry) if curve is not None]
+    return PageModel(
+        source=source,
+        created_at=created_at,
+        yardsticks=yardsticks,
+        runs=page_runs,
+        cohorts=[cohort.to_json() for cohort in cohorts],
+        exams=collection.exams,
+        ends=collection.ends,
+        most_points=points,
+        thinned_curves=sum(curve.samples > len(curve.y) for curve in drawn),
+        left_out_sheets=collection.left_out,
+    )
+
+
+def _yardsticks(summaries: Sequence[RunSummary]) -> list[Yardstick]:
+    """Return what the runs are measured by, in the order of their first runs."""
+    groups: dict[tuple[str, str, float], list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault((summary.task, summary.panel_id, summary.target_success), []).append(summary)
+    return [
+        Yardstick(
+            task=task,
+            panel=members[0].panel,
+            panel_id=panel_id,
+            target_success=target,
+            episodes=next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None),
+        )
+        for (task, panel_id, target), members in groups.items()
+    ]
+
+
+def _seeds(exams: Sequence[Exam], panel_id: str) -> int | None:
+    """Return how many different seeds a panel has; ``None`` where nobody ever took it."""
+    return next((len(set(exam.seeds)) for exam in exams if exam.panel_id == panel_id), None)
+
+
+def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
+    """Return the held-out scores of a run's checkpoints over its wall-clock time.
+
+    Episodes with the same seed are not independent of each other, so that intervals count seeds.
+    """
+    starts = attempt_starts_s(run)
+    saved_at = [
+        starts[attempt.number] + saved.wall_ns / 1e9
+        for attempt in run.attempts
+        for saved in attempt.of(CheckpointSaved)
+    ]
+    scores = []
+    for at_s, checkpoint in zip(saved_at, summary.checkpoints, strict=True):
+        successes, episodes = checkpoint.heldout_successes, checkpoint.heldout_episodes
+        if successes is None or episodes is None:
+            continue
+        trials = seeds or episodes
+        low, high = wilson_interval(successes / episodes * trials, trials)
+        scores.append(
+            Score(
+                at_s=round(at_s, 3),
+                env_steps=checkpoint.env_steps,
+                iteration=checkpoint.iteration,
+                checkpoint=checkpoint.path,
+                successes=successes,
+                episodes=episodes,
+                low=round(low, 5),
+                high=round(high, 5),
+                again=checkpoint.confirmation_successes,
+                again_episodes=None if checkpoint.confirmation_successes is None else episodes,
+                confirmed=checkpoint.confirmed,
+            )
+        )
+    return scores
+
+
+def _events(run: Run) -> list[Event]:
+    """Return the health events of a run, in order."""
+    starts = attempt_starts_s(run)
+    return [
+        Event(
+            at_s=round(starts[attempt.number] + row.wall_ns / 1e9, 3),
+            event=row.event,
+            iteration=row.iteration,
+            evidence=row.evidence,
+            advice=row.advice,
+            stops=row.stops,
+        )
+        for attempt in run.attempts
+        for row in attempt.of(Health)
+    ]

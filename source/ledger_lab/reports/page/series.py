@@ -1,0 +1,148 @@
+"""Curves over the wall-clock time of a run, thinned out for display."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from ledger_lab.ledger import DeviceSample, Run, Telemetry
+from ledger_lab.reports.clock import attempt_starts_s
+
+_DIGITS = 5
+
+DEVICE_METERS: dict[str, tuple[str, Callable[[DeviceSample], float | None]]] = {
+    "utilization": ("%", lambda s: None if s.utilization is None else 100 * s.utilization),
+    "memory": ("GB", lambda s: None if s.memory_used_bytes is None else s.memory_used_bytes / 1e9),
+    "power": ("W", lambda s: s.power_w),
+    "temperature": ("°C", lambda s: s.temperature_c),
+    "clock": ("MHz", lambda s: s.sm_clock_mhz),
+}
+"""What is drawn of an accelerator, and in which unit."""
+
+_ORDER = ("utilization", "power", "memory", "temperature", "clock", "CPU", "busiest thread", "memory left")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A figure over time. Where it was thinned out, each point is the mean of some samples in a row."""
+
+    t: list[float]
+    """Wall-clock time of the run, over all attempts [s]."""
+    env_steps: list[int]
+    """Environment steps by then; empty where nobody counts them."""
+    y: list[float]
+    samples: int
+    """Samples that the curve is made of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetrySeries(Curve):
+    """A meter of the host or of an accelerator over time."""
+
+    owner: str
+    """``host``, or the name of the accelerator."""
+    meter: str
+    unit: str
+    mean: float
+    """Mean of all samples."""
+    highest: float
+    """Largest of all samples."""
+
+
+def return_curve(run: Run, points: int) -> Curve | None:
+    """Return the mean return of training episodes over time.
+
+    Args:
+        run: The run.
+        points: Points that the curve may have.
+
+    Returns:
+        The curve; ``None`` where no return was measured.
+    """
+    starts = attempt_starts_s(run)
+    samples = [
+        (starts[attempt.number] + window.wall_ns / 1e9, window.env_steps, window.figures["mean_return"])
+        for attempt in run.attempts
+        for window in attempt.windows
+        if "mean_return" in window.figures
+    ]
+    if not samples:
+        return None
+    groups = _groups(samples, points)
+    return Curve(
+        t=[_short(fmean(t for t, _, _ in group)) for group in groups],
+        env_steps=[round(fmean(steps for _, steps, _ in group)) for group in groups],
+        y=[_short(fmean(y for _, _, y in group)) for group in groups],
+        samples=len(samples),
+    )
+
+
+def telemetry_series(run: Run, points: int) -> list[TelemetrySeries]:
+    """Return what host and accelerators were doing over time, as far as anybody looked.
+
+    Args:
+        run: The run.
+        points: Points that each curve may have.
+
+    Returns:
+        One series per meter that ever showed something, those of accelerators first.
+    """
+    starts = attempt_starts_s(run)
+    samples: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    names: dict[str, str] = {}
+    for attempt in run.attempts:
+        before_s: float | None = None
+        for row in attempt.of(Telemetry):
+            at_s = starts[attempt.number] + row.wall_ns / 1e9
+            for meter, unit, value in _host_figures(row, None if before_s is None else at_s - before_s):
+                samples.setdefault(("host", meter, unit), []).append((at_s, value))
+            for device in row.devices:
+                name = names.setdefault(device.uuid, f"device {len(names)} ({device.uuid[:12]})")
+                for meter, (unit, read) in DEVICE_METERS.items():
+                    reading = read(device)
+                    if reading is not None:
+                        samples.setdefault((name, meter, unit), []).append((at_s, float(reading)))
+            before_s = at_s
+    series = [_series(*key, values, points) for key, values in samples.items()]
+    return sorted(series, key=lambda each: (each.owner == "host", _ORDER.index(each.meter)))
+
+
+def _host_figures(row: Telemetry, passed_s: float | None) -> list[tuple[str, str, float]]:
+    """Return the host's figures of one sample, with their units."""
+    host = row.host
+    if host is None:
+        return []
+    figures = [("memory", "GB", host.memory_bytes / 1e9), ("memory left", "GB", host.available_bytes / 1e9)]
+    if passed_s is not None and passed_s > 0:  # processor seconds mean nothing without the time they were taken in
+        figures.insert(0, ("CPU", "cores", host.cpu_s / passed_s))
+    if host.busiest_thread is not None:
+        figures.append(("busiest thread", "%", 100 * host.busiest_thread))
+    return figures
+
+
+def _series(owner: str, meter: str, unit: str, values: Sequence[tuple[float, float]], points: int) -> TelemetrySeries:
+    """Thin out one meter."""
+    groups = _groups(values, points)
+    return TelemetrySeries(
+        owner=owner,
+        meter=meter,
+        unit=unit,
+        t=[_short(fmean(t for t, _ in group)) for group in groups],
+        env_steps=[],
+        y=[_short(fmean(y for _, y in group)) for group in groups],
+        samples=len(values),
+        mean=_short(fmean(y for _, y in values)),
+        highest=_short(max(y for _, y in values)),
+    )
+
+
+def _groups[Sample](samples: Sequence[Sample], most: int) -> list[Sequence[Sample]]:
+    """Split samples into at most so many groups of equal size, in their order; the last one may be smaller."""
+    size = -(-len(samples) // most)
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
+
+
+def _short(value: float) -> float:
+    """Drop digits that no screen shows."""
+    return float(f"{value:.{_DIGITS}g}")

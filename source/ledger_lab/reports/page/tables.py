@@ -1,0 +1,237 @@
+"""The parts of the page that are text: tables and definitions. They can be read without JavaScript."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ledger_lab.ledger import Status
+from ledger_lab.meters import Phase
+from ledger_lab.reports.format import MISSING, duration, gigabytes, percent, quantity, usd
+from ledger_lab.reports.page.model import PageModel, PageRun
+from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
+
+STATUS_WORDS = {
+    Status.TARGET_REACHED: ("✓", "target reached", "good"),
+    Status.COMPLETED: ("○", "completed, short of target", "short"),
+    Status.RUNNING: ("…", "running", "running"),
+}
+"""Sign, words and style of a status; any other one is a failure."""
+
+
+def text(value: object) -> str:
+    """Return a value as text that can stand anywhere in the markup."""
+    return html.escape(str(value), quote=True)
+
+
+def name(value: object) -> str:
+    """Return a name from the ledger as text that can't change the direction of what stands beside it."""
+    return f"<bdi>{text(value)}</bdi>"
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the cost table."""
+
+    key: str
+    """What its header's button sorts by."""
+    title: str
+    denominator: str
+    """What its figures are, or are divided by, in a few words."""
+    cell: Callable[[PageRun], str]
+    """Returns the cell's markup."""
+    numeric: bool = True
+
+    @property
+    def style(self) -> str:
+        """Its class in the style sheet."""
+        return "number" if self.numeric else "word"
+
+
+def cost_tables(model: PageModel) -> str:
+    """Return one table per yardstick, with a line per run."""
+    return "\n".join(_cost_table(model, place) for place in range(len(model.yardsticks)))
+
+
+def _cost_table(model: PageModel, place: int) -> str:
+    """Return the table of the runs that are measured by one yardstick."""
+    yardstick = model.yardsticks[place]
+    episodes = f"{yardstick.episodes}" if yardstick.episodes else "its"
+    head = "".join(
+        f'<th scope="col" aria-sort="none" class="{column.style}">'
+        f'<button type="button" data-sort="{column.key}">{text(column.title)}</button>'
+        f"<small>{text(column.denominator)}</small></th>"
+        for column in _COLUMNS
+    )
+    rows = "".join(_row(index, run) for index, run in enumerate(model.runs) if run.yardstick == place)
+    return (
+        f'<section class="yardstick" data-yardstick="{place}">'
+        f"<h3>{name(yardstick.task)}</h3>"
+        f'<p class="exam">panel {name(yardstick.panel)} <code title="{text(yardstick.panel_id)}">'
+        f"{text(yardstick.panel_id[:11])}…</code> · target {percent(yardstick.target_success, 0)} of {episodes} "
+        "held-out episodes, confirmed on fresh ones</p>"
+        '<div class="scroll" role="region" tabindex="0" aria-label="Cost of every run">'
+        f'<table class="cards costs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        '<p class="more" hidden></p></section>'
+    )
+
+
+def _row(index: int, run: PageRun) -> str:
+    """Return the line of a run, and why it failed where that is known."""
+    cells = "".join(
+        f'<td data-label="{text(column.title)}" class="{column.style}">{column.cell(run)}</td>' for column in _COLUMNS
+    )
+    return f'<tr data-run="{index}">{cells}</tr>'
+
+
+def _run_cell(run: PageRun) -> str:
+    """Return a run's id, its cohort, and what is wrong with it."""
+    figures = run.summary
+    parts = [f"<strong>{name(figures['run_id'])}</strong>"]
+    if figures["cohort"]:
+        parts.append(f"<small>{name(figures['cohort'])}, seed {figures['seed']}</small>")
+    else:
+        parts.append(f"<small>seed {figures['seed']}</small>")
+    return "".join(parts)
+
+
+def _status_cell(run: PageRun) -> str:
+    """Return how a run ended, with its reason."""
+    sign, words, style = status_words(run.summary["status"])
+    reasons = [run.summary["reason"], run.summary["invalid_reason"] and f"invalid: {run.summary['invalid_reason']}"]
+    why = "".join(f'<small class="reason">{name(reason)}</small>' for reason in reasons if reason)
+    return f'<span class="status {style}"><span aria-hidden="true">{sign}</span> {text(words)}</span>{why}'
+
+
+def status_words(status: str) -> tuple[str, str, str]:
+    """Return the sign, the words and the style of a status."""
+    return STATUS_WORDS.get(Status(status), ("✕", status.replace("_", " "), "bad"))
+
+
+def _success_cell(run: PageRun) -> str:
+    """Return the held-out success with its counts and its interval."""
+    figures = run.summary
+    if figures["heldout_interval"] is None:
+        return MISSING
+    low, high = figures["heldout_interval"]
+    return (
+        f"{percent(figures['heldout_success'])}<small>[{100 * low:.1f}, {100 * high:.1f}]</small>"
+        f"<small>{figures['heldout_successes']}/{figures['heldout_episodes']}</small>"
+    )
+
+
+def _time_cell(run: PageRun) -> str:
+    """Return the time to target; of a run that never got there, the time that was not enough."""
+    if run.to_target_s is None:
+        return f"&gt; {duration(run.summary['wall_s'])}"
+    return duration(run.to_target_s)
+
+
+def _memory_cell(run: PageRun) -> str:
+    """Return the peak of the accelerator's memory; without one, of the host's."""
+    gpu, host = run.summary["peak_gpu_memory_gb"], run.summary["peak_host_memory_gb"]
+    if gpu is None and host is None:
+        return MISSING
+    return f"{gigabytes(gpu)}<small>GPU</small>" if gpu is not None else f"{gigabytes(host)}<small>host</small>"
+
+
+def _library_cell(run: PageRun) -> str:
+    """Return the library, and how many environments it trained in."""
+    environments = quantity(run.summary["num_envs"] * run.summary["world_size"])
+    return f"{name(run.summary['rl_library'])}<small>{environments} envs</small>"
+
+
+def _figure(key: str, show: Callable[[Any], str]) -> Callable[[PageRun], str]:
+    """Return a cell that shows a figure of the summary."""
+    return lambda run: text(show(run.summary[key]))
+
+
+_COLUMNS = (
+    _Column("run_id", "run", "cohort, training seed", _run_cell, numeric=False),
+    _Column("status", "status", "of its last attempt", _status_cell, numeric=False),
+    _Column("heldout_success", "success", "of held-out episodes, 95 %", _success_cell),
+    _Column("to_target_s", "to target", "wall-clock until confirmed", _time_cell),
+    _Column(
+        "billable_usd",
+        "cost",
+        "all attempts, whole run",
+        lambda run: text(usd(run.summary["billable_usd"]) if run.summary["usd_per_hour"] is not None else "unpriced"),
+    ),
+    _Column("env_steps_per_s", "steps/s", "÷ s in the training loop", _figure("env_steps_per_s", quantity)),
+    _Column("updates_per_min", "updates/min", "÷ min in the training loop", _figure("updates_per_min", quantity)),
+    _Column("evaluation_share", "eval share", "÷ wall-clock", _figure("evaluation_share", percent)),
+    _Column("peak_gpu_memory_gb", "peak memory", "of the whole run", _memory_cell),
+    _Column("rl_library", "library", "and environments", _library_cell, numeric=False),
+    _Column(
+        "instance",
+        "instance",
+        "and accelerator",
+        lambda run: (
+            name(run.summary["instance"]) + (f"<small>{name(run.accelerator)}</small>" if run.accelerator else "")
+        ),
+        numeric=False,
+    ),
+)
+
+
+def cohort_table(model: PageModel) -> str:
+    """Return a line per cohort; the runs of no cohort are counted together, as the terminal's report does."""
+    head = "".join(
+        f'<th scope="col" class="{style}">{title}<small>{small}</small></th>'
+        for title, small, style in (
+            ("cohort", "task", "word"),
+            ("runs", "made, of those declared", "number"),
+            ("reached", "of the runs made", "number"),
+            ("failed", "of the runs made", "number"),
+            ("spent", "all runs, failed ones too", "number"),
+            ("per target-reaching checkpoint", "spent ÷ runs that reached it", "number"),
+        )
+    )
+    rows = "".join(_cohort_row(place, cohort) for place, cohort in enumerate(model.cohorts))
+    return (
+        '<div class="scroll" role="region" tabindex="0" aria-label="Cost of every cohort">'
+        f'<table class="cards cohorts"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _cohort_row(place: int, cohort: dict[str, Any]) -> str:
+    """Return the line of a cohort."""
+    size, runs, lost = cohort.get("declared_runs"), cohort["runs"], cohort.get("missing_runs")
+    made = f"{runs} of {size}" if size is not None else f"{runs}"
+    missing = f'<small class="bad">{lost} missing</small>' if lost else ""
+    interval = cohort.get("usd_per_target_reaching_checkpoint_interval")
+    spent = "unpriced" if cohort["spend_usd"] is None else usd(cohort["spend_usd"])
+    if cohort["usd_per_target_reaching_checkpoint"] is not None:
+        each = text(usd(cohort["usd_per_target_reaching_checkpoint"]))
+        if interval is not None:
+            low, high = interval
+            each += f"<small>[{text(usd(low))}, {'∞' if high is None else text(usd(high))}], 95 %</small>"
+    else:
+        least = "" if cohort["spend_usd"] is None else f", ≥ {usd(cohort['spend_usd'])} spent"
+        each = f"undefined{text(least)}<small>{name(cohort['undefined_reason'])}</small>"
+    title = name(cohort["cohort"]) if cohort["cohort"] else "in no cohort"
+    cells = (
+        ("cohort", f"<strong>{title}</strong><small>{name(cohort['task'])}</small>"),
+        ("runs", made + missing),
+        ("reached", f"{cohort['target_reaching_runs']} of {runs}"),
+        ("failed", f"{cohort['failed_runs']} of {runs}"),
+        ("spent", text(spent)),
+        ("per target-reaching checkpoint", each),
+    )
+    return (
+        f'<tr data-cohort="{place}">'
+        + "".join(
+            f'<td data-label="{label}" class="{"word" if label == "cohort" else "number"}">{cell}</td>'
+            for label, cell in cells
+        )
+        + "</tr>"
+    )
+
+
+def definitions() -> str:
+    """Return what the words and the phases of the page mean."""
+    words = "".join(f"<dt>{text(word)}</dt><dd>{text(meaning)}</dd>" for word, meaning in WORDS.items())
+    phases = "".join(f"<dt>{phase}</dt><dd>{text(PHASE_WORDS[phase])}</dd>" for phase in Phase)
+    return f"<dl>{words}</dl><h3>Phases</h3><dl>{phases}</dl>"

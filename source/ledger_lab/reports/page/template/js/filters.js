@@ -1,0 +1,157 @@
+// The filters: which runs count, in the tables and in the figures.
+
+const FIELDS = ["task", "rl_library", "status", "cohort"];
+const chosen = { task: null, rl_library: null, status: null, cohort: null, text: "" };
+let shown = runs;
+const listeners = [];
+
+function fillFilters() {
+  for (const field of FIELDS) {
+    const select = byId("filters").elements[field];
+    const values = [...new Set(runs.map((run) => run[field]))].filter((value) => value !== null).sort();
+    select.append(element("option", { value: "" }, "all"));
+    values.forEach((value, place) =>
+      select.append(element("option", { value: String(place) }, field === "status" ? statusWords(value) : value)),
+    );
+    select.addEventListener("change", () => {
+      chosen[field] = select.value === "" ? null : values[Number(select.value)];
+      applyFilters();
+    });
+  }
+  const text = byId("filters").elements.text;
+  let pending = 0;
+  text.addEventListener("input", () => {
+    clearTimeout(pending);
+    pending = setTimeout(() => {
+      chosen.text = text.value.trim().toLowerCase();
+      applyFilters();
+    }, 120);
+  });
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("filters").addEventListener("reset", () => {
+    Object.assign(chosen, { task: null, rl_library: null, status: null, cohort: null, text: "" });
+    setTimeout(applyFilters, 0);
+  });
+}
+
+function applyFilters() {
+  const words = chosen.text.split(/\s+/).filter(Boolean);
+  shown = runs.filter(
+    (run) =>
+      FIELDS.every((field) => chosen[field] === null || run[field] === chosen[field]) &&
+      words.every((word) => run.words.includes(word)),
+  );
+  byId("count").textContent =
+    shown.length === runs.length ? counted(runs.length, "run") : `${shown.length} of ${counted(runs.length, "run")}`;
+  for (const listener of listeners) listener();
+  redraw();
+}
+
+// The cost table: hides what the filters hide, sorts, and shows long ledgers in parts.
+
+const PART = narrow() ? 8 : 30;
+const lengths = new Map();
+const orders = new Map();
+
+function showTables() {
+  const visible = new Set(shown.map((run) => run.index));
+  for (const section of document.querySelectorAll("section.yardstick")) {
+    const body = section.querySelector("tbody");
+    const rows = [...body.rows];
+    const order = orders.get(section);
+    rows.sort(order ? order : (a, b) => Number(a.dataset.run) - Number(b.dataset.run));
+    const most = printing ? Infinity : (lengths.get(section) ?? PART);
+    let count = 0;
+    for (const row of rows) {
+      const matches = visible.has(Number(row.dataset.run));
+      row.hidden = !matches || count >= most;
+      if (matches) count += 1;
+      body.append(row);
+    }
+    section.hidden = count === 0;
+    const more = section.querySelector(".more");
+    more.hidden = count <= most;
+    more.replaceChildren();
+    if (count > most) {
+      const button = element("button", { type: "button" }, `Show all ${count} runs`);
+      button.addEventListener("click", () => {
+        lengths.set(section, Infinity);
+        showTables();
+      });
+      more.append(`The first ${most} of ${count} runs. `, button);
+    }
+  }
+  const cohorts = new Set(shown.map((run) => JSON.stringify([run.cohort, run.task, run.panel_id, run.target_success])));
+  for (const row of document.querySelectorAll("tr[data-cohort]")) {
+    const cohort = model.cohorts[Number(row.dataset.cohort)];
+    row.hidden = !cohorts.has(JSON.stringify([cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success]));
+  }
+}
+
+function sortable() {
+  for (const button of document.querySelectorAll("th button[data-sort]")) {
+    button.addEventListener("click", () => {
+      const header = button.closest("th"),
+        section = button.closest("section");
+      const up = header.getAttribute("aria-sort") !== "ascending";
+      for (const other of section.querySelectorAll("th")) other.setAttribute("aria-sort", "none");
+      header.setAttribute("aria-sort", up ? "ascending" : "descending");
+      orders.set(section, (a, b) => {
+        const [left, right] = [a, b].map((row) => sortValue(runs[Number(row.dataset.run)], button.dataset.sort));
+        if (left === null || right === null) return (left === null) - (right === null);
+        const sign = left < right ? -1 : left > right ? 1 : 0;
+        return up ? sign : -sign;
+      });
+      showTables();
+    });
+  }
+}
+
+/** What a column sorts by; a run that never got there took longer than any that did. */
+function sortValue(run, key) {
+  if (key === "to_target_s") return run.to_target_s ?? 1e12 + run.wall_s;
+  if (key === "num_envs") return run.envs;
+  if (key === "peak_gpu_memory_gb") return run.peak_gpu_memory_gb ?? run.peak_host_memory_gb;
+  return run[key];
+}
+
+function showTiles() {
+  const reached = shown.filter((run) => run.target_reached).length;
+  const failed = shown.filter((run) => !["completed", "target_reached", "running"].includes(run.status)).length;
+  const priced = shown.filter((run) => run.billable_usd !== null);
+  const spent = priced.reduce((sum, run) => sum + run.billable_usd, 0);
+  const wall = shown.reduce((sum, run) => sum + run.wall_s, 0);
+  const unpriced = shown.length - priced.length;
+  const yardsticks = new Set(shown.map((run) => run.yardstick)).size;
+  // What a policy costs is no property of the runs that got there: whoever picks runs by their outcome gets no quotient.
+  const whole = chosen.status === null && chosen.text === "";
+  const each = whole && reached && priced.length && !unpriced && yardsticks === 1 ? usd(spent / reached) : MISSING;
+  const why = !shown.length
+    ? "no run"
+    : !whole
+      ? "runs that fell short count, too: clear status and text"
+      : yardsticks > 1
+        ? "tasks, panels or targets differ: filter one"
+        : unpriced
+          ? `${counted(unpriced, "run")} unpriced`
+          : !reached
+            ? `undefined, ≥ ${usd(spent)} spent`
+            : `${usd(spent)} ÷ ${counted(reached, "run")}`;
+  const tiles = [
+    ["runs", String(shown.length), `of ${runs.length} in the ledger`],
+    ["reached the target", String(reached), `of ${counted(shown.length, "run")}`],
+    ["failed", String(failed), `of ${counted(shown.length, "run")}`],
+    ["wall-clock", duration(wall), "all attempts, h:mm:ss"],
+    [
+      "spent",
+      priced.length ? usd(spent) : MISSING,
+      unpriced ? `and ${counted(unpriced, "run")} unpriced` : "all attempts, failed runs too",
+    ],
+    ["per target-reaching checkpoint", each, why],
+  ];
+  byId("tiles").replaceChildren(
+    ...tiles.map(([title, value, note]) =>
+      element("div", {}, element("dt", {}, title), element("dd", {}, value, element("small", {}, note))),
+    ),
+  );
+}

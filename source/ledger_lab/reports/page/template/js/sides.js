@@ -1,0 +1,333 @@
+// Two runs, two cohorts or two instances side by side.
+
+// Cohorts and instances stand here with all of their runs: a side without its failures would be a lie.
+
+let sideOptions = [];
+const sideAsked = new Map();
+
+function fillSides() {
+  const groups = (field, kind) =>
+    [
+      ...groupBy(
+        shown.filter((run) => run[field] !== null),
+        (run) => run[field],
+      ).keys(),
+    ]
+      .map((value) => [value, runs.filter((run) => run[field] === value)])
+      .map(([value, members]) => ({ key: `${kind} ${value}`, kind, title: value, members }));
+  const [cohorts, instances] = [groups("cohort", "cohort"), groups("instance", "instance")];
+  sideOptions = [
+    ...cohorts,
+    ...instances,
+    ...shown.map((run) => ({ key: `run ${run.run_id}`, kind: "run", title: run.run_id, members: [run] })),
+  ];
+  const fallback =
+    cohorts.length > 1 ? [cohorts[0].key, cohorts[1].key] : shown.slice(0, 2).map((run) => `run ${run.run_id}`);
+  ["side-a", "side-b"].forEach((id, place) => {
+    const select = byId(id);
+    select.replaceChildren();
+    for (const kind of ["cohort", "instance", "run"]) {
+      const own = sideOptions.map((option, value) => [option, value]).filter(([option]) => option.kind === kind);
+      if (!own.length) continue;
+      select.append(
+        element(
+          "optgroup",
+          { label: `${kind}s` },
+          ...own.map(([option, value]) =>
+            element(
+              "option",
+              { value: String(value) },
+              kind === "run"
+                ? runTitle(option.members[0])
+                : `${option.title} (${counted(option.members.length, "run")})`,
+            ),
+          ),
+        ),
+      );
+    }
+    const wanted = sideOptions.findIndex((option) => option.key === sideAsked.get(id));
+    const other = sideOptions.findIndex((option) => option.key === fallback[place]);
+    select.value = String(wanted >= 0 ? wanted : Math.max(0, other));
+    select.disabled = !sideOptions.length;
+  });
+}
+
+/** Median of the measured values with their ends, or why there is none. */
+function spread(values, show) {
+  const measured = values.filter((value) => value !== null && value !== undefined);
+  if (!measured.length) return { text: MISSING, value: null };
+  const left = values.length - measured.length;
+  const [low, high] = [show(Math.min(...measured)), show(Math.max(...measured))];
+  const ends = low === high ? "" : ` [${low}, ${high}]`;
+  return {
+    text: `${show(median(measured))}${ends}${left ? `, ${left} of ${values.length} not measured` : ""}`,
+    value: left ? null : median(measured),
+  };
+}
+
+function timeSpread(members) {
+  if (members.every((run) => run.to_target_s !== null))
+    return spread(
+      members.map((run) => run.to_target_s),
+      duration,
+    );
+  const texts = members.map((run) =>
+    run.to_target_s === null ? `> ${duration(run.wall_s)}` : duration(run.to_target_s),
+  );
+  return { text: `${texts.slice(0, 8).join(" · ")}${texts.length > 8 ? " · …" : ""}`, value: null };
+}
+
+function costEach(members) {
+  const reached = members.filter((run) => run.target_reached).length;
+  if (members.some((run) => run.billable_usd === null)) return { text: "unpriced", value: null };
+  const spent = members.reduce((sum, run) => sum + run.billable_usd, 0);
+  return reached
+    ? { text: `${usd(spent / reached)} (${usd(spent)} ÷ ${reached})`, value: spent / reached }
+    : { text: `undefined, ≥ ${usd(spent)} spent`, value: null };
+}
+
+const successOf = (members) =>
+  members.length === 1 && members[0].heldout_interval
+    ? {
+        text: `${percent(members[0].heldout_success)} [${members[0].heldout_interval.map((end) => (100 * end).toFixed(1)).join(", ")}] · ${members[0].heldout_successes}/${members[0].heldout_episodes}`,
+        value: null,
+      }
+    : {
+        ...spread(
+          members.map((run) => run.heldout_success),
+          percent,
+        ),
+        value: null,
+      };
+
+const SIDE_FIGURES = [
+  // title, what it is, its value of a side, whether it means the same only under the same yardstick
+  ["runs", "", (m) => ({ text: String(m.length), value: null }), false],
+  [
+    "reached the target",
+    "of the runs",
+    (m) => ({ text: `${m.filter((run) => run.target_reached).length} of ${m.length}`, value: null }),
+    true,
+  ],
+  ["success", "of held-out episodes", successOf, true],
+  ["to target", "wall-clock until confirmed", timeSpread, true],
+  ["cost per target-reaching checkpoint", "spent by all ÷ runs that reached it", costEach, true],
+  [
+    "cost of a run",
+    "all attempts",
+    (m) =>
+      spread(
+        m.map((run) => run.billable_usd),
+        usd,
+      ),
+    false,
+  ],
+  [
+    "price",
+    "of the instance",
+    (m) =>
+      spread(
+        m.map((run) => run.usd_per_hour),
+        (v) => `$${v.toFixed(2)}/h`,
+      ),
+    false,
+  ],
+  [
+    "steps/s",
+    "÷ s in the training loop",
+    (m) =>
+      spread(
+        m.map((run) => run.env_steps_per_s),
+        quantity,
+      ),
+    false,
+  ],
+  [
+    "steps/s of the step alone",
+    "÷ s of simulate + manage",
+    (m) =>
+      spread(
+        m.map((run) => run.fps_step),
+        quantity,
+      ),
+    false,
+  ],
+  [
+    "updates/min",
+    "÷ min in the training loop",
+    (m) =>
+      spread(
+        m.map((run) => run.updates_per_min),
+        quantity,
+      ),
+    false,
+  ],
+  [
+    "eval share",
+    "÷ wall-clock",
+    (m) =>
+      spread(
+        m.map((run) => run.evaluation_share),
+        percent,
+      ),
+    false,
+  ],
+  [
+    "peak GPU memory",
+    "",
+    (m) =>
+      spread(
+        m.map((run) => run.peak_gpu_memory_gb),
+        (v) => `${v.toFixed(1)} GB`,
+      ),
+    false,
+  ],
+  [
+    "peak host memory",
+    "",
+    (m) =>
+      spread(
+        m.map((run) => run.peak_host_memory_gb),
+        (v) => `${v.toFixed(1)} GB`,
+      ),
+    false,
+  ],
+  ["library", "", (m) => ({ text: [...new Set(m.map((run) => run.rl_library))].join(", "), value: null }), false],
+  [
+    "device",
+    "",
+    (m) => ({
+      text: [...new Set(m.map((run) => `${run.device}${run.accelerator ? ` (${run.accelerator})` : ""}`))].join(", "),
+      value: null,
+    }),
+    false,
+  ],
+  [
+    "environments",
+    "of all processes",
+    (m) =>
+      spread(
+        m.map((run) => run.envs),
+        quantity,
+      ),
+    false,
+  ],
+];
+
+const YARDSTICK = [
+  ["task", "task"],
+  ["panel_id", "panel id"],
+  ["target_success", "target"],
+  ["timing", "timing mode"],
+];
+
+function drawSides(node) {
+  fillSides();
+  const [a, b] = ["side-a", "side-b"].map((id) => sideOptions[Number(byId(id).value)]);
+  if (!a || !b) return emptyNote(node, "No run passes the filters.");
+  const differs = YARDSTICK.filter(
+    ([field]) => new Set([...a.members, ...b.members].map((run) => run[field])).size > 1,
+  );
+  for (const [field, title] of differs) {
+    const values = [a, b].map((side) => [...new Set(side.members.map((run) => String(run[field])))].join(", "));
+    node.append(
+      element(
+        "p",
+        { class: "warn" },
+        `Not measured by the same yardstick: ${title} is `,
+        nameOf(values[0]),
+        " (A) and ",
+        nameOf(values[1]),
+        " (B). Success, time to target and what a policy costs are put in no ratio.",
+      ),
+    );
+  }
+  const head = ["figure", `A: ${a.title}`, `B: ${b.title}`, "B ÷ A"].map((title, i) =>
+    element("th", { scope: "col", class: i ? "number" : "word" }, nameOf(title)),
+  );
+  const body = SIDE_FIGURES.map(([title, note, read, strict]) => {
+    const [left, right] = [read(a.members), read(b.members)];
+    const ratio =
+      left.value && right.value && !(strict && differs.length)
+        ? `${Number((right.value / left.value).toPrecision(2))} ×`
+        : MISSING;
+    return element(
+      "tr",
+      {},
+      element("td", { class: "word title" }, element("strong", {}, title), element("small", {}, note)),
+      element("td", { class: "number", "data-label": "A" }, nameOf(left.text)),
+      element("td", { class: "number", "data-label": "B" }, nameOf(right.text)),
+      element("td", { class: "number", "data-label": "B ÷ A" }, ratio),
+    );
+  });
+  node.append(
+    element(
+      "div",
+      { class: "scroll" },
+      element(
+        "table",
+        { class: "cards sides" },
+        element("thead", {}, element("tr", {}, ...head)),
+        element("tbody", {}, ...body),
+      ),
+    ),
+  );
+  const several = Math.max(a.members.length, b.members.length) > 1;
+  if (several)
+    node.append(
+      element(
+        "p",
+        { class: "note" },
+        "Where a side has several runs: median [lowest, highest]. Ratios are of medians.",
+      ),
+    );
+  if (!differs.length) drawSideCurves(node, a, b);
+  const mean = (members, phase) => members.reduce((sum, run) => sum + (run.phases[phase] ?? 0), 0) / members.length;
+  const rows = [
+    ["A", a],
+    ["B", b],
+  ]
+    .map(([letter, side]) => ({
+      title: `${letter}: ${side.title}`,
+      wall_s: side.members.reduce((sum, run) => sum + run.wall_s, 0) / side.members.length,
+      phases: Object.fromEntries(PHASES.map(([phase]) => [phase, mean(side.members, phase)])),
+    }))
+    .filter((row) => row.wall_s > 0);
+  if (rows.length)
+    phaseBars(
+      node,
+      rows,
+      several ? "Phases, mean of each side's runs" : "Phases",
+      "Phases of both sides as stacked bars",
+    );
+}
+
+function drawSideCurves(node, a, b) {
+  const style = new Map(),
+    pair = element("div", { class: "pair" }),
+    halves = [element("div"), element("div")];
+  const members = [];
+  [
+    [b, 1],
+    [a, 0],
+  ].forEach(([side, place]) =>
+    side.members.slice(0, 20).forEach((run) => {
+      style.set(run.index, {
+        colour: hue(place),
+        dash: place ? "dash" : "solid",
+        symbol: SYMBOLS[place],
+        group: place,
+      });
+      members.push(run);
+    }),
+  );
+  const block = element("div", { class: "block" });
+  node.append(block);
+  legend(block, [
+    { sign: SIGNS[0], colour: hue(0), text: `A: ${a.title}` },
+    { sign: SIGNS[1], colour: hue(1), text: `B: ${b.title} (dashed)` },
+  ]);
+  pair.append(...halves);
+  block.append(pair);
+  drawPair(...halves, model.yardsticks[members[0].yardstick], [...new Set(members)], style);
+}

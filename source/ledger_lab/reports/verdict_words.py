@@ -1,0 +1,127 @@
+"""The verdict of a comparison, in words."""
+
+from __future__ import annotations
+
+import math
+
+from ledger_lab.reports.compare import FEW, RatioEstimate, Verdict
+from ledger_lab.reports.format import duration, usd
+
+
+def verdict_sentence(verdict: Verdict) -> str:
+    """Return the verdict as one sentence.
+
+    What is not told apart from chance is said to be so, what is only a bound is called one, and with a single run on a
+    side nothing is claimed beyond those runs.
+    """
+    clauses = [
+        clause
+        for clause in (
+            _clause(verdict.time, "reaches the target", "sooner", "time to target"),
+            _clause(verdict.cost, "is", "cheaper", "cost"),
+        )
+        if clause
+    ]
+    count = f"n = {verdict.n_a} each" if verdict.n_a == verdict.n_b else f"n = {verdict.n_a} (A) and {verdict.n_b} (B)"
+    if not clauses:
+        return f"no claim; {count}"
+    text = _join(clauses)
+    if min(verdict.n_a, verdict.n_b) == 1:
+        return f"{text}; {count}: no interval, and no claim beyond these runs"
+    return f"{text}; {count}"
+
+
+def verdict_notes(verdict: Verdict) -> list[str]:
+    """Return what a reader must know to believe the verdict, one line each."""
+    notes = [verdict.pairing]
+    for name, estimate in (("time to target", verdict.time), ("cost", verdict.cost)):
+        if estimate.refusal:
+            notes.append(f"no claim about the {name}: {estimate.refusal}")
+        elif not _decided(estimate):
+            notes.append(f"no claim about the {name}: it can only be said that A ÷ B is {_bound_words(estimate)}")
+    for side, n, reached, missing in (
+        ("A", verdict.n_a, verdict.reached_a, verdict.missing_a),
+        ("B", verdict.n_b, verdict.reached_b, verdict.missing_b),
+    ):
+        lost = f", {missing} declared and never made, which no figure contains" if missing else ""
+        notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
+    if 1 < min(verdict.n_a, verdict.n_b) < FEW:
+        notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")
+    if verdict.success is not None:
+        found = verdict.success
+        low, high = found.interval
+        notes.append(
+            f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
+            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {verdict.success_exam}"
+        )
+    return notes
+
+
+def outcome_lines(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
+    """Return side, run, seed, time to target and spend of every run, as texts."""
+    return [
+        (
+            side,
+            outcome.run_id,
+            str(outcome.seed),
+            ("" if outcome.reached_target else "> ") + duration(outcome.seconds),
+            "unpriced" if outcome.usd is None else usd(outcome.usd),
+        )
+        for side, outcomes in (("A", verdict.outcomes_a), ("B", verdict.outcomes_b))
+        for outcome in outcomes
+    ]
+
+
+def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple[str, str, str] | None:
+    """Return who wins, the verb, and by how much; ``None`` where nothing can be claimed."""
+    if estimate.ratio is None or not _decided(estimate):
+        return None
+    ratio = estimate.ratio
+    low, high = _span(estimate)
+    winner = "B"
+    if ratio < 1:
+        winner, ratio = "A", 1 / ratio
+        low, high = 1 / high, (1 / low if low else math.inf)
+    text = f"{'' if estimate.bound == 'exact' else 'at least '}{_times(ratio)} ×"
+    if estimate.interval is not None:
+        text += f" [{_times(low)}, {_times(high)}]"
+    text += f" {better}"
+    if low <= 1 and estimate.interval is not None:
+        text += f" (no difference in {what} shown: the interval includes 1)"
+    return winner, verb, text
+
+
+def _decided(estimate: RatioEstimate) -> bool:
+    """Whether a bound points away from 1; an exact ratio always says something."""
+    if estimate.ratio is None:
+        return False
+    low, high = _span(estimate)
+    return estimate.bound == "exact" or (low > 1 if estimate.bound == "at_least" else high < 1)
+
+
+def _span(estimate: RatioEstimate) -> tuple[float, float]:
+    """Return the ends of the interval; without one, the ratio itself."""
+    low, high = estimate.interval or (estimate.ratio, estimate.ratio)
+    return low or 0.0, math.inf if high is None else high
+
+
+def _bound_words(estimate: RatioEstimate) -> str:
+    """Return a bound that does not decide who wins."""
+    low, high = _span(estimate)
+    return f"at least {_times(low)}" if estimate.bound == "at_least" else f"at most {_times(high)}"
+
+
+def _join(clauses: list[tuple[str, str, str]]) -> str:
+    """Make one sentence of all clauses."""
+    (winner, verb, what), *rest = clauses
+    text = f"{winner} {verb} {what}"
+    for other, other_verb, other_what in rest:
+        text += f" and {other_what}" if other == winner else f", but {other} {other_verb} {other_what}"
+    return text
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio with two significant digits, three near 1."""
+    if math.isinf(ratio):
+        return "∞"
+    return f"{ratio:.2f}" if ratio < 1.1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"

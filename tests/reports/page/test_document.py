@@ -1,0 +1,154 @@
+"""The page is one file that runs what it carries and nothing else, and a ledger's texts stay texts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import read_ledger
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.page import build_model, render_page
+from ledger_lab.reports.page.document import embedded_json
+from tests.conftest import script
+from tests.fakes.ledgers import write_run
+
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)> \u2028 \u202e {{plotly}} \" ' & %{y}"
+
+
+class Outline(HTMLParser):
+    """Collects the elements of a document, with the text of scripts and styles."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {"script": [], "style": []}
+        self._open: str | None = None
+        self.feed(document)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open = tag if tag in self.texts else None
+        if self._open:
+            self.texts[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts[self._open][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = None
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a ledger whose texts try to be markup."""
+    root = tmp_path_factory.mktemp("hostile")
+    write_run(
+        root, "aa", confirmation=9, cohort=HOSTILE, task=HOSTILE, rl_library="x", panel=HOSTILE, panel_id=HOSTILE,
+        physics=HOSTILE, device=HOSTILE, hardware={"accelerator": HOSTILE},
+    )  # fmt: skip
+    runs = read_ledger(root).runs
+    summaries = [summarize_run(run) for run in runs]
+    model = build_model(runs, summaries, summarize_cohorts(summaries), source=HOSTILE, created_at=HOSTILE)
+    return render_page(model)
+
+
+def test_a_hostile_ledger_adds_no_element(hostile: str) -> None:
+    outline = Outline(hostile)
+    assert [tag for tag, _ in outline.elements].count("script") == 3
+    assert "img" not in [tag for tag, _ in outline.elements]
+    assert not [name for _, attributes in outline.elements for name in attributes if name.startswith("on")]
+    data = json.loads(outline.texts["script"][0])
+    assert (data["source"], data["runs"][0]["summary"]["task"]) == (HOSTILE, HOSTILE)
+
+
+def test_the_policy_allows_what_is_embedded_and_nothing_else(hostile: str) -> None:
+    outline = Outline(hostile)
+    (policy,) = [a["content"] for tag, a in outline.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy is not None
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives["default-src"] == "'none'"
+    assert "unsafe" not in policy and "http" not in policy
+    for text in (*outline.texts["script"][1:], *outline.texts["style"]):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in directives["script-src"] + directives["style-src"]
+    data = base64.b64encode(hashlib.sha256(outline.texts["script"][0].encode()).digest()).decode()
+    assert data not in policy
+
+
+def test_the_page_asks_for_no_other_file(hostile: str) -> None:
+    for tag, attributes in Outline(hostile).elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base", "img")
+        assert "src" not in attributes and "style" not in attributes
+        assert (attributes.get("href") or "#").startswith("#")
+
+
+def test_plotly_is_embedded_once(hostile: str) -> None:
+    assert len(re.findall(r"plotly\.js v\d", hostile)) == 1
+
+
+def test_embedded_json_is_the_same_value_without_any_character_that_matters_to_markup() -> None:
+    text = embedded_json({"a": [HOSTILE, 1.5, None]})
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == {"a": [HOSTILE, 1.5, None]}
+    with pytest.raises(ValueError, match="Out of range"):
+        embedded_json(float("nan"))
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    page = tmp_path / "nowhere" / "page.html"
+    finished = script("report", "--log_root", tmp_path / "logs", "--html", page)
+    assert finished.returncode == 2
+    assert finished.stderr.splitlines() == [f"error: cannot write {page}: No such file or directory"]
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*page\.html: it is there, and is no regular file"):
+        build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
+
+
+def test_an_old_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "logs", "aa")
+    page = tmp_path / "page.html"
+    page.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", full)
+        with pytest.raises(UserError, match="No space left"):
+            build_report(["--log_root", str(tmp_path / "logs"), "--html", str(page)])
+    assert page.read_text() == "old"
+    assert build_report(["--log_root", str(tmp_path / "logs"), "--html", str(page)]) == 0
+    assert page.read_text().startswith("<!doctype html>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
+    assert page.stat().st_mode & 0o777 == 0o666 & ~_mask()
+
+
+def test_a_link_stays_and_a_device_is_left_alone(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    (tmp_path / "page.html").write_text("old")
+    (tmp_path / "latest.html").symlink_to("page.html")
+    (tmp_path / "null").symlink_to("/dev/null")
+    assert build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "latest.html")]) == 0
+    assert (tmp_path / "latest.html").is_symlink()
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(UserError, match="no regular file"):
+        build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "null")])
+
+
+def _mask() -> int:
+    import os
+
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

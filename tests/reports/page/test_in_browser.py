@@ -1,0 +1,264 @@
+"""The page in a real browser: it draws, filters, prints, fits a phone, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from ledger_lab.ledger import Health, Status, read_ledger
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.page import build_model, render_page
+from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
+from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b> %{y} &lt; javascript:alert(3)"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the demo, in which a run of a cohort is missing."""
+    root = tmp_path_factory.mktemp("demo")
+    write_demo(root / "logs")
+    runs = read_ledger(root / "logs").runs
+    summaries = [summarize_run(run) for run in runs]
+    model = build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
+    cohorts = [
+        {
+            **cohort,
+            "declared_runs": 6 if cohort["cohort"] == "skrl-l4" else None,
+            "missing_runs": 1 if cohort["cohort"] == "skrl-l4" else None,
+            "usd_per_target_reaching_checkpoint_interval": (0.1, None) if cohort["cohort"] == "skrl-l4" else None,
+        }
+        for cohort in model.cohorts
+    ]
+    path = root / "page.html"
+    path.write_text(render_page(dataclasses.replace(model, cohorts=cohorts)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def seen(browser: Browser, page_file: Path) -> Visit:
+    """The page, drawn once in a window of a desktop."""
+    return visit(browser, page_file)
+
+
+def rows_shown(page: Page) -> list[str]:
+    return page.locator("table.costs tbody tr:visible strong").all_inner_texts()
+
+
+def reset(page: Page) -> None:
+    page.get_by_role("button", name="Reset").click()
+    expect(page.locator("#count")).to_have_text("11 runs")
+
+
+def test_everything_draws_without_a_complaint_or_a_request(seen: Visit) -> None:
+    page = seen.page
+    assert seen.complaints == []
+    assert seen.requests == []
+    for part in ("curves", "cohorts", "phases", "exams", "sides", "telemetry"):
+        assert page.locator(f"#{part}-body .plot .main-svg").count() > 0, part
+    assert page.locator("#curves-body .scatterlayer .trace path.js-line").count() > 10
+    assert page.locator("#phases-body .barlayer path").count() > 50
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_table_says_what_the_ledger_says(seen: Visit) -> None:
+    row = seen.page.locator("tr", has=seen.page.get_by_text("b493d7aa", exact=True)).first
+    assert "completed, short of target" in row.inner_text()
+    assert "> 10:55" in row.inner_text()
+    assert "175/256" in row.inner_text()
+    assert "value_loss is NaN at iteration 12" in seen.page.locator("table.costs").first.inner_text()
+
+
+def test_cohorts_show_missing_runs_and_open_intervals(seen: Visit) -> None:
+    cohort = seen.page.locator("table.cohorts tr", has_text="skrl-l4")
+    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, ∞]"):
+        assert text in cohort.inner_text()
+    assert "> 10:55" in seen.page.locator("#cohorts-body").inner_text()
+
+
+def test_filters_act_on_table_and_figures(seen: Visit) -> None:
+    page = seen.page
+    assert len(rows_shown(page)) == 11
+    page.locator("#filters [name=cohort]").select_option(label="skrl-l4")
+    expect(page.locator("#count")).to_have_text("5 of 11 runs")
+    assert all(name.startswith("b") for name in rows_shown(page))
+    draw_all(page)
+    assert "LedgerLab-Ant" not in page.locator("#curves-body").inner_text()
+    assert page.locator("#phases-body .ytick").count() == 5
+    assert "$0.16" in page.locator("#tiles").inner_text()
+    page.locator("#filters [name=status]").select_option(label="target reached")
+    assert len(rows_shown(page)) == 3
+    assert "runs that fell short count, too" in page.locator("#tiles").inner_text()  # no quotient of winners alone
+    assert page.locator("#cohorts-body").inner_text().count("> 10:55") == 1
+    page.locator("#filters [name=rl_library]").select_option(label="rsl_rl")
+    assert rows_shown(page) == []
+    assert page.locator("#count").inner_text() == "0 of 11 runs"
+    reset(page)
+    page.locator("#filters [name=text]").fill("NaN seed 5")
+    expect(page.locator("#count")).to_have_text("1 of 11 runs")
+    assert rows_shown(page) == ["b593d7aa"]
+    reset(page)
+    page.locator("#filters [name=task]").select_option(label="LedgerLab-Ant")
+    assert rows_shown(page) == ["c0ffee42"]
+    reset(page)
+    assert seen.complaints == []
+
+
+def test_columns_sort_by_keyboard(seen: Visit) -> None:
+    page = seen.page
+    header = page.locator("table.costs").first.get_by_role("button", name="to target")
+    header.focus()
+    page.keyboard.press("Enter")
+    up = rows_shown(page)[:10]
+    assert header.locator("xpath=..").get_attribute("aria-sort") == "ascending"
+    assert up[0] == "a11c4e0f"
+    assert up[-2:] == ["b593d7aa", "b493d7aa"]  # those that never got there took longer than any that did
+    page.keyboard.press("Enter")
+    assert rows_shown(page)[:10] == up[::-1]
+
+
+def test_everything_that_acts_can_be_reached_by_keyboard(browser: Browser, page_file: Path) -> None:
+    page = visit(browser, page_file).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.evaluate(
+        """window.unreached = () => [...document.querySelectorAll("button, select:not([disabled]), summary, a, input")]
+        .filter(node => node.checkVisibility() && !node.reached && node.type !== "radio").map(node => node.outerHTML);
+        addEventListener("focusin", event => { event.target.reached = true; });"""
+    )
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            break
+    assert [html for html in page.evaluate("unreached()") if 'class="skip"' not in html] == []
+    page.context.close()
+
+
+def test_two_sides_stand_beside_each_other(seen: Visit) -> None:
+    page = seen.page
+    show(page, "sides")
+    sides = page.locator("#sides-body")
+    assert "A: rsl-l40s" in sides.inner_text() and "B: skrl-l4" in sides.inner_text()
+    page.locator("#side-b").select_option(label="c0ffee42")
+    assert "Not measured by the same yardstick: task is" in sides.inner_text()
+    ratio = sides.locator("tr", has_text="cost per target-reaching checkpoint").locator("td").last
+    assert ratio.inner_text() == "–"
+    page.locator("#side-a").select_option(label="aws-g6e.xlarge (5 runs)")
+    page.locator("#side-b").select_option(label="aws-g6.xlarge (5 runs)")
+    assert "$1.86/h" in sides.inner_text() and "0.43 ×" in sides.inner_text()
+
+
+def test_panels_of_several_cells_and_the_seeds_that_fail(seen: Visit) -> None:
+    page = seen.page
+    show(page, "exams")
+    text = page.locator("#exams-body").inner_text()
+    assert "tilted_gravity" in text and "Seeds that fail most often" in text
+    assert "lasted to the horizon without success" in text
+    page.locator("#exam-rows").select_option(label="all of run a11c4e0f · rsl-l40s")
+    page.locator("#exam").select_option(index=1)
+    assert "model_5.pt" in page.locator("#exams-body").inner_text() or page.locator("#exams-body .ytick").count() > 2
+    page.locator("#exam-order").select_option("hard")
+    assert "the hardest first" in page.locator("#exams-body").inner_text()
+    assert seen.complaints == []
+
+
+def test_a_figure_can_be_saved(seen: Visit) -> None:
+    page = seen.page
+    show(page, "phases")
+    with page.expect_download() as download:
+        page.locator("#phases-body .save").first.click()
+    assert download.value.suggested_filename == "ledgerlab-figure.svg"
+    assert "<svg" in Path(download.value.path()).read_text()
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, page_file: Path, scheme: str) -> None:
+    seen = visit(browser, page_file, 390, 844, is_mobile=True, has_touch=True, color_scheme=scheme)
+    assert seen.complaints == []
+    assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    wide = seen.page.evaluate(
+        "[...document.querySelectorAll('.plot, table.cards, select, figure')].filter(node => node.checkVisibility()"
+        " && node.getBoundingClientRect().right > innerWidth + 1).map(node => node.outerHTML.slice(0, 80))"
+    )
+    assert wide == []
+    background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)")
+    seen.page.context.close()
+
+
+def test_paper_gets_every_row_and_every_table(browser: Browser, page_file: Path) -> None:
+    seen = visit(browser, page_file, color_scheme="dark")
+    page = seen.page
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("details:not(.long):not([open])").count() == 0
+    assert page.locator("#filters select:visible").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("text.ytitle").first.evaluate("node => getComputedStyle(node).fill") == "rgb(68, 75, 85)"
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert len(page.pdf(prefer_css_page_size=True, print_background=True)) > 100_000
+    assert page.locator("details[open]").count() == 0
+    assert seen.complaints == []
+    page.context.close()
+
+
+def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
+    event = Health(event=HOSTILE, iteration=10, wall_ns=90 * 10**9, evidence=HOSTILE, advice=HOSTILE, stops=False)
+    names = {"task": HOSTILE, "cohort": HOSTILE, "panel": HOSTILE, "hardware": {"accelerator": HOSTILE}}
+    for seed, run_id in enumerate(("__proto__", "constructor", "1e5", "<b>run<b>"), start=1):
+        plan = Plan(run_id.replace("/", ""), seed, 15, events=(event,), robust=seed == 1, status=Status.CRASHED)
+        write_plan(tmp_path / "logs", dataclasses.replace(plan, reason=HOSTILE, declaration=names))
+    build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    seen = visit(browser, tmp_path / "page.html")
+    page = seen.page
+    assert seen.complaints == []
+    assert seen.requests == []
+    assert page.locator("main b, main a[href^=javascript], svg a, img").count() == 0
+    assert page.locator("h3", has_text=HOSTILE).count() > 0
+    ticks = page.locator("#phases-body .ytick").all_text_contents()
+    assert [tick.split(" · ")[0] for tick in ticks] == ["__proto__", "constructor", "1e5", "<b>run<b>"]
+    page.locator("#filters [name=cohort]").select_option(label=HOSTILE)
+    assert len(rows_shown(page)) == 4
+    assert HOSTILE in page.locator("#health-body").inner_text()
+    assert seen.complaints == []
+    page.context.close()
+
+
+def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
+    (plan, *_) = demo_plans()
+    run_dir = write_plan(tmp_path / "logs", dataclasses.replace(plan, telemetry=False))
+    (run,) = read_ledger(tmp_path / "logs").runs
+    runs = [
+        dataclasses.replace(run, declared=dataclasses.replace(run.declared, run_id=f"r{n:04d}", cohort=f"c{n % 40}"))
+        for n in range(1000)
+    ]
+    assert run_dir.is_dir()
+    summaries = [dataclasses.replace(summarize_run(run), run_id=f"r{n:04d}", cohort=f"c{n % 40}") for n in range(1000)]
+    model = build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
+    path = tmp_path / "page.html"
+    path.write_text(render_page(model), encoding="utf-8")
+    assert path.stat().st_size < 20_000_000
+    seen = visit(browser, path)
+    page = seen.page
+    assert len(rows_shown(page)) == 30
+    assert "The first 30 of 1000 runs" in page.locator(".more").first.inner_text()
+    assert "The first 120 of 1000 runs are drawn" in page.locator("#curves-body").inner_text()
+    page.locator("#filters [name=text]").fill("r0777")
+    expect(page.locator("#count")).to_have_text("1 of 1000 runs")
+    assert rows_shown(page) == ["r0777"]
+    assert seen.complaints == []
+    page.context.close()

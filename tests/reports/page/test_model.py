@@ -1,0 +1,147 @@
+"""What the page shows follows from the rows, and what is thinned out is counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import (
+    AttemptStarted,
+    DeviceSample,
+    Health,
+    HostSample,
+    Journal,
+    Outcomes,
+    PhaseWindow,
+    Run,
+    SupervisionStarted,
+    Telemetry,
+    read_ledger,
+)
+from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.page import PageModel, build_model
+from ledger_lab.reports.page.exams import SHORT, SUCCESS, collect_exams
+from ledger_lab.reports.page.series import return_curve, telemetry_series
+from tests.fakes.ledgers import SECOND, declared, result, write_run
+
+
+def model_of(root: Path) -> PageModel:
+    runs = read_ledger(root).runs
+    summaries = [summarize_run(run) for run in runs]
+    return build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
+
+
+def two_attempts(root: Path, returns: int = 10) -> Run:
+    """Write a run whose first attempt ended after so many seconds, with a figure and a sample each second."""
+    for attempt in (1, 2):
+        with Journal(root / f"journal-{attempt}-0.jsonl") as journal:
+            if attempt == 1:
+                journal.append(declared("aa"))
+            host = socket.gethostname()
+            journal.append(AttemptStarted(run_id="aa", attempt=attempt, rank=0, pid=2**22 + 1, host=host, wall_ns=0))
+            for second in range(1, returns + 1):
+                journal.append(
+                    PhaseWindow(
+                        iteration=second,
+                        env_steps=40 * second,
+                        phase_ns={"simulate": SECOND},
+                        wall_ns=second * SECOND,
+                        figures={"mean_return": float(second)} if second != 3 else {},
+                        non_finite=[],
+                    )
+                )
+            event = Health(event="kl", iteration=2, wall_ns=2 * SECOND, evidence="e", advice="a", stops=False)
+            journal.append(event)
+        with Journal(root / f"journal-{attempt}-supervisor.jsonl") as journal:
+            journal.append(SupervisionStarted(run_id="aa", attempt=attempt, pid=2**22 + 2, host=host, wall_ns=0))
+            for second in range(1, returns + 1):
+                sample = DeviceSample(
+                    uuid="GPU-1", utilization=0.5, memory_used_bytes=None, power_w=100.0 + second, energy_mj=None,
+                    temperature_c=None, sm_clock_mhz=None,
+                )  # fmt: skip
+                of_host = HostSample(cpu_s=1.5, busiest_thread=None, memory_bytes=2 * 10**9, available_bytes=10**9)
+                journal.append(Telemetry(wall_ns=second * SECOND, host=of_host, devices=[sample]))
+    (run,) = read_ledger(root).runs
+    return run
+
+
+def test_time_runs_on_over_attempts(tmp_path: Path) -> None:
+    run = two_attempts(tmp_path)
+    curve = return_curve(run, 100)
+    assert curve is not None
+    assert curve.t == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20]
+    assert [event.at_s for event in model_of(tmp_path).runs[0].health] == [2, 12]
+
+
+def test_curves_are_thinned_by_means_and_the_samples_are_counted(tmp_path: Path) -> None:
+    curve = return_curve(two_attempts(tmp_path), 5)
+    assert curve is not None
+    assert (len(curve.y), curve.samples) == (5, 18)
+    assert (curve.y[0], curve.t[0], curve.env_steps[0]) == ((1 + 2 + 4 + 5) / 4, (1 + 2 + 4 + 5) / 4, 120)
+
+
+def test_telemetry_shows_what_was_measured_and_nothing_else(tmp_path: Path) -> None:
+    series = {(each.owner, each.meter): each for each in telemetry_series(two_attempts(tmp_path), 4)}
+    assert {meter for owner, meter in series if owner != "host"} == {"utilization", "power"}
+    assert {meter for owner, meter in series if owner == "host"} == {"CPU", "memory", "memory left"}
+    power = series["device 0 (GPU-1)", "power"]
+    assert (power.mean, power.highest, power.samples, len(power.y)) == (105.5, 110, 20, 4)
+    cpu = series["host", "CPU"]  # the first sample of each attempt has no time that it was taken over
+    assert (cpu.mean, cpu.unit, cpu.samples) == (1.5, "cores", 18)
+
+
+def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    (run,) = model_of(tmp_path).runs
+    assert (run.telemetry, run.returns, run.health) == ([], None, [])
+
+
+def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    model = model_of(tmp_path)
+    first, last = model.runs[0].scores
+    assert (first.at_s, first.successes, first.episodes, first.again, first.confirmed) == (5.0, 5, 10, None, False)
+    assert (first.low, first.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
+    assert (last.at_s, last.again, last.again_episodes, last.confirmed) == (8.0, 9, 10, True)
+    assert model.runs[0].to_target_s == 9.0
+    assert (model.yardsticks[0].task, model.yardsticks[0].episodes) == ("T", 10)
+
+
+def test_intervals_count_seeds_where_a_panel_has_several_cells(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=())
+    once = result("aa", "model_1.pt", 5)
+    both = {name: 2 * column for name, column in vars(once.outcomes).items()}
+    both["cell"] = ["nominal"] * 10 + ["push"] * 10
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(dataclasses.replace(once, outcomes=Outcomes(**both)))
+    (score,) = model_of(tmp_path).runs[0].scores
+    assert (score.successes, score.episodes) == (10, 20)
+    assert (score.low, score.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
+
+
+def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    with Journal(run_dir / "journal-evaluation-00-0.jsonl") as journal:
+        journal.append(result("aa", "model_2.pt", 4, panel_id="p1-bb"))
+        journal.append(result("aa", "model_2.pt", 8))  # the first score stands
+        journal.append(result("aa", "model_1.pt", 8, panel_id="p1-bb", invalid="overflow"))
+    collection = collect_exams(read_ledger(tmp_path).runs)
+    assert collection.ends == [SUCCESS, SHORT, "fell"]
+    assert [(sheet.exam, sheet.checkpoint, sheet.letters) for sheet in collection.sheets[0]] == [
+        (0, "model_1.pt", "aaaaaccccc"),
+        (0, "model_2.pt", "aaaaaaaaac"),
+        (1, "model_2.pt", "aaaacccccc"),
+    ]
+    assert (collection.exams[0].cells, collection.exams[0].counts) == (["nominal"], [10])
+    assert collection.exams[0].seeds == list(range(10))
+
+
+def test_too_many_episodes_leave_the_last_sheets(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 9))
+    write_run(tmp_path, "bb", scores=(4, 8))
+    collection = collect_exams(read_ledger(tmp_path).runs, episodes=20)
+    assert [[sheet.checkpoint for sheet in sheets] for sheets in collection.sheets] == [["model_2.pt"]] * 2
+    assert collection.left_out == 2

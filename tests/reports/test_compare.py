@@ -1,0 +1,292 @@
+"""Comparisons come out as by hand, are refused where they mean nothing, and claim no more than the runs show."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.costs import load_prices
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.clock import seconds_to_target
+from ledger_lab.reports.compare import Verdict, compare, refusals, select_side
+from ledger_lab.reports.verdict_words import verdict_notes, verdict_sentence
+from tests.fakes.ledgers import SECOND, declared, result, write_run
+
+A_DOLLAR_A_SECOND = {
+    **load_prices()["local"].to_dict(),
+    "usd_per_hour": 3600.0,
+    "market": "custom",
+    "source": "s",
+    "date": "2026-01-01",
+}
+
+
+def run_of(root: Path, cohort: str, seed: int, seconds: int, reached: bool = True, attempts: int = 1, **changes) -> str:  # noqa: ANN003
+    """Write a run that ends after some seconds, with or without having reached its target, at a dollar a second."""
+    run_id = f"{cohort}{seed:03d}"
+    fields = {"cohort": cohort, "seed": seed, "price": A_DOLLAR_A_SECOND, **changes}
+    run_dir = root / run_id
+    run_dir.mkdir(parents=True)
+    for attempt in range(1, attempts + 1):
+        with Journal(run_dir / f"journal-{attempt}-0.jsonl") as journal:
+            if attempt == 1:
+                journal.append(declared(run_id, **fields))
+            start = AttemptStarted(
+                run_id=run_id, attempt=attempt, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=0
+            )
+            journal.append(start)
+            last = attempt == attempts
+            status = Status.PREEMPTED if not last else Status.TARGET_REACHED if reached else Status.COMPLETED
+            if last and reached:
+                saved = CheckpointSaved(
+                    path="m.pt", sha256="00", size_bytes=1, iteration=1, env_steps=40, wall_ns=SECOND
+                )
+                journal.append(saved)
+                proof = result(run_id, "m.pt", 9, "p1-fresh", purpose="confirmation").to_data()
+                journal.append(type(result(run_id, "m.pt", 9))(**{**proof, "wall_ns": seconds * SECOND}))
+            journal.append(
+                AttemptEnded(
+                    status=status,
+                    reason=None,
+                    wall_ns=seconds * SECOND,
+                    peak_host_memory_bytes=None,
+                    peak_gpu_memory_bytes=None,
+                )
+            )
+    return run_id
+
+
+def cohort_of(root: Path, name: str, seconds: list[int], first_seed: int = 1, **changes) -> None:  # noqa: ANN003
+    """Write a cohort; negative seconds are of runs that never got there."""
+    for seed, each in enumerate(seconds, start=first_seed):
+        run_of(root, name, seed, abs(each), reached=each > 0, **changes)
+
+
+def verdict_of(root: Path, a: str = "a", b: str = "b") -> Verdict:
+    runs = read_ledger(root).runs
+    sides = [select_side(name, runs, summarize_run) for name in (a, b)]
+    assert refusals(*sides) == []
+    return compare(*sides)
+
+
+def test_paired_ratios_are_those_by_hand(tmp_path: Path) -> None:
+    times_a, times_b = [20, 40, 80], [10, 20, 20]
+    cohort_of(tmp_path, "a", times_a)
+    cohort_of(tmp_path, "b", times_b)
+    verdict = verdict_of(tmp_path)
+    assert verdict.paired
+    assert verdict.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
+    assert verdict.cost.ratio == pytest.approx((140 / 3) / (50 / 3))
+    # All 27 ways to draw three pairs of three: the first and the last of them are each more likely than 2.5 %.
+    drawn = list(itertools.product(range(3), repeat=3))
+    costs = [sum(times_a[i] for i in draw) / sum(times_b[i] for i in draw) for draw in drawn]
+    assert verdict.time.interval == pytest.approx((2, 4))
+    assert verdict.cost.interval == pytest.approx((min(costs), max(costs)))
+    assert verdict_sentence(verdict) == (
+        "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × [2.0, 4.0] cheaper; n = 3 each"
+    )
+    assert verdict_sentence(verdict_of(tmp_path, "b", "a")) == (
+        "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × [2.0, 4.0] cheaper; n = 3 each"
+    )
+
+
+def test_other_seeds_are_not_paired_and_nobody_is_left_out(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40, 80])
+    cohort_of(tmp_path, "b", [10, 20, 20, 20], first_seed=2)
+    verdict = verdict_of(tmp_path)
+    assert not verdict.paired
+    assert "1 only in A" in verdict.pairing and "4, 5 only in B" in verdict.pairing
+    assert (verdict.n_a, verdict.n_b) == (3, 4)
+    assert verdict.time.ratio == pytest.approx(40 / (10 * 20**3) ** (1 / 4))
+    assert verdict_sentence(verdict).endswith("n = 3 (A) and 4 (B)")
+
+
+def test_a_difference_that_chance_can_make_is_called_one(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [10, 20, 30, 40])
+    cohort_of(tmp_path, "b", [20, 10, 15, 60])
+    verdict = verdict_of(tmp_path)
+    assert verdict.time.interval is not None and verdict.time.interval[0] < 1 < verdict.time.interval[1]
+    assert "no difference in time to target shown: the interval includes 1" in verdict_sentence(verdict)
+
+
+def test_a_run_that_never_got_there_makes_the_ratio_a_bound(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, -40, 80])
+    cohort_of(tmp_path, "b", [10, 20, 20])
+    verdict = verdict_of(tmp_path)
+    assert (verdict.time.bound, verdict.time.interval) == ("at_least", (pytest.approx(2), None))
+    assert verdict_sentence(verdict).startswith("B reaches the target at least 2.5 × [2.0, ∞] sooner")
+    assert verdict.cost.ratio == pytest.approx((140 / 2) / (50 / 3))  # the run that failed is paid for all the same
+
+
+def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40, 80])
+    cohort_of(tmp_path, "b", [10, -20, 20])
+    verdict = verdict_of(tmp_path)
+    assert verdict.time.bound == "at_most"
+    assert "sooner" not in verdict_sentence(verdict)
+    assert any("no claim about the time to target" in note and "at most 4.0" in note for note in verdict_notes(verdict))
+
+
+def test_runs_short_of_the_target_on_both_sides_bound_nothing(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, -40])
+    cohort_of(tmp_path, "b", [-10, 20])
+    verdict = verdict_of(tmp_path)
+    assert verdict.time.ratio is None
+    assert verdict.time.refusal is not None and "1 of 2 runs of A and 1 of 2 of B" in verdict.time.refusal
+    assert verdict.cost.ratio == pytest.approx(60 / 30)
+    # Of the four pairs of draws, one has no success on A, another none on B: the interval is open on both ends.
+    assert verdict.cost.interval == (0.0, None)
+
+
+def test_without_any_success_the_spend_is_a_bound(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [-50, -70])
+    cohort_of(tmp_path, "b", [10, 20])
+    verdict = verdict_of(tmp_path)
+    assert (verdict.cost.bound, verdict.cost.ratio) == ("at_least", pytest.approx(120 / (30 / 2)))
+    assert "at least 8.0 ×" in verdict_sentence(verdict)
+    cohort_of(tmp_path, "c", [-10, -20])
+    none = verdict_of(tmp_path, "a", "c")
+    assert (none.time.ratio, none.cost.ratio) == (None, None)
+    assert verdict_sentence(none) == "no claim; n = 2 each"
+
+
+def test_one_run_against_one_claims_no_interval(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [30])
+    cohort_of(tmp_path, "b", [20])
+    verdict = verdict_of(tmp_path)
+    assert (verdict.time.interval, verdict.cost.interval) == (None, None)
+    assert verdict_sentence(verdict) == (
+        "B reaches the target 1.5 × sooner and 1.5 × cheaper; n = 1 each: no interval, and no claim beyond these runs"
+    )
+
+
+def test_two_policies_are_paired_by_held_out_seed(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 7))
+    write_run(tmp_path, "bb", scores=(5, 10))
+    verdict = verdict_of(tmp_path, "aa", "bb")
+    assert verdict.success is not None
+    found = verdict.success
+    assert (found.episodes, found.only_first, found.only_second) == (10, 0, 3)
+    assert (found.p_value, found.difference) == (pytest.approx(2 * 0.5**3), pytest.approx(0.3))
+    assert verdict.success_exam == "screening of model_2.pt (A) and model_2.pt (B)"
+
+
+def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
+    run_of(tmp_path, "a", 1, 30, attempts=3)
+    (run,) = read_ledger(tmp_path).runs
+    assert seconds_to_target(run) == 90.0
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "theirs"),
+    [
+        ({"task": "U"}, "task", '"U"'),
+        ({"target_success": 0.8}, "target_success", "0.8"),
+        ({"error_budget": 0.01}, "error_budget", "0.01"),
+        ({"stop_at_target": False}, "cost window: stop_at_target", "false"),
+        ({"timing": "synchronized"}, "cost window: timing", '"synchronized"'),
+        (
+            {"panel_id": "p1-bb", "panel_fields": {"success": {"params": {"rad": 0.3}}}},
+            "panel.success.params.rad",
+            "0.3",
+        ),
+    ],
+)
+def test_what_does_not_measure_the_same_is_refused_with_both_values(
+    tmp_path: Path, change: dict[str, object], field: str, theirs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cohort_of(tmp_path, "a", [20], panel_fields={"success": {"params": {"rad": 0.2}}})
+    cohort_of(tmp_path, "b", [20], **{"panel_fields": {"success": {"params": {"rad": 0.2}}}, **change})
+    with pytest.raises(UserError, match="do not measure the same thing") as refusal:
+        build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+    assert "\n" not in str(refusal.value)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{field}: ")]
+    assert line.endswith(f"| B {theirs}")
+
+
+def test_a_cohort_that_mixes_yardsticks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_of(tmp_path, "a", 1, 20)
+    run_of(tmp_path, "a", 2, 20, target_success=0.8)
+    run_of(tmp_path, "b", 1, 20)
+    with pytest.raises(UserError):
+        build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+    assert "target_success: A 0.9 and 0.8 | B 0.9" in capsys.readouterr().err
+
+
+def test_long_values_are_cut_where_they_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = list(range(1000))
+    cohort_of(tmp_path, "a", [20], panel_id="p1-1", panel_fields={"seeds": seeds})
+    cohort_of(tmp_path, "b", [20], panel_id="p1-2", panel_fields={"seeds": [*seeds[:-1], 4711]})
+    with pytest.raises(UserError):
+        build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("panel.seeds")]
+    assert "999]" in line and "4711]" in line and len(line) < 400
+
+
+def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20], device="cpu", hardware={"cpu": "Xeon"})
+    cohort_of(tmp_path, "b", [20], device="cuda:0", hardware={"accelerator": "H200"}, versions={"torch": "2.11.0"})
+    differs = {each.field: (each.a, each.b) for each in verdict_of(tmp_path).differs}
+    assert differs["device"] == (('"cpu"',), ('"cuda:0"',))
+    assert differs["hardware"] == (('"Xeon"',), ('"H200"',))
+    assert differs["versions.torch"] == (("absent",), ('"2.11.0"',))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "zz"), "no cohort or run 'zz'"),
+        (("a", "a001"), "run a001 is on both sides"),
+        (("same", "a"), "'same' is a cohort and a run"),
+        (("b00", "a"), "begins the ids of 2 runs"),
+        (("a", "alive"), "run alive is still running"),
+    ],
+)
+def test_names_that_stand_for_nothing_or_too_much(tmp_path: Path, names: tuple[str, str], message: str) -> None:
+    cohort_of(tmp_path, "a", [20])
+    cohort_of(tmp_path, "b", [20, 30])
+    cohort_of(tmp_path, "same", [20])
+    write_run(tmp_path, "same")
+    write_run(tmp_path, "alive", status=None, pid=os.getpid())
+    with pytest.raises(UserError, match=message):
+        build_report(["--log_root", str(tmp_path), "--compare", *names])
+
+
+def test_an_unpriced_side_is_compared_by_time_alone(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40], price=load_prices()["local"].to_dict())
+    cohort_of(tmp_path, "b", [10, 20])
+    verdict = verdict_of(tmp_path)
+    assert verdict.cost.refusal is not None and "--usd_per_hour" in verdict.cost.refusal
+    assert verdict_sentence(verdict) == "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each"
+
+
+def test_missing_runs_are_named(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40])
+    cohort_of(tmp_path, "b", [10, 20])
+    runs = read_ledger(tmp_path).runs
+    sides = [select_side(name, runs, summarize_run, {"a": 5}) for name in ("a", "b")]
+    verdict = compare(*sides)
+    assert (verdict.missing_a, verdict.missing_b) == (3, 0)
+    assert any("3 declared and never made" in note for note in verdict_notes(verdict))
+
+
+def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cohort_of(tmp_path, "a", [20, -40, 80])
+    cohort_of(tmp_path, "b", [10, 20, 20])
+    assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["time"]["interval"] == [pytest.approx(2), None]
+    assert report["outcomes_a"][1] == {
+        "run_id": "a002", "seed": 2, "reached_target": False, "seconds": 40.0, "usd": 40.0,
+    }  # fmt: skip
+    assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b"]) == 0
+    shown = capsys.readouterr().out
+    assert report["verdict"] in shown and "> 0:40" in shown
