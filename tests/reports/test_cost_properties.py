@@ -38,7 +38,7 @@ from ledger_lab.ledger import (
     read_ledger,
     reader,
 )
-from ledger_lab.ledger.encoding import GENESIS, VERSION, encode_line
+from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import declared, result, window
 
@@ -213,15 +213,9 @@ def write(path: Path, rows: list[tuple[Row, datetime]]) -> None:
     """Write a journal at drawn moments, as :class:`ledger_lab.ledger.Journal` does at its own."""
     previous, lines = GENESIS, []
     for sequence, (row, time) in enumerate(rows):
-        record = {
-            "v": VERSION,
-            "seq": sequence,
-            "time": time.isoformat(timespec="milliseconds"),
-            "kind": type(row).__name__,
-            "data": row.to_data(),
-            "prev": previous,
-        }
-        line, previous = encode_line(record)
+        moment = time.isoformat(timespec="milliseconds")
+        line = encode_line(sequence, moment, type(row).__name__, encode_fields(row), previous)
+        previous = hash_of(line)
         lines.append(line)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(lines))
@@ -275,17 +269,17 @@ def test_a_run_costs_what_its_attempts_took_and_an_unpriced_one_nothing_that_is_
 def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
         ledger = read_ledger(root)
-    for run in ledger.runs:
-        whole = summarize_run(run)
-        parts = [summarize_run(dataclasses.replace(run, attempts=(attempt,))) for attempt in run.attempts]
-        assert whole.wall_s == pytest.approx(math.fsum(part.wall_s for part in parts))
-        for name in ("billable_usd", "energy_usd"):
-            amounts = [getattr(part, name) for part in parts]
-            if getattr(whole, name) is None:
-                assert all(amount is None for amount in amounts)
-            else:
-                assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-12)
-    summaries, cohorts = summarized(ledger)
+        for run in ledger.runs:
+            whole = summarize_run(run)
+            parts = [summarize_run(dataclasses.replace(run, attempts=(attempt,))) for attempt in run.attempts]
+            assert whole.wall_s == pytest.approx(math.fsum(part.wall_s for part in parts))
+            for name in ("billable_usd", "energy_usd"):
+                amounts = [getattr(part, name) for part in parts]
+                if getattr(whole, name) is None:
+                    assert all(amount is None for amount in amounts)
+                else:
+                    assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-12)
+        summaries, cohorts = summarized(ledger)
     for cohort in cohorts:
         members = [s for s in summaries if (s.cohort, s.panel_id) == (cohort.cohort, cohort.panel_id)]
         amounts = [member.billable_usd for member in members]

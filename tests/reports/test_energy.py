@@ -130,6 +130,13 @@ def test_what_several_processes_of_an_attempt_see_counts_once() -> None:
     assert joules(run(attempt(1, 100, journal(counter), journal(late, at=0.5), journal(counter)))) == 100 * 300
 
 
+def test_observers_that_take_turns_while_the_power_changes_lose_and_invent_nothing() -> None:
+    counted = {float(s): sample(1e6 + 100.0 * min(s, 50) + 500.0 * max(s - 50, 0)) for s in range(101)}
+    early = {age: each for age, each in counted.items() if age <= 40}
+    late = {age: each for age, each in counted.items() if age >= 20}
+    assert joules(run(attempt(1, 100, journal(early), journal(late)))) == 50 * 100 + 50 * 500
+
+
 def test_devices_of_several_processes_add_up() -> None:
     other = ramp(0, 100, 200.0, uuid="GPU-b")
     assert joules(run(attempt(1, 100, journal(ramp(0, 100, 300.0)), journal(other)), world_size=2)) == 100 * 500

@@ -10,8 +10,6 @@ import math
 import statistics
 from collections.abc import Sequence
 
-import numpy as np
-
 from ledger_lab.costs.model import check_count
 from ledger_lab.costs.prices import check_number
 
@@ -161,6 +159,8 @@ def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tup
     if len(runs) < 2 or not any(reached for _, reached in runs):
         raise ValueError("an interval needs at least two runs, one of which reached the target")
     ordered = sorted(runs)
+    import numpy as np  # takes longer to load than most reports
+
     usd = np.array([each for each, _ in ordered])
     reached = np.array([each for _, each in ordered])
     generator = np.random.default_rng(seed)

@@ -1,8 +1,10 @@
 """What happened: immutable rows in append-only journals, and the reader that makes runs of them."""
 
 from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
+from ledger_lab.ledger.content import JournalContent, read_journal
+from ledger_lab.ledger.digest import LedgerDamageError, WindowSums
 from ledger_lab.ledger.journal import Journal
-from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, LedgerDamageError, Run, read_journal, read_ledger
+from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals, read_ledger
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
@@ -41,6 +43,7 @@ __all__ = [
     "Health",
     "HostSample",
     "Journal",
+    "JournalContent",
     "Ledger",
     "LedgerDamageError",
     "Outcomes",
@@ -53,8 +56,10 @@ __all__ = [
     "Status",
     "SupervisionStarted",
     "Telemetry",
+    "WindowSums",
     "cohort_journal",
     "declare_cohort",
+    "find_journals",
     "read_journal",
     "read_ledger",
     "require_cohort_name",

@@ -1,19 +1,44 @@
-"""How a row becomes a line: JSON, chained by SHA-256 over the bytes as they stand in the file."""
+"""How a row becomes a line: JSON in a fixed layout, chained by SHA-256 over the bytes as they stand in the file.
+
+``{"v":2,"seq":0,"time":"…","kind":"…","data":{…},"prev":"<64 hex digits>","hash":"<64 hex digits>"}``
+
+The hash stands last and covers all bytes before it; ``prev`` is the hash of the row before. Whoever verifies a line
+compares bytes, and needs to parse nothing but ``data``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
+
+from ledger_lab.ledger.rows import Row
 
 VERSION = 2
 """Version of the line format."""
 
-GENESIS = hashlib.sha256(f"ledger_lab/journal/v{VERSION}".encode()).hexdigest()
+GENESIS = hashlib.sha256(f"ledger_lab/journal/v{VERSION}".encode()).hexdigest().encode()
 """What the first row of a journal names as its predecessor."""
 
-_HASH_KEY = b',"hash":"'
-_TAIL_LENGTH = len(_HASH_KEY) + 64 + len(b'"}')
+TIME_LENGTH = len("2026-01-01T00:00:00.000+00:00")
+"""Bytes of a line's time, which stands right before the kind [B]."""
+
+_KIND_KEY, _DATA_KEY, _HASH_KEY = b'","kind":"', b'","data":', b',"hash":"'
+_HASH_LENGTH = len(_HASH_KEY) + 64 + len(b'"}')
+
+TAIL_LENGTH = len(b',"prev":""') + 64 + _HASH_LENGTH
+"""Bytes of a line after its data, without the newline [B]."""
+
+
+class Line(NamedTuple):
+    """A line, taken apart."""
+
+    time: str
+    kind: str
+    data: bytes
+    """The row's fields, as JSON that nobody has looked at yet."""
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
@@ -26,21 +51,142 @@ def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     return text.encode()
 
 
-def encode_line(record: dict[str, Any]) -> tuple[bytes, str]:
-    """Return a record with its hash as one line, newline included, and the hash.
-
-    The hash stands last, and covers the bytes of the line before it: whoever verifies it need not encode anything.
+def encode_fields(row: Row) -> bytes:
+    """Encode the fields of a row that holds no secrets.
 
     Raises:
         ValueError: If a number is not finite.
     """
-    text = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    body = text.encode()[:-1]
-    row_hash = hashlib.sha256(body).hexdigest()
-    return b"".join((body, _HASH_KEY, row_hash.encode(), b'"}\n')), row_hash
+    try:
+        data = orjson.dumps(row)
+    except TypeError:  # a number of NumPy's, or a key that is no plain text
+        return encode_value(row.to_data())
+    # The encoder writes null for what is not finite, too. Where it wrote none, there was nothing of the kind.
+    return encode_value(row.to_data()) if b"null" in data else data
+
+
+def encode_value(data: dict[str, Any]) -> bytes:
+    """Encode the fields of a row.
+
+    Bytes of paths and arguments that are no UTF-8 become ``?``.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: bytes) -> bytes:
+    """Return a row as its line, newline included.
+
+    Args:
+        sequence: Place in the journal, from 0.
+        time: Wall-clock time in UTC, ISO 8601 with milliseconds.
+        kind: Kind of the row.
+        data: Its fields as JSON.
+        previous: Hash of the row before, or :data:`GENESIS`.
+    """
+    layout = b'{"v":%d,"seq":%d,"time":"%s","kind":"%s","data":%s,"prev":"%s"'
+    body = layout % (VERSION, sequence, time.encode(), kind.encode(), data, previous)
+    return b'%s,"hash":"%s"}\n' % (body, hashlib.sha256(body).hexdigest().encode())
+
+
+def hash_of(line: bytes) -> bytes:
+    """Return the hash that a line, newline included, ends with."""
+    return line[-67:-3]
+
+
+def verify_line(line: bytes, sequence: int, previous: bytes) -> tuple[bytes, int] | None:
+    """Check that a line, without its newline, is exactly what its writer wrote in this place.
+
+    Args:
+        line: The line.
+        sequence: The place it stands in, from 0.
+        previous: Hash of the line before, or :data:`GENESIS`.
+
+    Returns:
+        The row's hash, and where its kind begins, for :func:`split_line`; or ``None``: :func:`what_is_wrong` says why.
+    """
+    head = b'{"v":%d,"seq":%d,"time":"' % (VERSION, sequence)
+    row_hash = hashlib.sha256(line[:-_HASH_LENGTH]).hexdigest().encode()  # in this loop, calls are paid for
+    if line.startswith(head) and line.endswith(b',"prev":"%s","hash":"%s"}' % (previous, row_hash)):
+        return row_hash, len(head) + TIME_LENGTH
+    return None
+
+
+def split_line(line: bytes, kind_at: int) -> Line:
+    """Take a verified line apart.
+
+    Args:
+        line: The line, without its newline.
+        kind_at: Where its kind begins.
+
+    Raises:
+        ValueError: If it is not laid out as a line.
+    """
+    mark, kind_begins = line[kind_at : kind_at + len(_KIND_KEY)], kind_at + len(_KIND_KEY)
+    kind_ends = line.find(_DATA_KEY, kind_begins)
+    if mark != _KIND_KEY or kind_ends < 0:
+        raise ValueError("it is not laid out as a row")
+    data = line[kind_ends + len(_DATA_KEY) : -TAIL_LENGTH]
+    return Line(line[kind_at - TIME_LENGTH : kind_at].decode(), line[kind_begins:kind_ends].decode(), data)
+
+
+def kind_and_data(kind: str) -> bytes:
+    """Return what stands between the time and the data of a row of this kind."""
+    return b"".join((_KIND_KEY, kind.encode(), _DATA_KEY))
+
+
+def kind_begins(sequence: int) -> int:
+    """Return where the kind begins in the line of a row in this place, from 0."""
+    return len(_head(sequence)) + TIME_LENGTH
+
+
+def hash_of_body(line: bytes) -> bytes:
+    """Return the hash that a line, without its newline, ought to end with."""
+    return hashlib.sha256(line[:-_HASH_LENGTH]).hexdigest().encode()
 
 
 def hash_matches(line: bytes) -> bool:
     """Tell whether a line, without its newline, is what its hash was taken of."""
-    body, tail = line[:-_TAIL_LENGTH], line[-_TAIL_LENGTH:]
-    return tail == b"".join((_HASH_KEY, hashlib.sha256(body).hexdigest().encode(), b'"}'))
+    return line[-_HASH_LENGTH:] == b',"hash":"%s"}' % hash_of_body(line)
+
+
+def _head(sequence: int) -> bytes:
+    """Return how the line of a row in this place begins, from 0."""
+    return b'{"v":%d,"seq":%d,"time":"' % (VERSION, sequence)
+
+
+def what_is_wrong(line: bytes) -> str:
+    """Say in words why :func:`verify_line` does not take a line."""
+    try:
+        record = orjson.loads(line)
+    except ValueError:
+        return "the line is not JSON"
+    if not isinstance(record, dict) or "v" not in record:
+        return "the line is not a row"
+    if record["v"] != VERSION:
+        return f"format version {record['v']!r} is not {VERSION}, which this LedgerLab reads"
+    if set(record) != {"v", "seq", "time", "kind", "data", "prev", "hash"}:
+        return "the line is not a row"
+    if not hash_matches(line):
+        return "the row does not match its hash"
+    return "the row does not follow the one before it"
+
+
+def may_be_torn(rest: bytes, sequence: int) -> bool:
+    """Tell whether bytes without a newline can be what a writer that was stopped left behind.
+
+    That is the beginning of a row, or zeros, with which some file systems fill what a power failure kept them from
+    writing. A whole row with anything but a newline after it is neither.
+
+    Args:
+        rest: What follows the last newline of a journal.
+        sequence: The place the row would have had, from 0.
+    """
+    begun = rest.rstrip(b"\0")
+    head = _head(sequence)
+    whole = begun.rfind(_HASH_KEY) + _HASH_LENGTH
+    grown_over = _HASH_LENGTH <= whole < len(begun) and hash_matches(begun[:whole])
+    return begun.startswith(head[: len(begun)]) and not grown_over

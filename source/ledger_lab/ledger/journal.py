@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ledger_lab.ledger.encoding import GENESIS, VERSION, encode_line
+from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.rows import Row
 
+SYNC_AT_LEAST_EVERY = 1 << 20
+"""Bytes of telemetry after which it is synchronized to disk even if no durable row comes [B]."""
 
-@dataclass(frozen=True)
-class _Line:
-    """An encoded row."""
 
-    data: bytes
+@dataclass
+class _Tail:
+    """What a journal's writer still answers for: the rows that are not known to be on disk.
+
+    A signal may raise between any two steps. Each change is a single assignment, or a single :meth:`list.append`, and
+    writing the same bytes to the same place once more does no harm.
+    """
+
+    begin: int
+    """Where its first line begins in the file [B]; all before it is on disk."""
     sequence: int
-    hash: str
+    """The place of its first line in the journal."""
+    previous: bytes
+    """Hash of the line before its first."""
+    lines: list[bytes] = field(default_factory=list)
+    written: tuple[int, int] = (0, 0)
+    """How many of its lines are whole in the file, and how many bytes these are."""
 
-
-@dataclass(frozen=True)
-class _State:
-    """What a journal's writer knows of its file. It is replaced as a whole, so that no signal can tear it."""
-
-    size: int
-    """Bytes of the whole rows in the file."""
-    last: _Line
-    """The newest row."""
-    waiting: tuple[_Line, ...] = ()
-    """Rows that are not known to be whole in the file, the oldest first."""
+    @property
+    def newest(self) -> bytes:
+        """Hash of the newest row."""
+        return hash_of(self.lines[-1]) if self.lines else self.previous
 
 
 class Journal:
-    """An append-only file of hash-chained rows, written by exactly one process.
+    """An append-only file of hash-chained rows, written by exactly one process, in one thread at a time.
 
     Each row is one line. Rows of a durable kind are on disk when :meth:`append` returns. Others wait in memory while
     the file takes nothing, and are written, in their order, as soon as it does again.
@@ -56,38 +63,33 @@ class Journal:
         self.path = path
         self._on_trouble, self._in_trouble = on_trouble, False
         self._redactor = Redactor()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._state = _State(size=0, last=_Line(b"", -1, GENESIS))
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._tail = _Tail(begin=0, sequence=0, previous=GENESIS)
         sync_folder(path.parent)
 
     def append(self, row: Row) -> None:
         """Write a row.
 
-        It may be interrupted at any moment, by a signal or by a full disk: the next call finds out how far it came. A
-        row that is whole in the file counts, half a row is cut off again and written anew.
+        It may be interrupted at any moment, by a signal or by a full disk: the row counts from the moment it has its
+        place in the chain, and the next call writes whatever is not known to be in the file, or on disk.
 
         Args:
             row: The row.
 
         Raises:
-            OSError: If a durable row could not be written whole, or not be synchronized to disk.
+            OSError: If a durable row could not be written whole, or not be synchronized to disk. It is not lost: it
+                waits, like telemetry, for the next call.
+            ValueError: If a number is not finite. Nothing is written then.
         """
-        state = self._state
-        record = {
-            "v": VERSION,
-            "seq": state.last.sequence + 1,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "kind": type(row).__name__,
-            "data": self._redactor.value(row.to_data()) if row.DURABLE else row.to_data(),
-            "prev": state.last.hash,
-        }
-        data, row_hash = encode_line(record)
-        line = _Line(data, state.last.sequence + 1, row_hash)
-        self._state = replace(state, last=line, waiting=(*state.waiting, line))
+        data = encode_value(self._redactor.value(row.to_data())) if row.DURABLE else encode_fields(row)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        tail = self._tail
+        line = encode_line(tail.sequence + len(tail.lines), now, type(row).__name__, data, tail.newest)
+        tail.lines.append(line)
         try:
             self._write()
-            if row.DURABLE:
-                os.fsync(self._file)
+            if row.DURABLE or tail.written[1] >= SYNC_AT_LEAST_EVERY:
+                self._sync()
         except OSError as error:
             if row.DURABLE:
                 raise
@@ -98,24 +100,34 @@ class Journal:
             self._in_trouble = False
 
     def _write(self) -> None:
-        """Write what waits, after what came into the file already."""
-        size = os.fstat(self._file).st_size
-        self._settle(size)
-        if size > self._state.size:
-            os.ftruncate(self._file, self._state.size)
-        data = b"".join(line.data for line in self._state.waiting)
-        written = os.write(self._file, data)
-        self._settle(self._state.size + written)
-        if self._state.waiting:
-            raise OSError(f"{self.path}: only {written} of {len(data)} bytes were written")
+        """Write what is not known to be whole in the file, over whatever came of it before."""
+        tail = self._tail
+        count, size = tail.written
+        waiting = tail.lines[count:]
+        data = memoryview(b"".join(waiting))
+        done = 0
+        while done < len(data):
+            taken = os.pwrite(self._file, data[done:], tail.begin + size + done)
+            if taken == 0:
+                raise OSError(errno.EIO, "the file takes no bytes", str(self.path))
+            done += taken
+        tail.written = (count + len(waiting), size + len(data))
 
-    def _settle(self, size: int) -> None:
-        """Take rows that are whole in a file of this size off the waiting ones."""
-        state = self._state
-        whole, waiting = state.size, list(state.waiting)
-        while waiting and whole + len(waiting[0].data) <= size:
-            whole += len(waiting.pop(0).data)
-        self._state = replace(state, size=whole, waiting=tuple(waiting))
+    def _sync(self) -> None:
+        """Bring what was written to disk.
+
+        The system tells once that it could not, and forgets the bytes: they are written anew the next time.
+        """
+        tail = self._tail
+        try:
+            os.fsync(self._file)
+        except OSError:
+            tail.written = (0, 0)
+            raise
+        count, size = tail.written
+        if count:
+            begin, sequence = tail.begin + size, tail.sequence + count
+            self._tail = _Tail(begin, sequence, hash_of(tail.lines[count - 1]), tail.lines[count:])
 
     def close(self) -> None:
         """Synchronize what telemetry is left, and close the file.
@@ -126,9 +138,8 @@ class Journal:
         if self._file < 0:
             return
         try:
-            if self._state.waiting:
-                self._write()
-            os.fsync(self._file)
+            self._write()
+            self._sync()
         finally:
             os.close(self._file)
             self._file = -1

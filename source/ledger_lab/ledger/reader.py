@@ -1,74 +1,51 @@
-"""The reader: journals to rows, rows to runs."""
+"""The reader: journals to runs."""
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import orjson
 import psutil
 
-from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_matches
-from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.content import JournalContent, read_journal
+from ledger_lab.ledger.digest import LedgerDamageError, WindowSums
+from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     CohortDeclared,
-    Health,
     PhaseWindow,
     Row,
     RunDeclared,
     ShutdownEnded,
     Status,
     SupervisionStarted,
-    Telemetry,
 )
 
-JOURNAL_PATTERN = "journal-*.jsonl"
+__all__ = [
+    "HEARTBEAT_LIMIT",
+    "Attempt",
+    "JournalContent",
+    "Ledger",
+    "LedgerDamageError",
+    "Run",
+    "find_journals",
+    "read_journal",
+    "read_ledger",
+]
 
 HEARTBEAT_LIMIT = timedelta(minutes=15)
 """How long an attempt on another host may be silent before it counts as lost: compiling kernels takes minutes."""
 
 _R = TypeVar("_R", bound=Row)
-
-
-class LedgerDamageError(Exception):
-    """A journal says something that its writer can't have written."""
-
-    def __init__(self, path: Path, line: int, reason: str) -> None:
-        """Locate the damage.
-
-        Args:
-            path: The journal.
-            line: Line number, from 1.
-            reason: What is wrong with the line.
-        """
-        super().__init__(f"{path}:{line}: {reason}")
-        self.path, self.line, self.reason = path, line, reason
-
-
-@dataclass(frozen=True)
-class JournalContent:
-    """All rows of one journal."""
-
-    path: Path
-    rows: tuple[Row, ...]
-    times: tuple[datetime, ...]
-    torn_bytes: int
-    """Bytes of an unfinished last line, which a killed writer may leave behind."""
-
-    def of(self, kind: type[_R]) -> list[_R]:
-        """Return the rows of one kind, in order."""
-        return [row for row in self.rows if type(row) is kind]
-
-    def one(self, kind: type[_R]) -> _R | None:
-        """Return the first row of one kind, or ``None``."""
-        return next(iter(self.of(kind)), None)
 
 
 @dataclass(frozen=True)
@@ -110,35 +87,28 @@ class Attempt:
 
     def _shows_life(self) -> bool:
         """Look for a process of it on this host; of another host's, for a recent row."""
-        starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = [
-            (row, time)
-            for journal in self.journals
-            for row, time in zip(journal.rows, journal.times, strict=True)
-            if isinstance(row, AttemptStarted | SupervisionStarted)
-        ]
+        starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
+        for journal in self.journals:
+            starts += journal.timed(AttemptStarted)
+            starts += journal.timed(SupervisionStarted)
         if any(start.host == socket.gethostname() for start, _ in starts):
             return any(_is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
-        return datetime.now(UTC) - max(journal.times[-1] for journal in self.journals) < HEARTBEAT_LIMIT
+        return datetime.now(UTC) - max(journal.last_time for journal in self.journals) < HEARTBEAT_LIMIT
 
     @property
     def windows(self) -> list[PhaseWindow]:
-        """Phase windows of its first process, in order."""
+        """Phase windows of its first process, in order. Each call may read the journal: :attr:`sums` doesn't."""
         return self.ranks[0].of(PhaseWindow) if self.ranks else []
+
+    @property
+    def sums(self) -> WindowSums:
+        """What the phase windows of its first process come to."""
+        return self.ranks[0].windows if self.ranks else WindowSums()
 
     @property
     def wall_ns(self) -> int:
         """Its life: until its processes were gone, or to its last sign of life."""
-        timed = (
-            SupervisionStarted,
-            AttemptStarted,
-            PhaseWindow,
-            Telemetry,
-            Health,
-            CheckpointSaved,
-            AttemptEnded,
-            ShutdownEnded,
-        )
-        return max(row.wall_ns for journal in self.journals for row in journal.rows if isinstance(row, timed))
+        return max(journal.digest.wall_ns for journal in self.journals)
 
 
 def _is_alive(pid: int, seen: datetime) -> bool:
@@ -158,13 +128,23 @@ class Run:
     declared: RunDeclared
     declared_at: datetime
     attempts: tuple[Attempt, ...]
-    results: tuple[PanelResult, ...]
-    """All panel results, in-training and stand-alone ones, in the order in which they were written."""
+    evaluations: tuple[JournalContent, ...] = ()
+    """Journals of stand-alone evaluations, in the order in which they began."""
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
         """All checkpoints, in order."""
         return [row for attempt in self.attempts for row in attempt.of(CheckpointSaved)]
+
+    @property
+    def results(self) -> tuple[PanelResult, ...]:
+        """All panel results, read anew by each call.
+
+        First those of its attempts, in their order, then those of stand-alone evaluations. The order does not hang on
+        the wall clock, but for that of evaluations among each other.
+        """
+        of_attempts = [row for attempt in self.attempts for row in attempt.of(PanelResult)]
+        return (*of_attempts, *(row for journal in self.evaluations for row in journal.of(PanelResult)))
 
 
 @dataclass(frozen=True)
@@ -194,73 +174,50 @@ class Ledger:
     """Cohorts that were declared with a size, by name."""
     torn: tuple[JournalContent, ...] = field(default=())
     """Journals with an unfinished last line."""
-
-
-def read_journal(path: Path) -> JournalContent:
-    """Read and verify one journal.
-
-    Args:
-        path: The journal.
-
-    Returns:
-        Its rows.
-
-    Raises:
-        LedgerDamageError: If a line is not what its writer wrote, or is missing.
-    """
-    *lines, tail = path.read_bytes().split(b"\n")
-    rows: list[Row] = []
-    times: list[datetime] = []
-    previous = GENESIS
-    for number, line in enumerate(lines, start=1):
-        record = _decode(path, number, line)
-        if record["v"] != VERSION:
-            raise LedgerDamageError(path, number, f"format version {record['v']} is not {VERSION}")
-        if not hash_matches(line):
-            raise LedgerDamageError(path, number, "the row does not match its hash")
-        if record["prev"] != previous or record["seq"] != number - 1:
-            raise LedgerDamageError(path, number, "the row does not follow the one before it")
-        previous = record["hash"]
-        try:
-            rows.append(KINDS[record["kind"]].from_data(record["data"]))
-            times.append(datetime.fromisoformat(record["time"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise LedgerDamageError(path, number, f"not a valid {record['kind']!r} row: {error}") from error
-    return JournalContent(path, tuple(rows), tuple(times), len(tail))
-
-
-def _decode(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    """Parse one line into a record with all its keys."""
-    try:
-        record = orjson.loads(line)
-    except ValueError as error:
-        raise LedgerDamageError(path, number, "the line is not JSON") from error
-    keys = {"v", "seq", "time", "kind", "data", "prev", "hash"}
-    if not isinstance(record, dict) or set(record) != keys:
-        raise LedgerDamageError(path, number, "the line is not a row")
-    return record
+    journals: tuple[JournalContent, ...] = field(default=(), repr=False)
+    """All journals, also those that belong to no run."""
 
 
 def find_journals(root: Path) -> list[Path]:
-    """Return every journal under a directory, in a stable order."""
-    return sorted(root.rglob(JOURNAL_PATTERN))
+    """Return every journal under a directory, in a stable order.
+
+    Others may write, make directories and delete them at the same time.
+
+    Args:
+        root: The directory.
+    """
+    return sorted(
+        Path(directory, name)
+        for directory, _, names in os.walk(root)
+        for name in names
+        if name.startswith("journal-") and name.endswith(".jsonl")
+    )
 
 
-def read_ledger(root: Path) -> Ledger:
+def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = None, use_cache: bool = True) -> Ledger:
     """Read every run under a directory.
+
+    Every line of every journal is verified, or was at an earlier time, and nobody has touched the journal since: see
+    :mod:`ledger_lab.ledger.cache`. Others may write to the ledger at the same time.
 
     Args:
         root: The directory, by default ``logs``.
+        on_progress: Hears how many bytes of journals are read, of how many that have to be.
+        use_cache: Whether to believe what was verified earlier.
 
     Returns:
         The ledger; empty where there is no journal.
 
     Raises:
         LedgerDamageError: If a journal is damaged beyond a torn last line.
+        UserError: If a journal can't be read.
     """
+    digests = digest_journals(find_journals(root), root if use_cache else None, on_progress)
     by_directory: dict[Path, list[JournalContent]] = {}
-    for path in find_journals(root):
-        by_directory.setdefault(path.parent, []).append(read_journal(path))
+    for path, digest in digests.items():
+        if isinstance(digest, LedgerDamageError):
+            raise digest
+        by_directory.setdefault(path.parent, []).append(JournalContent.stored(path, digest))
     runs = [run for directory, journals in by_directory.items() if (run := _assemble(directory, journals))]
     directories: dict[str, Path] = {}
     for run in runs:
@@ -268,12 +225,12 @@ def read_ledger(root: Path) -> Ledger:
         if other != run.directory:
             raise LedgerDamageError(run.directory, 1, f"run {run.declared.run_id} lies in {other}, too")
     runs.sort(key=lambda run: (run.declared_at, run.declared.run_id))
-    all_journals = [journal for journals in by_directory.values() for journal in journals]
-    torn = [journal for journal in all_journals if journal.torn_bytes]
-    return Ledger(root, tuple(runs), _cohorts(all_journals, runs), tuple(torn))
+    journals = tuple(journal for found in by_directory.values() for journal in found)
+    torn = tuple(journal for journal in journals if journal.torn_bytes)
+    return Ledger(root, tuple(runs), _cohorts(journals, runs), torn, journals)
 
 
-def _cohorts(journals: list[JournalContent], runs: list[Run]) -> tuple[Cohort, ...]:
+def _cohorts(journals: Sequence[JournalContent], runs: list[Run]) -> tuple[Cohort, ...]:
     """Find the declared cohorts, and their runs."""
     declared: dict[str, tuple[int, Path]] = {}
     for journal in journals:
@@ -294,20 +251,22 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     declared: tuple[RunDeclared, datetime] | None = None
     ranks: dict[int, dict[int, JournalContent]] = {}
     supervisions: dict[int, JournalContent] = {}
-    timed: list[tuple[datetime, PanelResult]] = []
+    evaluations: list[tuple[str, JournalContent]] = []
     for journal in sorted(journals, key=lambda journal: journal.path):
-        for row, time in zip(journal.rows, journal.times, strict=True):
-            if isinstance(row, RunDeclared):
-                if declared is not None:
-                    raise LedgerDamageError(journal.path, 1, f"run {declared[0].run_id} is declared here already")
-                declared = (row, time)
-            elif isinstance(row, AttemptStarted):
-                own = ranks.setdefault(row.attempt, {})
-                _claim(own, row.rank, journal, f"rank {row.rank} of attempt {row.attempt}")
-            elif isinstance(row, SupervisionStarted) and row.attempt is not None:
-                _claim(supervisions, row.attempt, journal, f"the supervisor of attempt {row.attempt}")
-            elif isinstance(row, PanelResult):
-                timed.append((time, row))
+        for declaration in journal.timed(RunDeclared):
+            if declared is not None:
+                raise LedgerDamageError(journal.path, 1, f"run {declared[0].run_id} is declared here already")
+            declared = declaration
+        starts, supervised = journal.of(AttemptStarted), journal.of(SupervisionStarted)
+        for start in starts:
+            own = ranks.setdefault(start.attempt, {})
+            _claim(own, start.rank, journal, f"rank {start.rank} of attempt {start.attempt}")
+        for supervision in supervised:
+            if supervision.attempt is not None:
+                _claim(supervisions, supervision.attempt, journal, f"the supervisor of attempt {supervision.attempt}")
+        results = journal.places(PanelResult)
+        if results and not starts:
+            evaluations.append((results[0].time, journal))
     if declared is None:
         return None
     attempts = tuple(
@@ -318,7 +277,7 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
         )
         for number in sorted({*ranks, *supervisions})
     )
-    return Run(directory, *declared, attempts, tuple(row for _, row in sorted(timed, key=lambda pair: pair[0])))
+    return Run(directory, *declared, attempts, tuple(each for _, each in sorted(evaluations, key=itemgetter(0))))
 
 
 def _claim(owners: dict[int, JournalContent], place: int, journal: JournalContent, who: str) -> None:

@@ -39,7 +39,7 @@ class Outcomes:
             raise ValueError(f"outcome columns differ in length: {sorted(lengths)}")
         if len(set(zip(self.cell, self.seed, strict=True))) != len(self.seed):
             raise ValueError("an episode is counted twice")
-        if any(value is not None and not math.isfinite(value) for value in self.episode_return):
+        if not all(map(math.isfinite, filter(None, self.episode_return))):
             raise ValueError("a return that is not finite must be None")
 
     @property

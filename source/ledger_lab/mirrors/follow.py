@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 import psutil
 
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, LedgerDamageError, Row, Status, SupervisionStarted
-from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_matches
-from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
+from ledger_lab.ledger.content import decode_line
+from ledger_lab.ledger.encoding import GENESIS
 from ledger_lab.ledger.reader import HEARTBEAT_LIMIT
 
 _FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
@@ -63,22 +62,10 @@ class JournalTail:
 
     def _event(self, line: bytes) -> Event:
         """Verify and decode a line."""
-        number = self._sequence + 1
-        if not hash_matches(line):
-            raise LedgerDamageError(self.path, number, "the row does not match its hash")
-        try:
-            record = orjson.loads(line)
-            if record["v"] != VERSION:
-                raise LedgerDamageError(self.path, number, f"format version {record['v']} is not {VERSION}")
-            if record["prev"] != self._previous or record["seq"] != self._sequence:
-                raise LedgerDamageError(self.path, number, "the row does not follow the one before it")
-            row = KINDS[record["kind"]].from_data(record["data"])
-            time = datetime.fromisoformat(record["time"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise LedgerDamageError(self.path, number, f"not a valid row: {error}") from error
-        self._previous = record["hash"]
+        decoded = decode_line(self.path, line, self._sequence, self._previous)
+        self._previous = decoded.hash
         self._sequence += 1
-        return Event(self.path.name, self._sequence - 1, time, row)
+        return Event(self.path.name, self._sequence - 1, decoded.time, decoded.row)
 
 
 class RunFollower:

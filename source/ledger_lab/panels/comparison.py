@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 _RESAMPLES = 10_000
 
 
@@ -51,6 +49,7 @@ def compare_paired(
     """
     if not first or len({len(first), len(second), len(first if clusters is None else clusters)}) != 1:
         raise ValueError(f"cannot pair {len(first)} with {len(second)} episodes, or not with these clusters")
+    import numpy as np  # both take longer to load than a report takes otherwise
     from scipy.stats import binomtest
 
     gains = np.asarray(second, dtype=np.int64) - np.asarray(first, dtype=np.int64)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
 from ledger_lab.pipeline.compare_runs import compare_runs, comparison_json, show_comparison
 from ledger_lab.pipeline.console import make_console
+from ledger_lab.pipeline.progress import ReadingProgress
 from ledger_lab.pipeline.query_ledger import answer_sql, show_schema
 from ledger_lab.reports import (
+    Bottleneck,
+    RunSummary,
     absent_cohort_lines,
     find_bottlenecks,
     render_checkpoints,
@@ -26,6 +31,9 @@ from ledger_lab.reports import (
 )
 from ledger_lab.reports.page import write_page
 from ledger_lab.reports.table_rows import Contents
+
+_EXPLAINED_ROWS = 200_000
+"""Rows of telemetry and phases that are looked at one by one, for bottlenecks, where nobody names the runs."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -118,9 +126,8 @@ def build_report(argv: Sequence[str]) -> int:
         write_page(args.html, runs, summaries, cohorts, source=str(args.log_root))
         make_console().print(f"wrote {args.html}: {len(runs)} runs", markup=False, soft_wrap=True)
         return 0
-    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
-    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
-    bottlenecks = find_bottlenecks(runs, summaries, everything)
+    explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
+    bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
     if args.json is None:
         console = make_console()
         if price is not None:
@@ -129,6 +136,8 @@ def build_report(argv: Sequence[str]) -> int:
         if not args.runs:
             for line in absent_cohort_lines(ledger.cohorts):
                 console.print(line)
+        if not explained:
+            console.print(f"bottlenecks and advice are left out over {_rows(runs)} rows: name the runs to explain")
         if args.checkpoints:
             console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
         return 0
@@ -136,6 +145,7 @@ def build_report(argv: Sequence[str]) -> int:
     report = {
         "asked_price": None if price is None else price.to_dict(),
         "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
+        "bottlenecks_left_out": not explained,
         "cohorts": [c.to_json() for c in cohorts],
         "declared_cohorts": [
             {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
@@ -148,7 +158,7 @@ def build_report(argv: Sequence[str]) -> int:
 
 def _write_json(file: str, report: dict[str, Any]) -> None:
     """Write a report into a file, or to standard output where it is called ``-``."""
-    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
+    text = orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
     if file == "-":
         print(text, end="")
         return
@@ -156,6 +166,18 @@ def _write_json(file: str, report: dict[str, Any]) -> None:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _rows(runs: Sequence[Run]) -> int:
+    """Return how many rows runs have."""
+    return sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
+
+
+def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> dict[str, Bottleneck]:
+    """Find the bottlenecks of runs, and learn from all others of the ledger."""
+    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
+    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
+    return find_bottlenecks(runs, summaries, everything)
 
 
 def _asked_price(args: argparse.Namespace) -> Price | None:
@@ -179,7 +201,8 @@ def whole_ledger(log_root: Path) -> Ledger:
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
-        ledger = read_ledger(log_root)
+        with ReadingProgress(make_console(sys.stderr), "reading") as progress:
+            ledger = read_ledger(log_root, on_progress=progress.show)
     except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
     if not ledger.runs:

@@ -95,6 +95,44 @@ class Progress:
         return Group(*rows)
 
 
+class ReadingProgress:
+    """Progress of reading journals. It shows nothing where that takes no time."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        """Wait for something to show.
+
+        Args:
+            console: Where to draw.
+            title: What is being done.
+        """
+        self._console, self._title = console, title
+        self._began_s = time.monotonic()
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """Return the progress."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop drawing."""
+        if self._progress is not None:
+            self._progress.__exit__(kind, error, trace)
+
+    def show(self, done: int, total: int) -> None:
+        """Show how far it is, after the first two seconds.
+
+        Args:
+            done: Bytes read.
+            total: Bytes to read.
+        """
+        if self._progress is None and time.monotonic() - self._began_s > 2.0:
+            self._progress = Progress(self._console, f"{self._title} journals, MB", total // 1_000_000).__enter__()
+        if self._progress is not None:
+            self._progress.advance(done // 1_000_000)
+
+
 def phase_bar(phase_ns: dict[str, int], width: int) -> list[Text]:
     """Return phases as a coloured bar and its legend.
 

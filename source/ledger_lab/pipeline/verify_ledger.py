@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, read_journal
-from ledger_lab.ledger.reader import find_journals
+from ledger_lab.ledger import LedgerDamageError, find_journals
+from ledger_lab.ledger.digests import digest_journals
+from ledger_lab.pipeline.console import make_console
+from ledger_lab.pipeline.progress import ReadingProgress
 
 
 def verify_ledger(argv: Sequence[str]) -> int:
@@ -25,8 +28,9 @@ def verify_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         description=(
-            "Verify the hash chain of every journal. A last line that a killed writer left unfinished is reported and "
-            "tolerated; anything else is damage, told with file and line. Exit status 0 or 1."
+            "Verify the hash chain of every journal, from the first byte to the last, whatever was verified before. A "
+            "last line that a killed writer left unfinished is reported and tolerated; anything else is damage, told "
+            "with file and line. Exit status 0 or 1."
         )
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
@@ -34,19 +38,17 @@ def verify_ledger(argv: Sequence[str]) -> int:
     journals = find_journals(args.log_root)
     if not journals:
         raise UserError(f"no journals under {args.log_root}: name the root of a ledger with --log_root")
+    with ReadingProgress(make_console(sys.stderr), "verifying") as progress:
+        digests = digest_journals(journals, on_progress=progress.show)
     damaged = rows = torn = 0
-    for path in journals:
-        try:
-            content = read_journal(path)
-        except LedgerDamageError as error:
+    for path, digest in digests.items():
+        if isinstance(digest, LedgerDamageError):
             damaged += 1
-            print(f"damaged: {error}")
+            print(f"damaged: {digest}")
             continue
-        rows += len(content.rows)
-        if content.torn_bytes:
+        rows += digest.rows
+        if digest.torn_bytes:
             torn += 1
-            print(
-                f"torn: {path}:{len(content.rows) + 1}: the writer was stopped within this line; its row is not counted"
-            )
-    print(f"{len(journals)} journals, {rows} rows, {torn} torn, {damaged} damaged")
+            print(f"torn: {path}:{digest.rows + 1}: the writer was stopped within this line; its row is not counted")
+    print(f"{len(digests)} journals, {rows} rows, {torn} torn, {damaged} damaged")
     return 1 if damaged else 0

@@ -1,31 +1,24 @@
 """What the accelerators of a run drew and did, from the telemetry of all its attempts.
 
-Each journal's samples are one observer's view of a device. A stretch of time between two samples has an energy: the
-difference of the device's own counter, or, where it has none, the mean of the power at both ends times its length.
-Stretches of one device are put together on one axis of time, so that what several processes or attempts saw counts
-once. What was drawn between two attempts is not the run's.
+Each journal's samples are one observer's view of a device: stretches of time whose energy is known, see
+:mod:`ledger_lab.ledger.telemetry_sums`. Stretches of one device are put together on one axis of time, so that what
+several processes or attempts saw counts once. What was drawn between two attempts is not the run's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ledger_lab.ledger import Attempt, DeviceSample, Run, Telemetry
+from ledger_lab.ledger import Attempt, Run, Telemetry
+from ledger_lab.ledger.telemetry_sums import FIGURES, DeviceSums, Figure, Stretch, TelemetrySums
 
 Source = Literal["counter", "power"]
 
 _MJ_PER_KWH = 3.6e9
-
-_NOT_DRAWN_W, _COUNTER_LAG_NS = 10_000.0, 1_000_000_000
-"""More than any accelerator draws: a counter that rises faster has been set, and its difference is no energy. It may
-rise by what was drawn in this time at once, because it is brought up to date now and then."""
-
-_LONGEST_GAP_NS = 10_000_000_000
-"""Between samples further apart than this the power is anybody's guess; a counter goes on counting."""
 
 _UNMETERED_SHARE, _UNMETERED_S = 0.1, 5.0
 """How much of an attempt may lie before its first sample, after its last, or in gaps: this share, or this time [s]."""
@@ -74,19 +67,9 @@ class _Track:
 
     attempt: int
     uuid: str
-    samples: tuple[tuple[int, DeviceSample], ...]
-    """With the time since the epoch [ns] as far as the journal's first row knew it: later steps of the clock don't
-    matter."""
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """The time between two samples."""
-
-    start_ns: int
-    end_ns: int
-    energy_mj: float
+    sums: DeviceSums
     source: Source
+    stretches: Sequence[Stretch]
 
 
 def summarize_energy(run: Run) -> EnergySummary:
@@ -99,7 +82,9 @@ def summarize_energy(run: Run) -> EnergySummary:
         The summary. There is no energy of the run as a whole where an attempt, or one of its devices, was not metered
         for most of the time.
     """
-    tracks = [track for attempt in run.attempts for track in _tracks(attempt)]
+    tracks = [track for attempt in run.attempts for track in _tracks(attempt, apart=False)]
+    if _overlap(tracks):  # what each one adds to the others takes every sample
+        tracks = [track for attempt in run.attempts for track in _tracks(attempt, apart=True)]
     devices = [
         _device([track for track in tracks if track.uuid == uuid])
         for uuid in dict.fromkeys(track.uuid for track in tracks)
@@ -107,60 +92,40 @@ def summarize_energy(run: Run) -> EnergySummary:
     reason = _undefined_reason(run, tracks)
     sources = {device.energy_source for device in devices}
     kwh = None if reason else math.fsum(device.energy_kwh or 0.0 for device in devices)
-    used = [sample.utilization for track in tracks for _, sample in track.samples if sample.utilization is not None]
     return EnergySummary(
         kwh=kwh,
         source=None if reason else ("power" if "power" in sources else "counter"),
         undefined_reason=reason,
-        mean_utilization=_mean(used),
+        mean_utilization=_mean([track.sums.figures["utilization"] for track in tracks]),
         devices=devices,
     )
 
 
-def _tracks(attempt: Attempt) -> Iterator[_Track]:
-    """Return what each journal of an attempt saw of each device."""
+def _tracks(attempt: Attempt, *, apart: bool) -> Iterator[_Track]:
+    """Return what each journal of an attempt saw of each device, with stretches that touch apart or as one."""
     for journal in attempt.journals:
-        began_ns: int | None = None
-        seen: dict[str, list[tuple[int, DeviceSample]]] = {}
-        for row, time in zip(journal.rows, journal.times, strict=True):
-            if isinstance(row, Telemetry):
-                if began_ns is None:
-                    began_ns = round(time.timestamp() * 1e3) * 1_000_000 - row.wall_ns
-                for sample in row.devices:
-                    seen.setdefault(sample.uuid, []).append((began_ns + row.wall_ns, sample))
-        for uuid, samples in seen.items():
-            yield _Track(attempt.number, uuid, tuple(samples))
+        sums = TelemetrySums.of(journal.timed(Telemetry), apart=True) if apart else journal.telemetry
+        for uuid, device in sums.devices.items():
+            source: Source = "power" if device.counter is None else "counter"
+            yield _Track(attempt.number, uuid, device, source, device.stretches)
 
 
-def _stretches(track: _Track) -> list[_Stretch]:
-    """Return the stretches whose energy is known: by the counter if the device has one, else by its power."""
-    counted = [(at_ns, s.energy_mj) for at_ns, s in track.samples if s.energy_mj is not None]
-    if counted:
-        known = [
-            _Stretch(start_ns, end_ns, _counted_mj(before_mj, after_mj), "counter")
-            for (start_ns, before_mj), (end_ns, after_mj) in pairwise(counted)
-        ]
-        # nanoseconds times watts are nanojoules
-        return [s for s in known if s.energy_mj * 1e6 <= (s.end_ns - s.start_ns + _COUNTER_LAG_NS) * _NOT_DRAWN_W]
-    powered = [(at_ns, s.power_w) for at_ns, s in track.samples if s.power_w is not None]
-    return [
-        _Stretch(start_ns, end_ns, (end_ns - start_ns) * (before_w + after_w) / 2 / 1e6, "power")
-        for (start_ns, before_w), (end_ns, after_w) in pairwise(powered)
-        if end_ns - start_ns <= _LONGEST_GAP_NS
-    ]
+def _overlap(tracks: Sequence[_Track]) -> bool:
+    """Tell whether two tracks say something of the same device at the same time."""
+    seen: dict[str, list[Stretch]] = {}
+    for track in tracks:
+        seen.setdefault(track.uuid, []).extend(track.stretches)
+    return any(
+        before.end_ns > after.start_ns for stretches in seen.values() for before, after in pairwise(sorted(stretches))
+    )
 
 
-def _counted_mj(before_mj: int, after_mj: int) -> int:
-    """Return what a counter counted; if it started over in between, what it counted since then."""
-    return after_mj - before_mj if after_mj >= before_mj else after_mj
-
-
-def _merged(stretches: Iterable[_Stretch]) -> tuple[float, int]:
+def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:
     """Return energy [mJ] and length [ns] of what the stretches of one device cover together, each moment once."""
     energy_mj: list[float] = []
     covered_ns = 0
     frontier_ns: int | None = None
-    for stretch in sorted(stretches, key=lambda s: (s.start_ns, s.end_ns)):
+    for stretch in sorted(stretches):
         start_ns = stretch.start_ns if frontier_ns is None else max(stretch.start_ns, frontier_ns)
         if stretch.end_ns > start_ns:
             new_ns = stretch.end_ns - start_ns
@@ -184,7 +149,7 @@ def _undefined_reason(run: Run, tracks: Sequence[_Track]) -> str | None:
         if needed_s > 0 and len(uuids) < wanted:
             return f"attempt {attempt.number}: {len(uuids)} of {wanted} accelerators metered"
         for uuid in uuids:
-            _, covered_ns = _merged(s for track in own if track.uuid == uuid for s in _stretches(track))
+            _, covered_ns = _merged(s for track in own if track.uuid == uuid for s in track.stretches)
             if covered_ns / 1e9 < needed_s:
                 share = f"{covered_ns / 1e9:.0f} of {wall_s:.0f} s"
                 return f"attempt {attempt.number}: the energy of {uuid} is known for {share}"
@@ -193,34 +158,34 @@ def _undefined_reason(run: Run, tracks: Sequence[_Track]) -> str | None:
 
 def _device(tracks: Sequence[_Track]) -> DeviceSummary:
     """Summarize one device from all that was seen of it."""
-    stretches = [stretch for track in tracks for stretch in _stretches(track)]
+    stretches = [stretch for track in tracks for stretch in track.stretches]
     energy_mj, covered_ns = _merged(stretches)
-    sources = {stretch.source for stretch in stretches}
-    samples = [sample for track in tracks for _, sample in track.samples]
-
-    def figures(take: Callable[[DeviceSample], float | None]) -> list[float]:
-        return [value for sample in samples if (value := take(sample)) is not None]
-
-    utilization, power = figures(lambda s: s.utilization), figures(lambda s: s.power_w)
-    temperature, clock = figures(lambda s: s.temperature_c), figures(lambda s: s.sm_clock_mhz)
-    memory = [used_bytes / 1e9 for used_bytes in figures(lambda s: s.memory_used_bytes)]
+    sources = {track.source for track in tracks if track.stretches}
+    figures = {name: [track.sums.figures[name] for track in tracks] for name in FIGURES}
     return DeviceSummary(
         uuid=tracks[0].uuid,
         energy_kwh=energy_mj / _MJ_PER_KWH if stretches else None,
         energy_source=None if not stretches else ("power" if "power" in sources else "counter"),
         metered_s=covered_ns / 1e9,
-        mean_utilization=_mean(utilization),
-        peak_utilization=max(utilization, default=None),
-        mean_power_w=_mean(power),
-        peak_power_w=max(power, default=None),
-        mean_temperature_c=_mean(temperature),
-        peak_temperature_c=max(temperature, default=None),
-        mean_memory_gb=_mean(memory),
-        peak_memory_gb=max(memory, default=None),
-        mean_sm_clock_mhz=_mean(clock),
+        mean_utilization=_mean(figures["utilization"]),
+        peak_utilization=_peak(figures["utilization"]),
+        mean_power_w=_mean(figures["power_w"]),
+        peak_power_w=_peak(figures["power_w"]),
+        mean_temperature_c=_mean(figures["temperature_c"]),
+        peak_temperature_c=_peak(figures["temperature_c"]),
+        mean_memory_gb=_mean(figures["memory_used_bytes"], 1e9),
+        peak_memory_gb=_peak(figures["memory_used_bytes"], 1e9),
+        mean_sm_clock_mhz=_mean(figures["sm_clock_mhz"]),
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    """Return the mean, ``None`` of nothing."""
-    return math.fsum(values) / len(values) if values else None
+def _mean(figures: Sequence[Figure], unit: float = 1.0) -> float | None:
+    """Return the mean over all samples in another unit, ``None`` of nothing."""
+    count = sum(figure.count for figure in figures)
+    return math.fsum(figure.total for figure in figures) / count / unit if count else None
+
+
+def _peak(figures: Sequence[Figure], unit: float = 1.0) -> float | None:
+    """Return the largest sample in another unit, ``None`` of nothing."""
+    peaks = [figure.peak for figure in figures if figure.peak is not None]
+    return max(peaks) / unit if peaks else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ledger_lab.ledger import HostSample, Run, Telemetry
+from ledger_lab.ledger import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,26 +33,20 @@ def summarize_host(run: Run) -> HostSummary | None:
     Returns:
         The summary; ``None`` where nobody looked.
     """
-    wall_s: list[float] = []
-    samples: list[tuple[float, HostSample]] = []  # with the seconds that each one speaks for
-    for attempt in run.attempts:
-        watched_s = 0.0
-        for journal in attempt.journals:
-            before_ns = 0
-            for row in journal.of(Telemetry):
-                if row.host is not None:
-                    samples.append(((row.wall_ns - before_ns) / 1e9, row.host))
-                    before_ns = row.wall_ns
-            watched_s = max(watched_s, before_ns / 1e9)  # several observers of one attempt share its time
-        wall_s.append(watched_s)
-    if not samples or not math.fsum(wall_s):
+    observers = [[journal.telemetry.host for journal in attempt.journals] for attempt in run.attempts]
+    # Several observers of one attempt share its time.
+    wall_s = math.fsum(max((sums.watched_ns for sums in own), default=0) for own in observers) / 1e9
+    seen = [sums for own in observers for sums in own if sums.samples]
+    if not seen or not wall_s:
         return None
-    threads = [(seconds, host.busiest_thread) for seconds, host in samples if host.busiest_thread is not None]
-    threads_s = math.fsum(seconds for seconds, _ in threads)
+    threads_ns = sum(sums.threads_ns for sums in seen)
+    busy_ns = math.fsum(sums.threads_busy_ns for sums in seen)
     return HostSummary(
-        cpu_s_per_s=math.fsum(host.cpu_s for _, host in samples) / math.fsum(wall_s),
-        mean_busiest_thread=math.fsum(s * share for s, share in threads) / threads_s if threads_s else None,
-        peak_busiest_thread=max((share for _, share in threads), default=None),
-        peak_memory_gb=max(host.memory_bytes for _, host in samples) / 1e9,
-        least_available_gb=min(host.available_bytes for _, host in samples) / 1e9,
+        cpu_s_per_s=math.fsum(sums.cpu_s for sums in seen) / wall_s,
+        mean_busiest_thread=busy_ns / threads_ns if threads_ns else None,
+        peak_busiest_thread=max(
+            (s.peak_busiest_thread for s in seen if s.peak_busiest_thread is not None), default=None
+        ),
+        peak_memory_gb=max(sums.peak_memory_bytes for sums in seen) / 1e9,
+        least_available_gb=min(s.least_available_bytes for s in seen if s.least_available_bytes is not None) / 1e9,
     )

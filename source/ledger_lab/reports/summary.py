@@ -206,9 +206,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     declared_price = Price.from_dict(declared.price)
     price = price or declared_price
     phase_ns = _phases(run.attempts)
-    windows = [window for attempt in run.attempts for window in attempt.windows]
-    env_steps = max((window.env_steps for window in windows), default=0)
-    updates = max((window.iteration or 0 for window in windows), default=0)
+    env_steps = max((attempt.sums.env_steps for attempt in run.attempts), default=0)
+    updates = max((attempt.sums.iterations for attempt in run.attempts), default=0)
     trained = updates > 0
     train_s = _seconds(phase_ns, TRAINING_PHASES) if trained else None
     step_s = _seconds(phase_ns, _STEP) if trained else None
@@ -358,11 +357,10 @@ def _phases(attempts: Sequence[Attempt]) -> dict[str, int]:
     """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time."""
     total: Counter[str] = Counter()
     for attempt in attempts:
-        for window in attempt.windows:
-            total.update(window.phase_ns)
+        total.update(attempt.sums.phase_ns)
         # A killed attempt may have said something after its last window; one that ended takes a while to go.
         ended_ns = attempt.wall_ns if attempt.ended is None else attempt.ended.wall_ns
-        total[Phase.UNATTRIBUTED] += ended_ns - max((window.wall_ns for window in attempt.windows), default=0)
+        total[Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
         total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
     return {str(phase): total[phase] for phase in Phase if total[phase]}
 

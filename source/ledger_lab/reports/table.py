@@ -39,14 +39,14 @@ def render_report(
     groups: dict[tuple[str, str, float], list[RunSummary]] = {}
     for summary in summaries:
         groups.setdefault((summary.task, summary.panel_id, summary.target_success), []).append(summary)
-    blocks: list[Text | Table] = []
+    blocks: list[Text] = []
     for (task, panel_id, target), members in groups.items():
         episodes = next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None)
         blocks += [
             Text(f"task {task} · panel {members[0].panel} ({panel_id[:11]}…) · target {percent(target, 0)} of ").append(
                 f"{episodes or 'its'} held-out episodes"
             ),
-            _table(members, width),
+            *_table(members, width),
             *_reason_lines(members),
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
         ]
@@ -84,24 +84,32 @@ _WHERE_METERED = frozenset({"energy", "GPU busy"})
 _GAP = 2
 
 
-def _table(summaries: Sequence[RunSummary], width: int) -> Table:
-    """Return one row per run."""
+def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
+    """Return a line of headings, and one per run. A general table takes minutes over ten thousand runs."""
     rows = [_cells(summary) for summary in summaries]
-    names: list[str] = []
-    used = 0
+    widths: dict[str, int] = {}
     for name in _COLUMNS:
         if name in _WHERE_METERED and all(row[name].plain == MISSING for row in rows):
             continue
-        used += max(len(name), *(len(row[name].plain) for row in rows)) + _GAP
-        if used - _GAP > width and len(names) >= 3:
+        wanted = max(len(name), *(row[name].cell_len for row in rows))
+        if sum(widths.values()) + _GAP * len(widths) + wanted > width and len(widths) >= 3:
             break
-        names.append(name)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    for name in names:
-        table.add_column(name, justify=_COLUMNS[name], no_wrap=True)
-    for row in rows:
-        table.add_row(*(row[name] for name in names))
-    return table
+        widths[name] = wanted
+    headings = {name: Text(name, style="bold") for name in widths}
+    return [_line(cells, widths) for cells in (headings, *rows)]
+
+
+def _line(cells: dict[str, Text], widths: dict[str, int]) -> Text:
+    """Return cells side by side."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for name, cell_width in widths.items():
+        cell = cells[name]
+        space = " " * (cell_width - cell.cell_len)
+        line.append(space if _COLUMNS[name] == "right" else "")
+        line.append_text(cell)
+        line.append((space if _COLUMNS[name] == "left" else "") + " " * _GAP)
+    line.rstrip()
+    return line
 
 
 def _cells(summary: RunSummary) -> dict[str, Text]:

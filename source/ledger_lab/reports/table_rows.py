@@ -44,9 +44,7 @@ def _attempts(contents: Contents) -> Iterator[tuple[str, Attempt]]:
 
 def _progress(attempt: Attempt) -> tuple[int, int]:
     """Return the iterations and the environment steps that an attempt came to."""
-    windows = attempt.windows
-    iterations = max((window.iteration or 0 for window in windows), default=0)
-    return iterations, max((window.env_steps for window in windows), default=0)
+    return attempt.sums.iterations, attempt.sums.env_steps
 
 
 def attempt_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
@@ -63,7 +61,7 @@ def attempt_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
             starts[0].host if starts else None,
             len(attempt.ranks),
             attempt.supervision is not None,
-            _utc(min(journal.times[0] for journal in attempt.journals)),
+            _utc(min(journal.first_time for journal in attempt.journals)),
             _seconds(attempt.wall_ns),
             *_progress(attempt),
             ended.peak_host_memory_bytes if ended else None,

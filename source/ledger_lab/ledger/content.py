@@ -1,0 +1,253 @@
+"""One journal as its readers see it: small in memory, its rows fetched when they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Self, TypeVar, cast
+
+import orjson
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, WindowSums, digest_journal
+from ledger_lab.ledger.encoding import GENESIS, hash_of_body, kind_begins, split_line, verify_line, what_is_wrong
+from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.rows import PhaseWindow, Row, Telemetry
+from ledger_lab.ledger.telemetry_sums import TelemetrySums
+
+_R = TypeVar("_R", bound=Row)
+
+_BULK = (PhaseWindow, Telemetry)
+"""Kinds that come by the million: a digest says what they sum to, and not where they stand."""
+
+_Decoded = tuple[tuple[Row, ...], tuple[datetime, ...]]
+
+_DECODED_ROWS = 200_000
+"""Rows of journals that were read as a whole, and are kept for the next time, over all journals."""
+
+
+class JournalContent:
+    """A verified journal.
+
+    :attr:`rows`, :attr:`times`, and phase windows and telemetry asked for by :meth:`of`, read the whole file; other
+    kinds take a few lines of it; :attr:`windows` and :attr:`telemetry` take none. What is read is verified again.
+    """
+
+    def __init__(self, path: Path, rows: tuple[Row, ...], times: tuple[datetime, ...], torn_bytes: int = 0) -> None:
+        """Hold rows that stand in no file; :meth:`stored` is for those that do.
+
+        Args:
+            path: What the journal is called.
+            rows: Its rows.
+            times: When each one was written.
+            torn_bytes: Bytes of an unfinished last line.
+        """
+        self.path = path
+        self.digest = replace(Digest.of(rows, times), torn_bytes=torn_bytes)
+        """What one pass over it has left."""
+        self._held: _Decoded | None = (rows, times)
+
+    @classmethod
+    def stored(cls, path: Path, digest: Digest) -> Self:
+        """Return the journal in a file that was digested.
+
+        Args:
+            path: The file.
+            digest: Its digest.
+        """
+        content = cls.__new__(cls)
+        content.path, content.digest, content._held = path, digest, None
+        return content
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both are the same journal, read as far."""
+        return isinstance(other, JournalContent) and (self.path, self.digest) == (other.path, other.digest)
+
+    __hash__ = None  # type: ignore[assignment]  # as that of a row
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All its rows, in order."""
+        return (self._held or _decoded(self))[0]
+
+    @property
+    def times(self) -> tuple[datetime, ...]:
+        """When each row was written, by the wall clock, which may have been set back in between."""
+        return (self._held or _decoded(self))[1]
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self.digest.rows
+
+    @property
+    def first_time(self) -> datetime:
+        """When the first row was written."""
+        return datetime.fromisoformat(self.digest.first_time)
+
+    @property
+    def last_time(self) -> datetime:
+        """When the last row was written."""
+        return datetime.fromisoformat(self.digest.last_time)
+
+    @property
+    def torn_bytes(self) -> int:
+        """Bytes of an unfinished last line, which a killed writer may leave behind."""
+        return self.digest.torn_bytes
+
+    @property
+    def windows(self) -> WindowSums:
+        """What its phase windows come to."""
+        return self.digest.windows
+
+    @property
+    def telemetry(self) -> TelemetrySums:
+        """What its telemetry comes to."""
+        return self.digest.telemetry
+
+    def of(self, kind: type[_R]) -> list[_R]:
+        """Return the rows of one kind, in order."""
+        return [row for row, _ in self.timed(kind)]
+
+    def one(self, kind: type[_R]) -> _R | None:
+        """Return the first row of one kind, or ``None``."""
+        return next(iter(self.of(kind)), None)
+
+    def timed(self, kind: type[_R]) -> list[tuple[_R, datetime]]:
+        """Return the rows of one kind, in order, with the wall-clock times at which they were written."""
+        if kind in _BULK or self._held is not None:
+            pairs = zip(self.rows, self.times, strict=True)
+            return [(row, time) for row, time in pairs if type(row) is kind]
+        places = self.places(kind)
+        # A result has columns as long as its panel: too large to be kept.
+        rows = self.fetch(places) if kind is PanelResult else [self._kept[place.sequence] for place in places]
+        times = [datetime.fromisoformat(place.time) for place in places]
+        return list(zip(cast(list[_R], rows), times, strict=True))
+
+    def places(self, kind: type[Row]) -> list[Place]:
+        """Return where the rows of a kind stand that is neither phase window nor telemetry."""
+        return [place for place in self.digest.places if place.kind == kind.__name__]
+
+    @cached_property
+    def _kept(self) -> dict[int, Row]:
+        """Rows by their places, but phase windows, telemetry and panel results."""
+        places = [place for place in self.digest.places if place.kind != PanelResult.__name__]
+        return dict(zip((place.sequence for place in places), self.fetch(places), strict=True))
+
+    def fetch(self, places: list[Place]) -> list[Row]:
+        """Read rows from the file.
+
+        Args:
+            places: Where they stand.
+
+        Raises:
+            LedgerDamageError: If a line is not what it was when the journal was verified.
+            UserError: If the file can't be read any more.
+        """
+        if not places:
+            return []
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                lines = [os.pread(descriptor, place.length, place.offset) for place in places]
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
+        return [self._decode(place, line) for place, line in zip(places, lines, strict=True)]
+
+    def _decode(self, place: Place, line: bytes) -> Row:
+        """Verify a line, and make a row of it."""
+        if hash_of_body(line) != place.hash.encode():
+            raise LedgerDamageError(self.path, place.sequence + 1, "the row was changed while the ledger was read")
+        try:
+            return KINDS[place.kind].from_data(orjson.loads(split_line(line, kind_begins(place.sequence)).data))
+        except (TypeError, ValueError) as error:
+            raise LedgerDamageError(self.path, place.sequence + 1, f"not a valid row: {error}") from error
+
+
+_recent: OrderedDict[tuple[Path, str], _Decoded] = OrderedDict()
+"""The rows of the journals that were decoded last, by path and last hash."""
+
+
+def _decoded(content: JournalContent) -> _Decoded:
+    """Return all rows of a journal and their times."""
+    key = (content.path, content.digest.last_hash)
+    if key not in _recent:
+        _recent[key] = _decode_all(content)
+    _recent.move_to_end(key)
+    while len(_recent) > 1 and sum(len(rows) for rows, _ in _recent.values()) > _DECODED_ROWS:
+        _recent.popitem(last=False)
+    return _recent[key]
+
+
+class DecodedLine(NamedTuple):
+    """A verified line, as what it says."""
+
+    time: datetime
+    row: Row
+    hash: bytes
+
+
+def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> DecodedLine:
+    """Verify a line of a journal, and make a row of it.
+
+    Args:
+        path: The journal.
+        line: The line, without its newline.
+        sequence: The place it stands in, from 0.
+        previous: Hash of the line before, or :data:`ledger_lab.ledger.encoding.GENESIS`.
+
+    Raises:
+        LedgerDamageError: If the line is not what its writer wrote.
+    """
+    verified = verify_line(line, sequence, previous)
+    if verified is None:
+        raise LedgerDamageError(path, sequence + 1, what_is_wrong(line))
+    row_hash, kind_at = verified
+    try:
+        parts = split_line(line, kind_at)
+        row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
+        return DecodedLine(datetime.fromisoformat(parts.time), row, row_hash)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
+
+
+def _decode_all(content: JournalContent) -> _Decoded:
+    """Read a journal as far as it was verified, and verify that it still says the same."""
+    rows: list[Row] = []
+    times: list[datetime] = []
+    previous = GENESIS
+    try:
+        with content.path.open("rb") as file:
+            for number in range(content.digest.rows):
+                line = decode_line(content.path, file.readline()[:-1], number, previous)
+                previous = line.hash
+                rows.append(line.row)
+                times.append(line.time)
+    except OSError as error:
+        raise UserError(f"cannot read {content.path}: {error.strerror}") from error
+    if previous.decode() != content.digest.last_hash:
+        raise LedgerDamageError(content.path, content.digest.rows, "the rows were changed while the ledger was read")
+    return tuple(rows), tuple(times)
+
+
+def read_journal(path: Path) -> JournalContent:
+    """Read and verify one journal.
+
+    Args:
+        path: The journal.
+
+    Returns:
+        Its rows.
+
+    Raises:
+        LedgerDamageError: If a line is not what its writer wrote, or is missing.
+        OSError: If the file can't be read.
+    """
+    return JournalContent.stored(path, digest_journal(path)[1])

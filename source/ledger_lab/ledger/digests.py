@@ -1,0 +1,137 @@
+"""Digesting whole ledgers: on all cores, and only what has changed since the last time."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.cache import keep_digests, load_digests
+from ledger_lab.ledger.digest import Digest, LedgerDamageError, Stamp, digest_journal
+
+PARALLEL_FROM = 32 << 20
+"""Bytes of journals from which more than one process reads them [B]."""
+
+CACHED_FROM = 8 << 20
+"""Bytes of journals from which digests are kept [B]: reading less takes no time."""
+
+_BATCH = 8 << 20
+"""Bytes of journals that a process takes at once [B]."""
+
+OnProgress = Callable[[int, int], None]
+"""Hears how many bytes of journals are read, of how many that have to be."""
+
+Found = tuple[Stamp, Digest] | LedgerDamageError
+"""What came of a journal."""
+
+_Result = Found | OSError | None
+"""``None`` stands for a journal that is gone."""
+
+
+def digest_journals(
+    paths: Sequence[Path], cache_root: Path | None = None, on_progress: OnProgress | None = None
+) -> dict[Path, Digest | LedgerDamageError]:
+    """Verify and digest many journals.
+
+    Args:
+        paths: The journals.
+        cache_root: Root of the ledger, whose kept digests count where nothing has been touched since; ``None``
+            reads every journal, and thoroughly.
+        on_progress: Hears how far it is.
+
+    Returns:
+        A digest, or the damage, of each; journals that have been deleted meanwhile are left out.
+
+    Raises:
+        UserError: If a journal can't be read.
+    """
+    stamps = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
+    total = sum(stamp.size for stamp in stamps.values())
+    known = load_digests(cache_root) if cache_root is not None and total >= CACHED_FROM else {}
+    found: dict[Path, Found] = {
+        path: known[path] for path, stamp in stamps.items() if path in known and known[path][0] == stamp
+    }
+    sizes = {path: stamp.size for path, stamp in stamps.items() if path not in found}
+    new = _digest_new(sizes, on_progress, thorough=cache_root is None)
+    found |= new
+    if cache_root is not None and sum(sizes.values()) >= CACHED_FROM:
+        whole = {path: each for path, each in found.items() if not isinstance(each, LedgerDamageError)}
+        keep_digests(cache_root, whole)
+    ordered = {path: found[path] for path in paths if path in found}
+    return {path: each if isinstance(each, LedgerDamageError) else each[1] for path, each in ordered.items()}
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """Return a journal's stamp, or ``None`` where there is no such file any more."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"{path} is no file: move it out of the ledger")
+    return Stamp.of(status)
+
+
+def _digest_new(sizes: dict[Path, int], on_progress: OnProgress | None, *, thorough: bool) -> dict[Path, Found]:
+    """Digest journals whose sizes are given."""
+    total, done = sum(sizes.values()), 0
+    found: dict[Path, Found] = {}
+    digest_batch = partial(_digest_batch, thorough)
+    for batch, results in _map(digest_batch, list(_batches(sizes)), parallel=total >= PARALLEL_FROM):
+        for path, result in zip(batch, results, strict=True):
+            if isinstance(result, OSError):
+                raise UserError(f"cannot read {path}: {result.strerror}") from result
+            if result is not None:
+                found[path] = result
+            done += sizes[path]
+        if on_progress is not None:
+            on_progress(done, total)
+    return found
+
+
+def _batches(sizes: dict[Path, int]) -> Iterator[list[Path]]:
+    """Yield the journals, the largest first, together as many as make up a batch."""
+    batch: list[Path] = []
+    filled = 0
+    for path, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        batch.append(path)
+        filled += size
+        if filled >= _BATCH:
+            yield batch
+            batch, filled = [], 0
+    if batch:
+        yield batch
+
+
+def _map(
+    digest_batch: Callable[[list[Path]], list[_Result]], batches: list[list[Path]], *, parallel: bool
+) -> Iterator[tuple[list[Path], list[_Result]]]:
+    """Yield batches with what came of them, in their order."""
+    workers = min(len(os.sched_getaffinity(0)), len(batches))
+    if not parallel or workers < 2 or threading.active_count() > 1:  # a fork may inherit locks that threads hold
+        yield from ((batch, digest_batch(batch)) for batch in batches)
+        return
+    # The children parse and hash, and touch nothing else of what they inherit.
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        yield from zip(batches, pool.map(digest_batch, batches), strict=True)
+
+
+def _digest_batch(thorough: bool, batch: list[Path]) -> list[_Result]:
+    """Digest some journals."""
+    results: list[_Result] = []
+    for path in batch:
+        try:
+            results.append(digest_journal(path, thorough=thorough))
+        except FileNotFoundError:
+            results.append(None)
+        except (LedgerDamageError, OSError) as error:
+            results.append(error)
+    return results

@@ -1,0 +1,217 @@
+"""What is committed stays, and what is not what its writer wrote is never taken for it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ledger_lab.ledger import (
+    AttemptEnded,
+    Journal,
+    LedgerDamageError,
+    PanelResult,
+    PhaseWindow,
+    Row,
+    read_journal,
+    read_ledger,
+)
+from ledger_lab.ledger import journal as journal_module
+from tests.fakes import crowd
+from tests.fakes.ledgers import result, window, write_run
+
+
+@functools.cache
+def sample() -> bytes:
+    """Return a journal with durable rows, telemetry, and text that is no ASCII."""
+    with tempfile.TemporaryDirectory() as name:
+        return (write_run(Path(name), "aa", cohort="größer") / "journal-1-0.jsonl").read_bytes()
+
+
+def rows_in(path: Path, content: bytes) -> tuple[Row, ...]:
+    path.write_bytes(content)
+    return read_journal(path).rows
+
+
+def test_a_line_may_be_torn_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    with Journal(path) as journal:
+        for iteration in range(3):
+            journal.append(window(iteration, iteration, {"learn": 1}, iteration))
+    whole = path.read_bytes()
+    rows = read_journal(path).rows
+    for cut in reversed(range(len(whole))):
+        os.truncate(path, cut)
+        content = read_journal(path)
+        assert content.rows == rows[: whole[:cut].count(b"\n")]
+        assert content.torn_bytes == cut - (whole[:cut].rfind(b"\n") + 1)
+
+
+def test_zeros_after_a_power_failure_are_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    whole = sample()
+    rows = rows_in(path, whole)
+    assert rows_in(path, whole + b"\0" * 4096) == rows
+    assert rows_in(path, whole[:-100] + b"\0" * 4096) == rows[:-1]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_flipped_bit_is_found_and_located(tmp_path: Path, data: st.DataObject) -> None:
+    whole = sample()
+    position = data.draw(st.integers(0, len(whole) - 1))
+    flipped = bytearray(whole)
+    flipped[position] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path / "journal-1-0.jsonl"
+    with pytest.raises(LedgerDamageError) as raised:
+        rows_in(path, bytes(flipped))
+    assert (raised.value.path, raised.value.line) == (path, whole[:position].count(b"\n") + 1)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_happens_to_a_file_no_wrong_row_is_accepted(tmp_path: Path, data: st.DataObject) -> None:
+    whole = sample()
+    rows = rows_in(tmp_path / "journal-0-0.jsonl", whole)
+    begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(whole))] * 2)))
+    lines = whole.splitlines(keepends=True)
+    filling = data.draw(st.one_of(st.binary(max_size=300), st.sampled_from(lines)))
+    path = tmp_path / "journal-1-0.jsonl"
+    try:
+        accepted = rows_in(path, whole[:begin] + filling + whole[end:])
+    except LedgerDamageError as error:
+        assert error.path == path
+        assert 1 <= error.line <= len(lines) + filling.count(b"\n") + 1
+    else:
+        assert accepted == rows[: len(accepted)]
+
+
+PROGRAM = """
+import errno, json, sys
+from pathlib import Path
+from ledger_lab.ledger import AttemptEnded, Journal, PhaseWindow, Status, read_journal
+
+folder = Path(sys.argv[1])
+(folder / "ballast").write_bytes(bytes(65536))
+path = folder / "journal-1-0.jsonl"
+end = AttemptEnded(
+    status=Status.CRASHED, reason="r" * 300, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+)
+troubles, appended, committed, refused = [], [], 0, []
+with Journal(path, troubles.append) as journal:
+    while len(refused) < 3:
+        for number in range(7):
+            appended.append(
+                PhaseWindow(iteration=1, env_steps=len(appended), phase_ns={}, wall_ns=1, figures={}, non_finite=[])
+            )
+            journal.append(appended[-1])
+        appended.append(end)
+        try:
+            journal.append(end)
+        except OSError as error:
+            refused.append(error.errno)
+        else:
+            committed = len(appended)
+    while_full = read_journal(path)
+    (folder / "ballast").unlink()
+    journal.append(end)
+    appended.append(end)
+print(json.dumps({
+    "refused": [errno.errorcode[number] for number in refused],
+    "troubles": [errno.errorcode[trouble.errno] for trouble in troubles],
+    "committed": committed,
+    "while_full": list(while_full.rows) == appended[: while_full.count] and while_full.count,
+    "torn_while_full": while_full.torn_bytes,
+    "in_the_end": list(read_journal(path).rows) == appended,
+}))
+"""
+
+
+def namespaced(tmp_path: Path) -> Sequence[str]:
+    """Return how a program gets a tiny file system of its own."""
+    tiny = tmp_path / "tiny"
+    tiny.mkdir()
+    mount = f'mount -t tmpfs -o size=256k tmpfs "{tiny}" && exec "$@"'
+    for flags in ("-rm", "-m"):
+        command = ["unshare", flags, "sh", "-c", mount, "sh"]
+        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            return command
+    pytest.skip("no tiny file system can be mounted here: that needs user namespaces or root")
+
+
+def test_a_full_disk_loses_no_committed_row_and_is_told(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", PROGRAM, str(tmp_path / "tiny")]
+    finished = subprocess.run([*namespaced(tmp_path), *program], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    found = json.loads(finished.stdout)
+    assert found["refused"] == ["ENOSPC"] * 3
+    assert set(found["troubles"]) == {"ENOSPC"}
+    assert found["while_full"] >= found["committed"] > 10
+    assert found["in_the_end"], "whatever found no room came later, in its order"
+
+
+def test_a_clock_that_jumps_back_disorders_neither_rows_nor_durations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = itertools.count()
+
+    class JumpingClock:
+        @staticmethod
+        def now(zone: object) -> datetime:
+            return datetime(2026, 11, 21, 12, tzinfo=UTC) - timedelta(minutes=10 * next(moments))
+
+    monkeypatch.setattr(journal_module, "datetime", JumpingClock)
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    with Journal(run_dir / "journal-evaluation-0.jsonl") as journal:
+        journal.append(result("aa", "model_1.pt", 2))
+    (run,) = read_ledger(tmp_path).runs
+    (attempt,) = run.attempts
+    times = attempt.ranks[0].times
+    assert list(times) == sorted(times, reverse=True)
+    assert [row.outcomes.successes for row in run.results] == [5, 9, 9, 2]
+    assert [row.wall_ns for row in attempt.windows] == sorted(row.wall_ns for row in attempt.windows)
+    assert attempt.wall_ns == attempt.sums.wall_ns == 9_000_000_000
+    assert [row.iteration for row in run.checkpoints] == [1, 2]
+
+
+def test_hundreds_of_processes_write_at_once_while_others_read(tmp_path: Path) -> None:
+    count = 300
+    command = [sys.executable, crowd.__file__, str(tmp_path), str(count)]
+    writers = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    seen = []
+    while writers.poll() is None:
+        ledger = read_ledger(tmp_path)
+        seen.append(sum(journal.count for journal in ledger.journals))
+        for run in ledger.runs[:3]:
+            for attempt in run.attempts:
+                assert len(attempt.windows) == attempt.sums.count
+    _, errors = writers.communicate()
+    assert writers.returncode == 0, errors
+    assert seen == sorted(seen), "rows never vanish"
+    ledger = read_ledger(tmp_path)
+    assert [journal.path for journal in ledger.journals] == [crowd.journal_of(tmp_path, n) for n in range(count)]
+    for number, journal in enumerate(ledger.journals):
+        assert list(journal.rows) == crowd.rows_of(number)
+    assert not ledger.torn
+    assert len(ledger.runs) == count // crowd.RANKS
+    assert {len(run.attempts[0].ranks) for run in ledger.runs} == {crowd.RANKS}
+
+
+def test_kinds_that_are_asked_for_alone_are_the_same_rows(tmp_path: Path) -> None:
+    journal = read_journal(write_run(tmp_path, "aa") / "journal-1-0.jsonl")
+    for kind in (PhaseWindow, PanelResult, AttemptEnded):
+        pairs = [pair for pair in zip(journal.rows, journal.times, strict=True) if type(pair[0]) is kind]
+        assert journal.timed(kind) == pairs != []
+    assert journal.one(PhaseWindow) == window(None, 0, {"startup": 2_000_000_000}, 2_000_000_000)
