@@ -14,12 +14,22 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "benchmark",
-        choices=("evaluate", "evaluators", "held_out", "kills", "ledger", "overhead", "time_to_target", "verdict"),
+        choices=(
+            "evaluate",
+            "evaluators",
+            "held_out",
+            "kills",
+            "ledger",
+            "overhead",
+            "time_to_target",
+            "training_kills",
+            "verdict",
+        ),
         help="evaluate: 1, 4 and 16 checkpoints scored in one pass; evaluators: common ways to evaluate a policy "
         "against each seed once; held_out: judging inside the training simulation against pausing and processes; "
         "kills: writers of journals that are killed at random moments; ledger: appending and reporting, beside MLflow "
         "and Weights & Biases; overhead: metered training against `isaaclab train`; time_to_target: our recipe against "
-        "the stock one; "
+        "the stock one; training_kills: real trainings that are killed at random moments; "
         "verdict: how often the rule of a run's verdict errs, and how soon it passes a good policy.",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; --help explains them.")

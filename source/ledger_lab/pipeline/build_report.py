@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
@@ -158,7 +157,7 @@ def build_report(argv: Sequence[str]) -> int:
 
 def _write_json(file: str, report: dict[str, Any]) -> None:
     """Write a report into a file, or to standard output where it is called ``-``."""
-    text = orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     if file == "-":
         print(text, end="")
         return
