@@ -76,6 +76,16 @@ def leave_a_child() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def fail_at_length() -> None:
+    """Raise what holds a whole tensor, and bytes that are no text."""
+    raise RuntimeError("\udce9" + "0.0, " * 100_000)
+
+
+def ask_the_terminal() -> None:
+    """Write to it, and wait for an answer."""
+    print("working", repr(sys.stdin.readline()), flush=True)
+
+
 def diverge() -> None:
     """Find a figure that is no number."""
     raise FloatingPointError("value_loss not finite at iteration 3")
@@ -88,6 +98,8 @@ def fail() -> None:
 
 HOW: dict[str, Callable[[], object]] = {
     "complete": lambda: None,
+    "fail_at_length": fail_at_length,
+    "ask_the_terminal": ask_the_terminal,
     "fail": fail,
     "diverge": diverge,
     "out_of_memory": run_out_of_memory,

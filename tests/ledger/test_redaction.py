@@ -14,6 +14,8 @@ SECRET = "correct-horse-battery"
     [
         f"--api_key={SECRET}",
         f"agent.wandb_token={SECRET}",
+        f"agent.wandb_token=4{SECRET}",
+        f"password=true-{SECRET}",
         ["train.py", "--hf-token", SECRET],
         {"reason": f"ConnectionError: https://user:{SECRET}@example.org refused"},
         f"MLFLOW_TRACKING_PASSWORD: {SECRET}",
@@ -41,7 +43,17 @@ def test_what_the_environment_keeps_secret_is_found_anywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["env.observations.token_dim=5", "max_tokens=512", "LedgerLab-Cartpole", "agent.seed=3", "a" * 40]
+    "text",
+    [
+        "env.observations.token_dim=5",
+        "agent.actor.use_cls_token=True",
+        "agent.actor.num_token=4",
+        "agent.logger.api_key=null",
+        "max_tokens=512",
+        "LedgerLab-Cartpole",
+        "agent.seed=3",
+        "a" * 40,
+    ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert Redactor({}).text(text) == text

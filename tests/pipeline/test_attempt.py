@@ -117,3 +117,34 @@ def test_the_users_own_mistakes_exit_with_2(tmp_path: Path) -> None:
         with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
             raise UserError("checkpoint gone")
         assert attempt.exit_status == 2
+
+
+def test_a_device_that_fails_in_the_very_end_does_not_hide_it(tmp_path: Path) -> None:
+    lost = False
+
+    def synchronize() -> None:
+        if lost:
+            raise RuntimeError("device lost")
+
+    path = tmp_path / "journal-1-0.jsonl"
+    clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
+    with Journal(path) as journal, attempt_life(journal.append, clock, lambda: None, into(journal)):
+        lost = True
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.COMPLETED
+
+
+def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        path = tmp_path / "journal-1-0.jsonl"
+        with (
+            Journal(path) as journal,
+            attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)),
+        ):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.COMPLETED

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +19,7 @@ import psutil
 import pytest
 
 from ledger_lab.ledger import Attempt, Run, ShutdownEnded, Status, read_ledger
+from ledger_lab.pipeline.verdict_of_exit import OutOfMemoryKills, status_of_exit
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,8 +79,11 @@ def test_every_end_has_its_status(
     [
         (signal.SIGINT, Status.INTERRUPTED, 130),
         (signal.SIGHUP, Status.INTERRUPTED, 130),
+        (signal.SIGQUIT, Status.INTERRUPTED, 130),
         (signal.SIGTERM, Status.PREEMPTED, 143),
         (signal.SIGUSR1, Status.PREEMPTED, 143),
+        (signal.SIGUSR2, Status.PREEMPTED, 143),
+        (signal.SIGXCPU, Status.PREEMPTED, 143),
     ],
 )
 def test_a_signal_to_the_supervisor_reaches_the_work(
@@ -91,6 +98,7 @@ def test_a_signal_to_the_supervisor_reaches_the_work(
     assert attempt.ended is not None
     assert attempt.status is status
     assert signum.name in str(attempt.ended.reason)
+    assert "killed" not in str(attempt.ended.reason)
 
 
 def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path: Path) -> None:
@@ -157,6 +165,113 @@ def test_without_its_supervisor_the_work_ends_and_the_run_is_lost(tmp_path: Path
     attempt = attempt_of(tmp_path)
     assert attempt.status is Status.LOST
     assert attempt.wall_ns > 1_000_000_000, "billed to its last sign of life"
+    assert all(path.suffix == ".jsonl" for path in tmp_path.iterdir())
+
+
+def test_who_interrupts_twice_means_it(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait_deaf") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(15) == 130
+    ended = attempt_of(tmp_path).ended
+    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted once more"
+
+
+DEAF_TO_CHILDREN = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        ("sh", "-c", 'exec "$0" "$@" >&-'),
+        ("sh", "-c", 'exec "$0" "$@" >&- 2>&-'),
+        ("sh", "-c", 'exec "$0" "$@" <&-'),
+        (sys.executable, "-c", DEAF_TO_CHILDREN),
+    ],
+    ids=["output", "output and errors", "input", "ends of children"],
+)
+def test_what_a_parent_took_away_is_not_missed(tmp_path: Path, prefix: tuple[str, ...]) -> None:
+    with worker(tmp_path, "complete", prefix=prefix) as process:
+        assert process.wait(60) == 0
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+
+
+def test_nobody_needs_to_listen(tmp_path: Path) -> None:
+    with worker(tmp_path, "kill") as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(60) == 137
+        process.stderr = None
+    assert attempt_of(tmp_path).shutdown is not None
+
+
+def test_an_error_of_any_length_is_told(tmp_path: Path) -> None:
+    with worker(tmp_path, "fail_at_length") as process:
+        assert process.wait(60) == 1
+    ended = attempt_of(tmp_path).ended
+    assert ended is not None and ended.reason is not None
+    assert ended.reason.startswith("RuntimeError: \\udce90.0, 0.0, ")
+
+
+def test_no_terminal_stops_the_work(tmp_path: Path) -> None:
+    """It runs behind the group that has the terminal: who reads from it is stopped there, and so may be who writes."""
+    worker_file = str(ROOT / "tests" / "fakes" / "worker.py")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        modes = termios.tcgetattr(0)
+        modes[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, modes)
+        os.execv(sys.executable, [sys.executable, worker_file, str(tmp_path), "ask_the_terminal"])
+    try:
+        assert select.select([terminal], [], [], 30)[0]
+        assert b"working ''" in os.read(terminal, 1024)
+    finally:
+        os.close(terminal)
+        _, wait_status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(wait_status) in (0, 130), "by its own end, or by that of the terminal"
+    assert attempt_of(tmp_path).ended is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "status"),
+    [
+        (130, None, Status.INTERRUPTED),
+        (130, signal.SIGHUP, Status.INTERRUPTED),
+        (143, signal.SIGTERM, Status.PREEMPTED),
+        (143, None, Status.PREEMPTED),
+        (1, signal.SIGTERM, Status.CRASHED),
+    ],
+)
+def test_a_signal_before_the_work_began_is_no_crash(code: int, asked: signal.Signals | None, status: Status) -> None:
+    assert status_of_exit(code, asked, None, killed_for_memory=False)[0] is status
+
+
+@pytest.mark.parametrize(
+    ("groups", "own", "farther"),
+    [
+        ("0::/job/step", "sys/fs/cgroup/job/step/memory.events", "sys/fs/cgroup/job/memory.events"),
+        ("0::/job/step", "sys/fs/cgroup/job/memory.events", "proc/vmstat"),
+        ("4:memory:/docker/a", "sys/fs/cgroup/memory/memory.oom_control", "proc/vmstat"),
+    ],
+)
+def test_who_else_is_killed_for_memory_does_not_count(tmp_path: Path, groups: str, own: str, farther: str) -> None:
+    for name, text in (("proc/self/cgroup", groups), (own, "oom_kill 3\n"), (farther, "oom_kill 5\n")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    kills = OutOfMemoryKills(tmp_path)
+    (tmp_path / farther).write_text("oom_kill 6\n")
+    assert not kills.happened()
+    (tmp_path / own).write_text("oom_kill 4\n")
+    assert kills.happened()
 
 
 @pytest.mark.parametrize("how", ["complete", "disk_full"])

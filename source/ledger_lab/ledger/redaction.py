@@ -18,7 +18,10 @@ _SECRET_NAME = (
 _LEAST_LENGTH = 8
 """Shortest value of an environment variable that counts as a secret: shorter ones occur by chance everywhere."""
 
-_NAMED_VALUE = re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)(\S+)")
+_HARMLESS = r"(?:(?:true|false|null|none)|(?<=token=)\d{1,7})(?!\S)"
+"""Switches, and numbers of tokens: configurations must stay what they were."""
+
+_NAMED_VALUE = re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)(?!{_HARMLESS})(\S+)")
 """``--api_key=…``, ``agent.token=…``, ``password: …``."""
 
 _SECRET_FLAG = re.compile(rf"(?i)-{{1,2}}{_SECRET_NAME}$")

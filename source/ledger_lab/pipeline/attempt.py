@@ -15,7 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
 from ledger_lab.meters import PhaseClock, peak_host_memory_bytes
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
-from ledger_lab.pipeline.verdict_of_exit import exit_status_of
+from ledger_lab.pipeline.verdict_of_exit import ENDING, exit_status_of
 
 _OUT_OF_MEMORY = re.compile(
     r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes|can(?:'t|not) allocate memory|std::bad_alloc",
@@ -30,17 +30,12 @@ _NAN_POLICY = re.compile(r"normal expects all elements of std >= 0\.0")
 """What torch says when a policy's noise has become NaN."""
 
 
+_LONGEST_REASON = 1000
+"""Characters of an error that are kept: some hold whole tensors."""
+
+
 class Terminated(BaseException):
-    """The system asked the process to end (SIGTERM, SIGUSR1)."""
-
-
-_ENDING: dict[signal.Signals, type[BaseException]] = {
-    signal.SIGINT: KeyboardInterrupt,
-    signal.SIGHUP: KeyboardInterrupt,
-    signal.SIGTERM: Terminated,
-    signal.SIGUSR1: Terminated,
-}
-"""Signals that ask a process to end, and what they raise."""
+    """The system asked the process to end (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)."""
 
 
 class Attempt:
@@ -112,16 +107,15 @@ def attempt_life(
     """
     attempt = Attempt(append, clock)
     with _signals_raise():
-        attempt.beat()
         try:
+            attempt.beat()
             yield attempt
         except BaseException as error:  # noqa: BLE001 - every end is told in the ledger, and then by the exit status
             attempt.status, attempt.error = status_of(error), error
         # From here on nothing may come between: neither a second signal, nor a device that fails once more.
-        for signum in _ENDING:
+        for signum in ENDING:
             signal.signal(signum, signal.SIG_IGN)
-        if attempt.error is not None:
-            clock.stop_synchronizing()
+        clock.stop_synchronizing()
         _, wall_ns = attempt.beat()
         end = ended_row(
             status=attempt.status,
@@ -160,9 +154,12 @@ def status_of(error: BaseException) -> Status:
 
 
 def _reason(error: BaseException) -> str:
-    """Return an exception in one line."""
+    """Return an exception in one line that any journal takes."""
     first = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    line = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    if len(line) > _LONGEST_REASON:
+        line = line[:_LONGEST_REASON] + " …"
+    return line.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are no text
 
 
 @contextmanager
@@ -178,9 +175,13 @@ def _signals_raise() -> Iterator[None]:
         if raised:
             return
         raised = True
-        raise _ENDING[signal.Signals(signum)](signal.Signals(signum).name)
+        ending = signal.Signals(signum)
+        raise (KeyboardInterrupt if ENDING[ending] is Status.INTERRUPTED else Terminated)(ending.name)
 
-    previous = {signum: signal.signal(signum, raise_once) for signum in _ENDING}
+    previous = {signum: signal.getsignal(signum) for signum in ENDING}
+    for signum, handler in previous.items():
+        if handler is not signal.SIG_IGN:  # nohup keeps its meaning
+            signal.signal(signum, raise_once)
     try:
         yield
     finally:

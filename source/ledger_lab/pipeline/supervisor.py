@@ -14,12 +14,13 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from ledger_lab.ledger import (
     AttemptEnded,
@@ -31,16 +32,15 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.verdict_of_exit import OutOfMemoryKills, exit_status_of, status_of_exit
-
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-"""Signals that the working process is to hear of."""
+from ledger_lab.pipeline.verdict_of_exit import ENDING, OutOfMemoryKills, exit_status_of, status_of_exit
 
 _PR_SET_PDEATHSIG = 1
 """From prctl(2): the signal that a process gets when its parent dies."""
 
 _SAMPLE_S = 1.0
 _RETRY_S, _RETRIES = 0.5, 20
+_SAME_KEY_S = 1.0
+"""Interrupts that follow each other faster are one: terminal and wrapping programs both pass a single Ctrl-C on."""
 _RESERVE_BYTES = 64 * 1024
 """Room on disk that is kept free for the end of an attempt."""
 
@@ -60,6 +60,8 @@ def run_supervised(program: Program, *, grace_s: float = 20.0, shutdown_s: float
         SystemExit: Always; with status 0 only if all work was done.
     """
     started_ns = process_started_ns()
+    _open_standard_streams()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -95,11 +97,13 @@ class Supervisor:
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
         self._deadline_s: float | None = None
-        self._overdue = False
+        self._asked_s = 0.0
+        self._killed: str | None = None
         self._journals: list[Journal] = []
-        self._reserves: list[Path] = []
+        self._reserves: list[IO[bytes]] = []
         self._ended_row: type[AttemptEnded] = AttemptEnded
         self._exit_status: int | None = None
+        self._end_is_written = False
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
@@ -126,11 +130,17 @@ class Supervisor:
                 self._pass_on_signals()
                 self._sample()
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
-                    self._kill()
+                    self._kill(
+                        f"as it did not end within {self._grace_s:g} s"
+                        if self._exit_status is None
+                        else f"as it did not go within {self._shutdown_s:g} s after its work had ended"
+                    )
                 if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                     while listening and self._hear():
                         pass
-                    self._sample(at_once=True)  # as long as it is not reaped, its last processor seconds can be read
+                    # As long as it is not reaped its last processor seconds can be read, and its group is no other's.
+                    self._sample(at_once=True)
+                    self._signal_group(signal.SIGKILL)  # what it leaves behind
                     _, wait_status = os.waitpid(self._pid, 0)
                     return self._conclude(wait_status)
 
@@ -152,14 +162,14 @@ class Supervisor:
             return False
         if not message:
             return False
-        content = json.loads(message)
         try:
+            content = json.loads(message)
             if content["what"] == "begin":
                 self._begin(content)
             else:
                 row = self._ended_row.from_data(content["row"])
                 self._write_end(row, content["exit_status"])
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, who supervises goes on
             answer: dict[str, str | None] = {"error": f"{type(error).__name__}: {error}"}
         else:
             answer = {"error": None}
@@ -183,10 +193,9 @@ class Supervisor:
                     wall_ns=self._wall_ns(),
                 )
             )
-            reserve = Path(path).with_suffix(".reserve")
+            reserve = tempfile.TemporaryFile(dir=journal.path.parent)  # noqa: SIM115 - nameless: it never outlives us
             self._reserves.append(reserve)
-            with reserve.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+            os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
         # Only now: a process that forks must not have opened the driver.
         self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
         self._next_sample_s = time.monotonic()
@@ -202,24 +211,28 @@ class Supervisor:
             journal.append(row)
 
     def _pass_on_signals(self) -> None:
-        """Let the process hear what we were told; who tells it twice means it."""
+        """Let the process hear what we were told; who interrupts it twice means it."""
         while self._signals:
             signum = self._signals.pop(0)
             if self._asked is not None:
-                if signum is signal.SIGINT:
-                    self._kill()
+                if signum is signal.SIGINT and time.monotonic() > self._asked_s + _SAME_KEY_S:
+                    self._kill("as it was interrupted once more")
                 continue
-            self._asked = signum
+            self._asked, self._asked_s = signum, time.monotonic()
             if self._exit_status is None:  # else it is shutting down, and has its deadline
                 self._deadline_s = time.monotonic() + self._grace_s
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signum)
 
-    def _kill(self) -> None:
+    def _kill(self, reason: str) -> None:
         """End the process group."""
-        self._overdue, self._deadline_s = True, None
+        self._killed, self._deadline_s = reason, None
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, signum: signal.Signals) -> None:
+        """Signal the process and those of its descendants that stayed in its group."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self._pid, signum)
 
     def _write_end(self, row: AttemptEnded, exit_status: int) -> None:
         """Write how it ended, the first time that somebody says so.
@@ -230,9 +243,10 @@ class Supervisor:
         if self._exit_status is not None:
             return
         for reserve in self._reserves:
-            reserve.unlink(missing_ok=True)
+            reserve.close()
+        self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
         self._insist(row)
-        self._exit_status = exit_status
+        self._end_is_written = True
         self._deadline_s = time.monotonic() + self._shutdown_s
 
     def _insist(self, row: Row) -> None:
@@ -251,8 +265,6 @@ class Supervisor:
     def _conclude(self, wait_status: int) -> int:
         """Write what is not written yet, now that the process is gone."""
         self._deadline_s = None
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)  # what it leaves behind
         if self._sampler is not None:
             self._sample(at_once=True)  # what the devices drew while it went
             self._sampler.close()
@@ -263,7 +275,7 @@ class Supervisor:
         try:
             if self._exit_status is None:
                 killed_for_memory = self._kills.happened()
-                status, reason = status_of_exit(code, self._asked, self._overdue, killed_for_memory, self._grace_s)
+                status, reason = status_of_exit(code, self._asked, self._killed, killed_for_memory)
                 end = self._ended_row(
                     status=status,
                     reason=reason,
@@ -273,8 +285,8 @@ class Supervisor:
                 )
                 self._write_end(end, exit_status_of(status))
                 _say(f"{status.replace('_', ' ')}: {reason}")
-            elif self._overdue:
-                _say(f"the process did not go within {self._shutdown_s:g} s after its work had ended, and was killed")
+            elif self._killed is not None:
+                _say(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
                 _say(f"the process ended by {fault} while it shut down, after its work had ended")
             self._insist(
@@ -282,14 +294,16 @@ class Supervisor:
                     wall_ns=self._wall_ns(),
                     exit_code=code if code >= 0 else None,
                     signal=fault,
-                    overdue=self._overdue,
+                    overdue=self._killed is not None,
                 )
             )
             for journal in self._journals:
                 journal.close()
         except OSError as error:
-            _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")
-            return 1
+            if not self._end_is_written:
+                _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")
+                return 1
+            _say(f"how the process went after its work had ended could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status
 
     def _wall_ns(self) -> int:
@@ -308,14 +322,14 @@ class Supervisor:
             self._signals.append(signal.Signals(signum))
 
         def suspend(signum: int, frame: FrameType | None) -> None:
-            os.killpg(self._pid, signal.SIGSTOP)
+            self._signal_group(signal.SIGSTOP)
             os.kill(os.getpid(), signal.SIGSTOP)
-            os.killpg(self._pid, signal.SIGCONT)  # reached when somebody lets us go on
+            self._signal_group(signal.SIGCONT)  # reached when somebody lets us go on
 
         woken, waker = socket.socketpair()
         waker.setblocking(False)
         before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        handlers: dict[signal.Signals, Any] = {signum: note for signum in _PASSED_ON}
+        handlers: dict[signal.Signals, Any] = {signum: note for signum in ENDING}
         handlers |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda signum, frame: None}
         previous = {
             signum: signal.signal(signum, handler)
@@ -333,14 +347,29 @@ class Supervisor:
 
 
 def _become_worker(supervisor_pid: int) -> None:
-    """Lead a process group of our own, and be told when the supervisor dies."""
+    """Lead a process group of our own, without a terminal to wait for, and be told when the supervisor dies."""
     with suppress(PermissionError):
         os.setpgid(0, 0)
+    # Behind the group that has the terminal, whoever reads from it is stopped, and where it asks for it, who writes.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != supervisor_pid:
         os._exit(1)
 
 
+def _open_standard_streams() -> None:
+    """Put something harmless where standard streams are closed, lest the next file becomes one."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def _say(text: str) -> None:
-    """Tell the user one line."""
-    print(f"supervisor: {text}", file=sys.stderr, flush=True)
+    """Tell the user one line, if somebody still reads it."""
+    with suppress(OSError):
+        print(f"supervisor: {text}", file=sys.stderr, flush=True)

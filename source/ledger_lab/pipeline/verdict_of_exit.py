@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from ledger_lab.ledger import Status
+
+ENDING = {
+    signal.SIGINT: Status.INTERRUPTED,
+    signal.SIGQUIT: Status.INTERRUPTED,
+    signal.SIGHUP: Status.INTERRUPTED,
+    signal.SIGTERM: Status.PREEMPTED,
+    signal.SIGUSR1: Status.PREEMPTED,
+    signal.SIGUSR2: Status.PREEMPTED,
+    signal.SIGXCPU: Status.PREEMPTED,
+}
+"""Signals by which terminals and schedulers ask a process to end, and the status of what ends by them."""
 
 _EXIT_STATUS = {
     Status.COMPLETED: 0,
@@ -23,23 +35,25 @@ def exit_status_of(status: Status) -> int:
 
 
 def status_of_exit(
-    code: int, asked: signal.Signals | None, overdue: bool, killed_for_memory: bool, grace_s: float
+    code: int, asked: signal.Signals | None, killed: str | None, killed_for_memory: bool
 ) -> tuple[Status, str]:
     """Return how an attempt ended whose process is gone without a word.
 
     Args:
         code: Its exit status, or the negative number of the signal that ended it.
         asked: The signal that asked it to end before.
-        overdue: Whether it was killed because it did not.
+        killed: Why the supervisor killed it, in words, if it did.
         killed_for_memory: Whether the kernel killed a process for want of memory in the meantime.
-        grace_s: How long it had had to end [s].
 
     Returns:
         The status, and the reason in one line.
     """
-    if asked is not None and (overdue or code == -asked):
-        status = Status.INTERRUPTED if asked in (signal.SIGINT, signal.SIGHUP) else Status.PREEMPTED
-        return status, f"{asked.name}; killed, as it did not end within {grace_s:g} s" if overdue else asked.name
+    if asked is not None and killed is not None:
+        return ENDING[asked], f"{asked.name}; killed, {killed}"
+    signum = -code if code < 0 else code - 128  # a program that ends by a signal in its own time, exits so
+    if signum in ENDING:
+        ended_by = signal.Signals(signum) if asked is None else asked
+        return ENDING[ended_by], ended_by.name
     if code >= 0:
         return Status.CRASHED, f"the process ended with exit status {code} and without a word"
     name = signal.Signals(-code).name
@@ -47,41 +61,52 @@ def status_of_exit(
         if killed_for_memory:
             return Status.OUT_OF_MEMORY, "SIGKILL: the kernel killed the process for want of host memory"
         return Status.KILLED, "SIGKILL by somebody else, not for want of memory"
-    if -code in (signal.SIGTERM, signal.SIGUSR1):
-        return Status.PREEMPTED, name
-    if -code in (signal.SIGINT, signal.SIGHUP):
-        return Status.INTERRUPTED, name
     return Status.CRASHED, f"{name}: a fault outside Python"
 
 
 class OutOfMemoryKills:
-    """Processes that the kernel has killed for want of memory, in this control group or on this host."""
+    """Processes that the kernel has killed for want of memory: in this control group, else on this host."""
 
-    def __init__(self) -> None:
-        """Count up to now."""
-        self._before = _kills()
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Count up to now.
+
+        Args:
+            root: Where ``proc`` and ``sys`` are.
+        """
+        self._root = root
+        self._before = self._count()
 
     def happened(self) -> bool:
         """Tell whether there has been one since."""
-        return any(count > self._before.get(source, 0) for source, count in _kills().items())
+        return self._count() > self._before
+
+    def _count(self) -> int:
+        """Return the nearest counter; those that are farther away count others' processes, too."""
+        for source in self._sources():
+            found = re.search(r"^oom_kill (\d+)$", _text(source), re.MULTILINE)
+            if found:
+                return int(found.group(1))
+        return 0
+
+    def _sources(self) -> Iterator[Path]:
+        """Find the kernel's counters (cgroups(7): ``memory.events``, ``memory.oom_control``; proc(5): ``vmstat``)."""
+        mount = self._root / "sys" / "fs" / "cgroup"
+        for line in _text(self._root / "proc" / "self" / "cgroup").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                top, name = mount, "memory.events"
+            elif "memory" in controllers.split(","):
+                top, name = mount / "memory", "memory.oom_control"
+            else:
+                continue
+            group = top / path.lstrip("/")  # in a container only its upper end may be visible
+            yield from (folder / name for folder in (group, *group.parents) if folder.is_relative_to(top))
+        yield self._root / "proc" / "vmstat"
 
 
-def _kills() -> dict[str, int]:
-    """Return the kernel's counters (cgroups(7): ``memory.events``, ``memory.oom_control``; proc(5): ``vmstat``)."""
-    sources = [Path("/proc/vmstat")]
-    groups = Path("/proc/self/cgroup")
-    for line in groups.read_text(encoding="utf-8").splitlines() if groups.exists() else ():
-        _, controllers, path = line.split(":", 2)
-        below = path.lstrip("/")
-        if not controllers:
-            sources += [Path("/sys/fs/cgroup", below, "memory.events"), Path("/sys/fs/cgroup/memory.events")]
-        elif "memory" in controllers.split(","):
-            sources.append(Path("/sys/fs/cgroup/memory", below, "memory.oom_control"))
-    counts = {}
-    for source in sources:
-        if not source.is_file():
-            continue
-        found = re.search(r"^oom_kill (\d+)$", source.read_text(encoding="utf-8"), re.MULTILINE)
-        if found:
-            counts[str(source)] = int(found.group(1))
-    return counts
+def _text(path: Path) -> str:
+    """Return a file's text; nothing where it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

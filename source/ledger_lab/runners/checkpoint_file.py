@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ledger_lab.ledger.journal import sync_folder
+
 _LEAST_FREE_BYTES = 1 << 20
 """Free space below which a failed save is blamed on the disk: torch's writer does not say why it failed."""
 
@@ -32,6 +34,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
+        sync_folder(path.parent)
     except BaseException as error:
         full = isinstance(error, RuntimeError) and shutil.disk_usage(path.parent).free < _LEAST_FREE_BYTES
         unfinished.unlink(missing_ok=True)
