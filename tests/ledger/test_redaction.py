@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ledger_lab.ledger.redaction import REDACTED, Redactor
+from ledger_lab.ledger.redaction import REDACTED, Redactor, redact_files
 
 SECRET = "correct-horse-battery"
 
@@ -19,6 +21,10 @@ SECRET = "correct-horse-battery"
         ["train.py", "--hf-token", SECRET],
         {"reason": f"ConnectionError: https://user:{SECRET}@example.org refused"},
         f"MLFLOW_TRACKING_PASSWORD: {SECRET}",
+        {"api_key": SECRET},
+        f"Authorization: Bearer {SECRET}",
+        f"db_pass={SECRET}",
+        f"https://user:{SECRET}@tail@example.org/x",
         ["nested", {"deep": [f"X_SECRET={SECRET}"]}],
     ],
 )
@@ -57,3 +63,16 @@ def test_what_the_environment_keeps_secret_is_found_anywhere() -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert Redactor({}).text(text) == text
+
+
+def test_words_are_no_secrets_even_where_one_is_expected() -> None:
+    assert Redactor({"WANDB_API_KEY": "disabled"}).text("mirrors are disabled") == "mirrors are disabled"
+
+
+def test_files_that_others_wrote_are_cleaned_and_else_left_alone(tmp_path: Path) -> None:
+    dumped, clean = tmp_path / "agent.yaml", tmp_path / "env.yaml"
+    dumped.write_text(f"seed: 3\nwandb_api_key: {SECRET}\n")
+    clean.write_bytes(b"seed: 3\r\nname: caf\xe9\n")
+    redact_files([dumped, clean])
+    assert dumped.read_text() == f"seed: 3\nwandb_api_key: {REDACTED}\n"
+    assert clean.read_bytes() == b"seed: 3\r\nname: caf\xe9\n"

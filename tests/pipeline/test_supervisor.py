@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -312,3 +314,33 @@ def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
     assert attempt.ended is not None
     assert attempt.status is Status.OUT_OF_MEMORY
     assert "want of host memory" in str(attempt.ended.reason)
+
+
+def test_an_end_that_the_disk_takes_only_at_last_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.ledger import AttemptEnded, Journal, read_journal
+    from ledger_lab.pipeline.supervisor import Supervisor
+
+    sync, refusals = os.fsync, [0]
+
+    def reluctant(descriptor: int) -> None:
+        refusals[0] += 1
+        if refusals[0] <= 3:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    end = AttemptEnded(
+        status=Status.CRASHED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+    )
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
+        with Journal(tmp_path / "journal-1-supervisor.jsonl") as journal:
+            supervisor._journals.append(journal)
+            monkeypatch.setattr(os, "fsync", reluctant)
+            supervisor._write_end(end, 1)
+    finally:
+        child.kill()
+        child.wait()
+    assert read_journal(tmp_path / "journal-1-supervisor.jsonl").rows == (end,)

@@ -99,6 +99,15 @@ class Journal:
         else:
             self._in_trouble = False
 
+    def settle(self) -> None:
+        """Bring everything that was appended to disk.
+
+        Raises:
+            OSError: If the disk still does not take it.
+        """
+        self._write()
+        self._sync()
+
     def _write(self) -> None:
         """Write what is not known to be whole in the file, over whatever came of it before."""
         tail = self._tail
@@ -138,8 +147,7 @@ class Journal:
         if self._file < 0:
             return
         try:
-            self._write()
-            self._sync()
+            self.settle()
         finally:
             os.close(self._file)
             self._file = -1
@@ -151,8 +159,12 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
-        self.close()
+        """Close the file. What ended the context is told first: a disk that is full then is no news."""
+        try:
+            self.close()
+        except OSError:
+            if error is None:
+                raise
 
 
 def sync_folder(folder: Path) -> None:

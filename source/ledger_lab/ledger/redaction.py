@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 REDACTED = "[redacted]"
 
 _SECRET_NAME = (
-    r"(?:[\w.-]*(?:token|secret|secret[_-]?key|passw(?:or)?d|passphrase|credentials?|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key|jwt))"
+    r"(?:[\w.-]*(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key"
+    r"|access[_-]?key|private[_-]?key))"
 )
 """How names of secrets end."""
 
+_SECRET_VARIABLE = re.compile(rf"(?i)(?:{_SECRET_NAME}|\w+_(?:key|pat|jwt))$")
+"""How environment variables that hold secrets are called: more may be taken for one there, as only values count."""
+
 _LEAST_LENGTH = 8
 """Shortest value of an environment variable that counts as a secret: shorter ones occur by chance everywhere."""
+
+_WORD = re.compile(r"[a-z]{1,12}")
+"""What is no secret although its variable is called like one, such as ``disabled``."""
 
 _HARMLESS = r"(?:(?:true|false|null|none)|(?<=token=)\d{1,7})(?!\S)"
 """Switches, and numbers of tokens: configurations must stay what they were."""
@@ -24,17 +31,21 @@ _HARMLESS = r"(?:(?:true|false|null|none)|(?<=token=)\d{1,7})(?!\S)"
 _NAMED_VALUE = re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)(?!{_HARMLESS})(\S+)")
 """``--api_key=…``, ``agent.token=…``, ``password: …``."""
 
+_NAME = re.compile(rf"(?i){_SECRET_NAME}$")
+
 _SECRET_FLAG = re.compile(rf"(?i)-{{1,2}}{_SECRET_NAME}$")
 """``--api_key``, whose value is the next argument."""
 
 _KNOWN_SHAPES = re.compile(
-    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-[\w-]{16,}|nvapi-[\w-]{16,}"
+    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-(?=[\w-]*\d)[\w-]{20,}|nvapi-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|pypi-[\w-]{16,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
 )
 """Tokens that say by their beginning whose they are."""
 
-_URL_PASSWORD = re.compile(r"(\w+://[^\s/:@]*:)([^\s/@]+)(@)")
+_URL_PASSWORD = re.compile(r"(\w+://[^\s/:@]*:)([^\s/]+)(@)")
+
+_BEARER = re.compile(r"(?i)\b(bearer\s+)(\S{8,})")
 
 
 class Redactor:
@@ -48,8 +59,11 @@ class Redactor:
                 sound like secrets are remembered.
         """
         variables = os.environ if environment is None else environment
-        name = re.compile(rf"(?i){_SECRET_NAME}$")
-        secrets = {value for key, value in variables.items() if name.match(key) and len(value) >= _LEAST_LENGTH}
+        secrets = {
+            value
+            for key, value in variables.items()
+            if _SECRET_VARIABLE.match(key) and len(value) >= _LEAST_LENGTH and not _WORD.fullmatch(value)
+        }
         longest_first = sorted(secrets, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
@@ -58,6 +72,7 @@ class Redactor:
         if self._values is not None:
             text = self._values.sub(REDACTED, text)
         text = _NAMED_VALUE.sub(rf"\1{REDACTED}", text)
+        text = _BEARER.sub(rf"\1{REDACTED}", text)
         text = _URL_PASSWORD.sub(rf"\1{REDACTED}\3", text)
         return _KNOWN_SHAPES.sub(REDACTED, text)
 
@@ -66,7 +81,10 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {key: self.value(each) for key, each in value.items()}
+            return {
+                key: REDACTED if isinstance(each, str) and _NAME.match(key) else self.value(each)
+                for key, each in value.items()
+            }
         if isinstance(value, list):
             flags = [isinstance(each, str) and bool(_SECRET_FLAG.match(each)) for each in value]
             return [
@@ -74,3 +92,17 @@ class Redactor:
                 for after_flag, each in zip([False, *flags], value, strict=False)
             ]
         return value
+
+
+def redact_files(paths: Iterable[Path]) -> None:
+    """Replace secrets in text files that others wrote beside a journal: dumped configurations, differences of the code.
+
+    Args:
+        paths: The files.
+    """
+    redactor = Redactor()
+    for path in paths:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        redacted = redactor.text(text)
+        if redacted != text:
+            path.write_text(redacted, encoding="utf-8", errors="surrogateescape")

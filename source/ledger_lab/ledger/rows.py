@@ -21,7 +21,7 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
     """The user pressed Ctrl-C."""
     PREEMPTED = "preempted"
-    """The system asked the process to end (SIGTERM, SIGUSR1)."""
+    """The system asked the process to end (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)."""
     KILLED = "killed"
     """Somebody killed the process (SIGKILL), and not for want of memory."""
     CRASHED = "crashed"

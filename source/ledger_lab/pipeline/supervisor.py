@@ -146,7 +146,7 @@ class Supervisor:
 
     def _patience_s(self) -> float:
         """Return how long nothing needs to be done [s]."""
-        moments = [self._next_sample_s] if self._journals else []
+        moments = [] if self._sampler is None else [self._next_sample_s]
         moments += [] if self._deadline_s is None else [self._deadline_s]
         return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
 
@@ -250,17 +250,26 @@ class Supervisor:
         self._deadline_s = time.monotonic() + self._shutdown_s
 
     def _insist(self, row: Row) -> None:
-        """Write a row into all journals, for as long as it is worth trying."""
+        """Write a row into all journals, for as long as it is worth trying. Each takes it once, and keeps it."""
+        owing: dict[Journal, OSError] = {}
         for journal in self._journals:
-            for attempts_left in reversed(range(_RETRIES)):
+            try:
+                journal.append(row)
+            except OSError as error:
+                owing[journal] = error
+        for _ in range(_RETRIES):
+            if not owing:
+                return
+            time.sleep(_RETRY_S)
+            for journal in list(owing):
                 try:
-                    journal.append(row)
-                except OSError:
-                    if not attempts_left:
-                        raise
-                    time.sleep(_RETRY_S)
+                    journal.settle()
+                except OSError as error:
+                    owing[journal] = error
                 else:
-                    break
+                    del owing[journal]
+        if owing:
+            raise next(iter(owing.values()))
 
     def _conclude(self, wait_status: int) -> int:
         """Write what is not written yet, now that the process is gone."""

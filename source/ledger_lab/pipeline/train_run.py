@@ -17,7 +17,9 @@ import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelResult, RunDeclared, Status, read_ledger
+from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.meters.health import HealthMonitor, Settings
@@ -76,19 +78,10 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link,
     clock = PhaseClock(started_ns, synchronize=synchronize)
     console = terminal.console
     with ExitStack() as shutdown:
-        journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
-        journal.append(_declaration(plan))
-        link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1, plan.device)
-        journal.append(
-            AttemptStarted(
-                run_id=plan.run_id,
-                attempt=1,
-                rank=0,
-                pid=os.getpid(),
-                host=socket.gethostname(),
-                wall_ns=clock.wall_ns(),
-            )
-        )
+        try:
+            journal = _begin(plan, shutdown, clock, link)
+        except OSError as error:
+            raise UserError(f"the run cannot begin in {plan.run_dir}: {error}") from error
         start_mirrors(plan.run_dir, plan.mirrors)
         shutdown.enter_context(metered_compilation(clock))
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
@@ -102,6 +95,24 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link,
         _report(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
+
+
+def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) -> Journal:
+    """Declare the run, and put its attempt into the supervisor's charge."""
+    journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
+    journal.append(_declaration(plan))
+    link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1, plan.device)
+    journal.append(
+        AttemptStarted(
+            run_id=plan.run_id,
+            attempt=1,
+            rank=0,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            wall_ns=clock.wall_ns(),
+        )
+    )
+    return journal
 
 
 def _greet(plan: TrainPlan, console: Console) -> None:
@@ -186,6 +197,8 @@ class _Recorder:
             ``stopped`` if a health event ended it, whose evidence is in the attempt then; else ``completed``.
         """
         self._judge = judge
+        run_dir = self._plan.run_dir
+        redact_files([*run_dir.glob("params/*.yaml"), *run_dir.glob("git/*")])
         with Progress(console, "training", self._plan.batch.max_iterations) as self._progress:
             self._clock.set_base(Phase.UNATTRIBUTED)
             self._training = True
