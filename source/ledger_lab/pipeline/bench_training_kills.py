@@ -96,12 +96,14 @@ def bench_training_kills(argv: Sequence[str]) -> int:
 
 def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTraining:
     """Train, kill, and look at what is left."""
-    arguments = ["--num_envs", "64", "--max_iterations", "100000", "--target", "1.0", "--device", device]
+    arguments = ["--num_envs", "64", "--max_iterations", "100000", "--no-stop_at_target", "--device", device]
     arguments += ["agent.save_interval=1", "--log_root", str(root)]
     process = subprocess.Popen(
         [sys.executable, script("train.py"), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     time.sleep(after_s)
+    if process.poll() is not None:
+        raise RuntimeError(f"the training ended by itself, with exit status {process.returncode}")
     workers = psutil.Process(process.pid).children()
     before = {path: path.read_bytes() for path in root.rglob("journal-*.jsonl")}
     if victim != "training" or not workers:
