@@ -57,7 +57,7 @@ def _cost(cohort: CohortSummary) -> str:
         return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{interval} per target-reaching checkpoint"
     if cohort.at_least_usd is not None:
         return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"
-    return "unpriced: name an --instance, give --usd_per_hour, or give hardware of your own its power_w"
+    return "unpriced: name an --instance or give --usd_per_hour"
 
 
 def _count(number: int, noun: str) -> str:
