@@ -6,11 +6,9 @@ import functools
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger import journal as journal_module
 from tests.fakes import crowd
 from tests.fakes.ledgers import result, window, write_run
+from tests.fakes.limits import tiny_disk
 
 
 @functools.cache
@@ -139,21 +138,11 @@ print(json.dumps({
 """
 
 
-def namespaced(tmp_path: Path) -> Sequence[str]:
-    """Return how a program gets a tiny file system of its own."""
-    tiny = tmp_path / "tiny"
-    tiny.mkdir()
-    mount = f'mount -t tmpfs -o size=256k tmpfs "{tiny}" && exec "$@"'
-    for flags in ("-rm", "-m"):
-        command = ["unshare", flags, "sh", "-c", mount, "sh"]
-        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
-            return command
-    pytest.skip("no tiny file system can be mounted here: that needs user namespaces or root")
-
-
 def test_a_full_disk_loses_no_committed_row_and_is_told(tmp_path: Path) -> None:
     program = [sys.executable, "-c", PROGRAM, str(tmp_path / "tiny")]
-    finished = subprocess.run([*namespaced(tmp_path), *program], capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        [*tiny_disk(tmp_path / "tiny", "256k"), *program], capture_output=True, text=True, check=False
+    )
     assert finished.returncode == 0, finished.stderr
     found = json.loads(finished.stdout)
     assert found["refused"] == ["ENOSPC"] * 3

@@ -13,8 +13,9 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
+from ledger_lab.ledger.endings import status_of
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.pipeline.attempt import attempt_life, status_of
+from ledger_lab.pipeline.attempt import attempt_life
 
 
 def into(journal: Journal) -> Callable[[AttemptEnded, int], None]:

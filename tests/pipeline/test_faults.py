@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from ledger_lab.ledger import Attempt, Status, read_ledger
 from tests.conftest import ROOT, command, script
+from tests.fakes.limits import little_memory, tiny_disk
 
 LONG = ("--num_envs", "64", "--max_iterations", "100000", "--device", "cpu", "--no_eval", "agent.save_interval=1")
 
@@ -25,14 +22,9 @@ def attempt_under(log_root: Path) -> Attempt:
 
 def test_a_disk_that_fills_up_ends_a_training_with_all_that_was_committed(tmp_path: Path) -> None:
     small, kept = tmp_path / "small", tmp_path / "kept"
-    small.mkdir()
-    mount = f"mount -t tmpfs -o size=4m tmpfs {small}"
-    probe = ["unshare", "-rm", "sh", "-c", mount]
-    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("no mount namespaces here")
-    program = f'{mount} && "$0" "$@"; status=$?; cp -r {small} {kept}; exit $status'
+    kept.mkdir()
     finished = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", program, *command("train", *LONG, "--log_root", small)],
+        [*tiny_disk(small, "4m", kept=kept), *command("train", *LONG, "--log_root", small)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -50,23 +42,14 @@ def test_a_disk_that_fills_up_ends_a_training_with_all_that_was_committed(tmp_pa
 
 
 def test_a_training_that_the_kernel_kills_for_memory_is_out_of_memory(tmp_path: Path) -> None:
-    group = Path("/sys/fs/cgroup/memory", f"ledger-lab-train-{os.getpid()}")
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(700 * 2**20))
-    except OSError:
-        pytest.skip("no control group for memory can be made here")
-    try:
-        join = f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"'
+    with little_memory(700 * 2**20) as prefix:
         finished = subprocess.run(
-            ["sh", "-c", join, *command("train", *LONG, "--log_root", tmp_path)],
+            [*prefix, *command("train", *LONG, "--log_root", tmp_path)],
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
-    finally:
-        group.rmdir()
     assert finished.returncode == 1, finished.stdout + finished.stderr
     attempt = attempt_under(tmp_path)
     assert attempt.ended is not None

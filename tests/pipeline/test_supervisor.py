@@ -6,7 +6,6 @@ import errno
 import os
 import pty
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ import pytest
 
 from ledger_lab.ledger import Attempt, Run, ShutdownEnded, Status, read_ledger
 from ledger_lab.pipeline.verdict_of_exit import OutOfMemoryKills, status_of_exit
+from tests.fakes.limits import little_memory, tiny_disk
 
 ROOT = Path(__file__).parents[2]
 
@@ -279,13 +279,7 @@ def test_who_else_is_killed_for_memory_does_not_count(tmp_path: Path, groups: st
 @pytest.mark.parametrize("how", ["complete", "disk_full"])
 def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -> None:
     small = tmp_path / "small"
-    small.mkdir()
-    mount = f"mount -t tmpfs -o size=400k tmpfs {small}"
-    probe = ["unshare", "-rm", "sh", "-c", mount]
-    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("no mount namespaces here")
-    program = f'{mount} && "$0" "$@"; status=$?; cp {small}/*.jsonl {tmp_path}; exit $status'
-    with worker(small, how, prefix=("unshare", "-rm", "sh", "-c", program)) as process:
+    with worker(small, how, prefix=tuple(tiny_disk(small, "400k", kept=tmp_path))) as process:
         assert process.wait(60) == (0 if how == "complete" else 1)
     attempt = attempt_of(tmp_path)
     assert attempt.ended is not None
@@ -294,22 +288,9 @@ def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -
         assert "No space left on device" in str(attempt.ended.reason)
 
 
-MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
-
-
 def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
-    group = MEMORY_GROUPS / f"ledger-lab-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(150 * 2**20))
-    except OSError:
-        pytest.skip("no control group for memory can be made here")
-    try:
-        join = f"echo $$ > {group}/cgroup.procs && exec"
-        with worker(tmp_path, "killed_for_memory", prefix=("sh", "-c", f'{join} "$0" "$@"')) as process:
-            assert process.wait(120) == 1
-    finally:
-        group.rmdir()
+    with little_memory(150 * 2**20) as prefix, worker(tmp_path, "killed_for_memory", prefix=tuple(prefix)) as process:
+        assert process.wait(120) == 1
     attempt = attempt_of(tmp_path)
     assert attempt.ended is not None
     assert attempt.status is Status.OUT_OF_MEMORY

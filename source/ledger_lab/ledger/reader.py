@@ -92,7 +92,7 @@ class Attempt:
             starts += journal.timed(AttemptStarted)
             starts += journal.timed(SupervisionStarted)
         if any(start.host == socket.gethostname() for start, _ in starts):
-            return any(_is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
+            return any(is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
         return datetime.now(UTC) - max(journal.last_time for journal in self.journals) < HEARTBEAT_LIMIT
 
     @property
@@ -111,7 +111,7 @@ class Attempt:
         return max(journal.digest.wall_ns for journal in self.journals)
 
 
-def _is_alive(pid: int, seen: datetime) -> bool:
+def is_alive(pid: int, seen: datetime) -> bool:
     """Tell whether the process that was seen at a time still runs on this host."""
     try:
         process = psutil.Process(pid)

@@ -7,6 +7,8 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +94,12 @@ def peak_host_memory_bytes() -> int | None:
     """
     peak_kb = next((line.split()[1] for line in _lines("/proc/self/status") if line.startswith("VmHWM:")), None)
     return None if peak_kb is None else int(peak_kb) * 1024
+
+
+def measured_or_none(measure: Callable[[], int | None]) -> int | None:
+    """Return a measurement, or ``None`` where the device can't be asked any more."""
+    try:
+        return measure()
+    except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown
+        traceback.print_exc()
+        return None

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
-from ledger_lab.ledger.reader import HEARTBEAT_LIMIT
+from ledger_lab.ledger.reader import HEARTBEAT_LIMIT, is_alive
 
 _FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
 """Journals that tell a run: of the processes of an attempt the first one's alone, and its supervisor's."""
@@ -121,18 +119,9 @@ class RunFollower:
             and event.row.host == socket.gethostname()
         ]
         if here:
-            return Status.RUNNING if any(_is_alive(pid, time) for pid, time in here) else Status.LOST
+            return Status.RUNNING if any(is_alive(pid, time) for pid, time in here) else Status.LOST
         silent = datetime.now(UTC) - max((self._last[name].time for name in names), default=datetime.now(UTC))
         return Status.RUNNING if silent < HEARTBEAT_LIMIT else Status.LOST
-
-
-def _is_alive(pid: int, seen: datetime) -> bool:
-    """Tell whether the process that was seen at a time still runs on this host."""
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _attempt(journal: str) -> int:

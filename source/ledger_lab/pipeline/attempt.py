@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import re
 import signal
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
-from ledger_lab.meters import PhaseClock, peak_host_memory_bytes
+from ledger_lab.ledger.endings import Terminated, reason_of, status_of
+from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
 from ledger_lab.pipeline.verdict_of_exit import ENDING, exit_status_of
-
-_OUT_OF_MEMORY = re.compile(
-    r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes|can(?:'t|not) allocate memory|std::bad_alloc",
-    re.IGNORECASE,
-)
-"""What torch, CUDA, Warp and the C library say when memory runs out."""
-
-_NON_FINITE = re.compile(r"\bnan\b", re.IGNORECASE)
-"""What RSL-RL and torch's distributions say of values that are not numbers."""
-
-_NAN_POLICY = re.compile(r"normal expects all elements of std >= 0\.0")
-"""What torch says when a policy's noise has become NaN."""
-
-
-_LONGEST_REASON = 1000
-"""Characters of an error that are kept: some hold whole tensors."""
-
-
-class Terminated(BaseException):
-    """The system asked the process to end (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)."""
 
 
 class Attempt:
@@ -119,47 +97,12 @@ def attempt_life(
         _, wall_ns = attempt.beat()
         end = ended_row(
             status=attempt.status,
-            reason=None if attempt.error is None else _reason(attempt.error),
+            reason=None if attempt.error is None else reason_of(attempt.error),
             wall_ns=wall_ns,
             peak_host_memory_bytes=peak_host_memory_bytes(),
-            peak_gpu_memory_bytes=_asked(peak_gpu_memory_bytes),
+            peak_gpu_memory_bytes=measured_or_none(peak_gpu_memory_bytes),
         )
         tell_end(end, attempt.exit_status)
-
-
-def _asked(measure: Callable[[], int | None]) -> int | None:
-    """Return a measurement, or ``None`` where the device can't be asked any more."""
-    try:
-        return measure()
-    except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown
-        traceback.print_exc()
-        return None
-
-
-def status_of(error: BaseException) -> Status:
-    """Return the status of an attempt that an exception ended."""
-    if isinstance(error, KeyboardInterrupt):
-        return Status.INTERRUPTED
-    if isinstance(error, Terminated):
-        return Status.PREEMPTED
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Status.DISK_FULL
-    if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
-        return Status.OUT_OF_MEMORY
-    if isinstance(error, FloatingPointError) or (isinstance(error, ValueError) and _NON_FINITE.search(str(error))):
-        return Status.NON_FINITE
-    if isinstance(error, RuntimeError) and _NAN_POLICY.search(str(error)):
-        return Status.NON_FINITE
-    return Status.CRASHED
-
-
-def _reason(error: BaseException) -> str:
-    """Return an exception in one line that any journal takes."""
-    first = next(iter(str(error).strip().splitlines()), "")
-    line = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    if len(line) > _LONGEST_REASON:
-        line = line[:_LONGEST_REASON] + " …"
-    return line.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are no text
 
 
 @contextmanager

@@ -24,7 +24,6 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
             go_on = super().after_iteration(iterations)
             if not self._slots.idle:
                 self.finish(lambda: None)
-                self._clock.share(self._slots.count, self._slots.first + self._slots.count)  # training goes on
             return go_on
 
     train_run(argv, started_ns, link, PausingJudge)

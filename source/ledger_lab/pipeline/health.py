@@ -10,8 +10,8 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Health, PanelResult, Status
+from ledger_lab.ledger.endings import status_of
 from ledger_lab.meters.health import Event, Finding, HealthMonitor, Iteration
-from ledger_lab.pipeline.attempt import status_of
 
 
 class HealthEvent(Exception):  # noqa: N818 - its name stands before the reason in the ledger

@@ -57,7 +57,8 @@ class Judge:
         """
         self._plan, self._slots, self._clock = plan, slots, clock
         self._append, self._snapshot, self._load = append, snapshot, load
-        clock.share(slots.count, slots.first + slots.count)  # all along: between two panels they are simulated, too
+        self._share = (slots.count, slots.first + slots.count)
+        clock.share(*self._share)  # all along: between two panels they are simulated, too
         self._rule = VerdictRule(plan.panel.target_success)
         self._exam: _Exam | None = None
         self._confirmations = 0
@@ -93,7 +94,7 @@ class Judge:
             on_step: Called after each step.
         """
         idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
-        self._clock.share(1, 1)  # nobody trains any more
+        self._clock.share(1, 1)  # nobody trains meanwhile
         with torch.inference_mode():
             while self._exam is not None or self._last_is_unjudged():
                 if self._exam is None:
@@ -103,7 +104,8 @@ class Judge:
                     on_step()
                 self._conclude()
                 if self.confirmed is not None:
-                    return
+                    break
+        self._clock.share(*self._share)
 
     def _is_due(self, iterations: int) -> bool:
         """Tell whether the next policy is to be judged now."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
-from ledger_lab.pipeline.attempt import Terminated
+from ledger_lab.ledger.endings import Terminated
 from ledger_lab.pipeline.console import tell_error
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import math
 import os
-import re
 import signal
 import socket
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,12 +27,10 @@ from ledger_lab.ledger import (
     RunDeclared,
     Status,
 )
-from ledger_lab.meters import Phase, PhaseClock, peak_host_memory_bytes
+from ledger_lab.ledger.endings import reason_of, status_of
+from ledger_lab.meters import Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.panels import VerdictRule
 from ledger_lab.recording.exam import Exam
-
-_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|out of memory", re.IGNORECASE)
-"""What frameworks say when an accelerator's memory runs out."""
 
 
 class Terminated(SystemExit):
@@ -107,10 +102,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             journal.append(
                 AttemptEnded(
                     status=self._status(error),
-                    reason=None if error is None or _left_by_choice(error) else _reason(error),
+                    reason=None if error is None or _left_by_choice(error) else reason_of(error),
                     wall_ns=wall_ns,
                     peak_host_memory_bytes=peak_host_memory_bytes(),
-                    peak_gpu_memory_bytes=_asked(self._peak_gpu_memory_bytes),
+                    peak_gpu_memory_bytes=measured_or_none(self._peak_gpu_memory_bytes),
                 )
             )
             journal.close()
@@ -319,15 +314,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """Return how a run ended that an exception, or nothing, ended."""
         if error is None or _left_by_choice(error):
             return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
-        if isinstance(error, KeyboardInterrupt):
-            return Status.INTERRUPTED
-        if isinstance(error, Terminated):
-            return Status.PREEMPTED
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return Status.DISK_FULL
-        if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
-            return Status.OUT_OF_MEMORY
-        return Status.NON_FINITE if isinstance(error, FloatingPointError) else Status.CRASHED
+        return Status.PREEMPTED if isinstance(error, Terminated) else status_of(error)
 
 
 def _phase(phase: Phase | str) -> Phase:
@@ -344,21 +331,6 @@ def _phase(phase: Phase | str) -> Phase:
 def _left_by_choice(error: BaseException) -> bool:
     """Tell whether a program left by ``sys.exit()`` because it was done."""
     return isinstance(error, SystemExit) and not isinstance(error, Terminated) and error.code in (None, 0)
-
-
-def _asked(measure: Callable[[], int | None]) -> int | None:
-    """Return a measurement, or ``None`` where the device can't be asked any more."""
-    try:
-        return measure()
-    except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown
-        traceback.print_exc()
-        return None
-
-
-def _reason(error: BaseException) -> str:
-    """Return an exception in one line."""
-    first = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _raise_terminated(signum: int, frame: FrameType | None) -> None:

@@ -1,0 +1,53 @@
+"""What an exception says of the attempt that it ended: one status, and the reason in one line."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from ledger_lab.ledger.rows import Status
+
+_OUT_OF_MEMORY = re.compile(
+    r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes|can(?:'t|not) allocate memory|std::bad_alloc",
+    re.IGNORECASE,
+)
+"""What torch, CUDA, Warp and the C library say when memory runs out."""
+
+_NON_FINITE = re.compile(r"\bnan\b", re.IGNORECASE)
+"""What RSL-RL and torch's distributions say of values that are not numbers."""
+
+_NAN_POLICY = re.compile(r"normal expects all elements of std >= 0\.0")
+"""What torch says when a policy's noise has become NaN."""
+
+_LONGEST_REASON = 1000
+"""Characters of an error that are kept: some hold whole tensors."""
+
+
+class Terminated(BaseException):
+    """The system asked the process to end (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)."""
+
+
+def status_of(error: BaseException) -> Status:
+    """Return the status of an attempt that an exception ended."""
+    if isinstance(error, KeyboardInterrupt):
+        return Status.INTERRUPTED
+    if isinstance(error, Terminated):
+        return Status.PREEMPTED
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Status.DISK_FULL
+    if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
+        return Status.OUT_OF_MEMORY
+    if isinstance(error, FloatingPointError) or (isinstance(error, ValueError) and _NON_FINITE.search(str(error))):
+        return Status.NON_FINITE
+    if isinstance(error, RuntimeError) and _NAN_POLICY.search(str(error)):
+        return Status.NON_FINITE
+    return Status.CRASHED
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an exception in one line that any journal takes."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    line = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    if len(line) > _LONGEST_REASON:
+        line = line[:_LONGEST_REASON] + " …"
+    return line.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are no text
