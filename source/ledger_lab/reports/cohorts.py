@@ -57,6 +57,8 @@ def _cost(cohort: CohortSummary) -> str:
         return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{interval} per target-reaching checkpoint"
     if cohort.at_least_usd is not None:
         return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"
+    if cohort.runs_of_unknown_energy:
+        return "unpriced: energy is paid on top, and nobody measured it: give hardware of your own its power_w"
     return "unpriced: name an --instance or give --usd_per_hour"
 
 

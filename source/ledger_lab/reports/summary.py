@@ -173,6 +173,8 @@ class CohortSummary:
     target_reaching_runs: int
     spend_usd: float | None
     """Spend of all runs, failed and unfinished ones included [USD]; ``None`` where one has no price."""
+    runs_of_unknown_energy: int
+    """Runs with an hourly price and no cost: their energy is paid on top, and nobody knows how much it was."""
     usd_per_target_reaching_checkpoint: float | None
     """``spend_usd`` ÷ ``target_reaching_runs``."""
     usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None
@@ -342,6 +344,9 @@ def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort
                 failed_runs=cost.failed_runs,
                 target_reaching_runs=cost.target_reaching_runs,
                 spend_usd=cost.spend_usd,
+                runs_of_unknown_energy=sum(
+                    member.usd_per_hour is not None and member.billable_usd is None for member in members
+                ),
                 usd_per_target_reaching_checkpoint=cost.usd_per_target_reaching_checkpoint,
                 usd_per_target_reaching_checkpoint_interval=cost.usd_interval,
                 at_least_usd=cost.at_least_usd,
