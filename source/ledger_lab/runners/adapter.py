@@ -84,6 +84,18 @@ class Trainer(Protocol):
             The checkpoint, whole on disk.
         """
 
+    def state(self) -> dict[str, Any]:
+        """Return what the learner goes on from, as it is between two iterations: parameters, normalizers, optimizer,
+        schedule and counts, on every rank the same. It holds what ``torch.load(weights_only=True)`` reads.
+        """
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; to be called before :meth:`train`, which then trains what is left of all iterations.
+
+        Args:
+            state: What :meth:`state` returned, by a trainer of the same configuration.
+        """
+
     def parts(self) -> list[Part]:
         """Return the callables of the loop that are worth a line of their own in a profile."""
 

@@ -149,10 +149,10 @@ class RslRlTrainer:
 
     def train(self) -> None:
         """Run the library's loop."""
-        cfg = self._agent_cfg
+        cfg, done = self._agent_cfg, self._runner.current_learning_iteration
         try:
             with self._listening():
-                self._runner.learn(cfg.max_iterations, init_at_random_ep_len=cfg.init_at_random_ep_len)
+                self._runner.learn(cfg.max_iterations - done, init_at_random_ep_len=cfg.init_at_random_ep_len)
         except _Stop:
             self.save()
             self._runner.logger.stop_logging_writer()
@@ -162,6 +162,15 @@ class RslRlTrainer:
         path = self._run_dir / f"model_{self._runner.current_learning_iteration}.pt"
         self._runner.save(str(path))
         return path
+
+    def state(self) -> dict[str, Any]:
+        """Return what the algorithm saves, and the iterations completed."""
+        return {**self._runner.alg.save(), "iterations": self._runner.current_learning_iteration + 1}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load it, the learning rate of the schedule with the optimizer's."""
+        self._runner.alg.load(dict(state), None, True)
+        self._runner.current_learning_iteration = state["iterations"]  # the index of the next one
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""
