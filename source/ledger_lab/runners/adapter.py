@@ -85,8 +85,11 @@ class Trainer(Protocol):
         """
 
     def state(self) -> dict[str, Any]:
-        """Return what the learner goes on from, as it is between two iterations: parameters, normalizers, optimizer,
-        schedule and counts, on every rank the same. It holds what ``torch.load(weights_only=True)`` reads.
+        """Return what the learner goes on from, as it is between two iterations.
+
+        Returns:
+            Parameters, normalizers, optimizer, schedule and counts, on every rank the same; nothing but what
+            ``torch.load(weights_only=True)`` reads.
         """
 
     def restore(self, state: Mapping[str, Any]) -> None:
