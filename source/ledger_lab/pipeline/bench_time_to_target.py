@@ -19,7 +19,7 @@ from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.recipes import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS, to_rsl_rl
+from ledger_lab.recipes import CARTPOLE, STOCK_CARTPOLE, to_rsl_rl
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
 
@@ -61,14 +61,14 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="bench.py time_to_target",
         description="Train the cart-pole with our recipe and with Isaac Lab's own (its networks, hyperparameters and "
-        f"{STOCK_CARTPOLE_NUM_ENVS} environments), alternating, each to a target that fresh held-out seeds confirm.",
+        f"{STOCK_CARTPOLE.num_envs} environments), alternating, each to a target that fresh held-out seeds confirm.",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="Training seeds (default: 1..5).")
     parser.add_argument(
         "--stock_num_envs",
         type=int,
-        default=STOCK_CARTPOLE_NUM_ENVS,
-        help=f"Environments of the stock arm (default: {STOCK_CARTPOLE_NUM_ENVS}, as shipped).",
+        default=STOCK_CARTPOLE.num_envs,
+        help=f"Environments of the stock arm (default: {STOCK_CARTPOLE.num_envs}, as shipped).",
     )
     parser.add_argument("--device", default=None, help="Device of both arms (default: as train.py chooses).")
     parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")

@@ -218,7 +218,7 @@ def _candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
     adapter = load_adapter(declared.rl_library)
     env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides)
     agent_cfg = adapter.prepare(agent_cfg, device)
-    if hash_configs(env_cfg, agent_cfg)["agent"] != declared.config_sha256["agent"]:
+    if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
         raise UserError(
             f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
             f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"

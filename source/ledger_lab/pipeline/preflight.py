@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
 import re
 import secrets
@@ -22,6 +21,7 @@ from ledger_lab.ledger import declare_cohort, require_cohort_name
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
+from ledger_lab.pipeline.batch import check_batch, scale_learning_rate
 from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.mirror_run import require_mirrors
 from ledger_lab.pipeline.request import launcher_args
@@ -63,6 +63,8 @@ class TrainPlan:
     device: str
     seed: int
     batch: BatchPlan
+    scaled_lr: bool
+    """Whether the learning rate was scaled to the batch; the override says to what."""
     panel: Panel
     simulation: dict[str, Any]
     """What the panel's identity needs to know of the simulation."""
@@ -104,22 +106,23 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     adapter = load_adapter(library)
     registered = require_task(args.task, library)
     panel = task_panel(args.task, args.panel or registered.get("default_panel"), args.target)
+    if args.scale_lr:
+        overrides = [*overrides, scale_learning_rate(args.task, adapter, overrides, args.num_envs)]
     env_cfg, agent_cfg = resolve_configs(args.task, library, overrides)
 
-    agent_cfg = adapter.prepare(agent_cfg, device)
+    if args.max_iterations is not None:
+        _at_least_one("--max_iterations", args.max_iterations)
+    agent_cfg = adapter.prepare(agent_cfg, device, seed=args.seed, max_iterations=args.max_iterations)
     env_cfg.sim.device = device
     if not args.no_eval:
         require_judgeable(panel, env_cfg)
     if args.num_envs is not None:
         env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
-    if args.max_iterations is not None:
-        agent_cfg.max_iterations = _at_least_one("--max_iterations", args.max_iterations)
-    if args.seed is not None:
-        agent_cfg.seed = args.seed
-    if not 0 <= agent_cfg.seed < _SEED_LIMIT:
-        raise UserError(f"--seed {agent_cfg.seed}: training seeds lie between 0 and {_SEED_LIMIT - 1}")
-    env_cfg.seed = agent_cfg.seed
-    _require_name("agent.experiment_name", agent_cfg.experiment_name)
+    seed, experiment = adapter.seed(agent_cfg), adapter.experiment(agent_cfg)
+    if not isinstance(seed, int) or not 0 <= seed < _SEED_LIMIT:
+        raise UserError(f"--seed {seed}: training seeds lie between 0 and {_SEED_LIMIT - 1}")
+    env_cfg.seed = seed
+    _require_name(adapter.settings["experiment_name"], experiment)
     for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
         _at_least_one(name, count)
     try:
@@ -129,7 +132,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     check_batch(env_cfg.scene.num_envs, batch)
     if args.eval_every is not None:
         _at_least_one("--eval_every", args.eval_every)
-    config_hashes = hash_configs(env_cfg, agent_cfg)
+    config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
     flags = launcher_args(args, device)
     require_runtime(env_cfg, flags)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
@@ -138,7 +141,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     if args.cohort_size is not None:
         declare_cohort(args.log_root, args.cohort, args.cohort_size)
     run_id = secrets.token_hex(4)
-    run_dir = _make_run_dir(args.log_root, library, agent_cfg.experiment_name, run_id)
+    run_dir = _make_run_dir(args.log_root, library, experiment, run_id)
     env_cfg.log_dir = str(run_dir)
     return TrainPlan(
         run_id=run_id,
@@ -151,8 +154,9 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         agent_cfg=agent_cfg,
         launcher_args=flags,
         device=device,
-        seed=agent_cfg.seed,
+        seed=seed,
         batch=batch,
+        scaled_lr=args.scale_lr,
         panel=panel,
         simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),
@@ -250,35 +254,12 @@ def _require_memory(panel: Panel, device: str) -> None:
         )
 
 
-def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any) -> dict[str, str]:
+def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:
     """Return the hashes of what is trained and how, without where, how long and under which names."""
-    elsewhere = ("device", "seed", "max_iterations", "save_interval", "experiment_name", "run_name", "logger")
     return {
         "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
-        "agent": config_sha256(agent_cfg, without=elsewhere),
+        "agent": config_sha256(agent_cfg, without=adapter.circumstances),
     }
-
-
-def check_batch(num_envs: int, batch: BatchPlan) -> None:
-    """Check that a batch splits into equal minibatches.
-
-    Args:
-        num_envs: Environments per process.
-        batch: The library's batch arithmetic.
-
-    Raises:
-        UserError: If it doesn't, with numbers of environments that do.
-    """
-    size = num_envs * batch.horizon
-    if size % batch.minibatches == 0:
-        return
-    step = batch.minibatches // math.gcd(batch.horizon, batch.minibatches)
-    below, above = num_envs // step * step, -(-num_envs // step) * step
-    fitting = " or ".join(str(count) for count in (below, above) if count > 0)
-    raise UserError(
-        f"--num_envs {num_envs}: a batch of {num_envs} × {batch.horizon} = {size} steps does not split into "
-        f"{batch.minibatches} equal minibatches: use {fitting} environments (any multiple of {step})"
-    )
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -77,6 +77,14 @@ def train_parser() -> argparse.ArgumentParser:
     task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
     task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")
     task.add_argument(
+        "--scale_lr",
+        action="store_true",
+        help=(
+            "Scale the learning rate to the batch: by √2 per doubling of environments × horizon × epochs against the "
+            "task's own configuration. The result is shown, and recorded as an override."
+        ),
+    )
+    task.add_argument(
         "--stop_on", metavar="EVENT[,EVENT]", default=str(Event.NON_FINITE), help=stop_on_help().replace("%", "%%")
     )
     judge = parser.add_argument_group("how it is judged")

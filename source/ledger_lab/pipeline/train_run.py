@@ -27,6 +27,7 @@ from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import Attempt, attempt_life
+from ledger_lab.pipeline.batch import describe_batch
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.health import HealthWatch
 from ledger_lab.pipeline.judge import Judge
@@ -119,7 +120,7 @@ def _greet(plan: TrainPlan, console: Console) -> None:
     """Say what is about to happen."""
     console.print(
         f"run {plan.run_id} · {plan.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} environments · "
-        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{plan.run_dir}\n"
+        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n{plan.run_dir}\n"
         "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         markup=False,
         soft_wrap=True,
@@ -277,7 +278,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         cohort=plan.cohort,
         task=plan.task,
         rl_library=plan.adapter.library,
-        experiment=plan.agent_cfg.experiment_name,
+        experiment=plan.adapter.experiment(plan.agent_cfg),
         overrides=plan.overrides,
         seed=plan.seed,
         device=plan.device,
@@ -286,7 +287,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         max_iterations=plan.batch.max_iterations,
         horizon=plan.batch.horizon,
         epochs=plan.batch.epochs,
-        minibatches=plan.batch.minibatches,
+        minibatches=plan.batch.minibatches_of(plan.env_cfg.scene.num_envs),
         panel=plan.panel.source,
         panel_id=plan.identity.id,
         panel_fields=plan.identity.fields,

@@ -1,14 +1,28 @@
 """How a task is learned: library-neutral recipes and their pure translations to each library's configuration."""
 
-from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE, STOCK_CARTPOLE_NUM_ENVS
+from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE
+from ledger_lab.recipes.dialect import Dialect, Only, Setting
+from ledger_lab.recipes.equivalence import equivalence_table
 from ledger_lab.recipes.ppo import PpoRecipe
-from ledger_lab.recipes.to_rsl_rl import RSL_RL_SETTINGS, to_rsl_rl
+from ledger_lab.recipes.scaling import scaled_learning_rate
+from ledger_lab.recipes.to_rsl_rl import RSL_RL, to_rsl_rl
+from ledger_lab.recipes.to_skrl import SKRL, to_skrl
+
+DIALECTS = (RSL_RL, SKRL)
+"""All libraries that recipes are translated to, in the order of the README's table."""
 
 __all__ = [
     "CARTPOLE",
-    "RSL_RL_SETTINGS",
+    "DIALECTS",
+    "RSL_RL",
+    "SKRL",
     "STOCK_CARTPOLE",
-    "STOCK_CARTPOLE_NUM_ENVS",
+    "Dialect",
+    "Only",
     "PpoRecipe",
+    "Setting",
+    "equivalence_table",
+    "scaled_learning_rate",
     "to_rsl_rl",
+    "to_skrl",
 ]

@@ -4,6 +4,7 @@ from ledger_lab.recipes.ppo import PpoRecipe
 
 ANT = PpoRecipe(
     experiment_name="ledgerlab_ant",
+    num_envs=512,
     hidden_dims=(128, 64),
     activation="elu",
     observation_normalization=True,

@@ -5,6 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+DEFAULT_SEED = 42
+"""Seed of a training that names none, as in Isaac Lab's own configurations."""
+
+_POSITIVE = (
+    "num_envs",
+    "max_iterations",
+    "save_interval",
+    "horizon",
+    "epochs",
+    "minibatches",
+    "learning_rate",
+    "reward_scale",
+    "initial_noise_std",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PpoRecipe:
@@ -15,6 +30,8 @@ class PpoRecipe:
 
     experiment_name: str
     """Folder of the runs below ``<log_root>/<library>/``."""
+    num_envs: int
+    """Environments that the recipe is tuned for; a task that is trained by it has as many."""
     max_iterations: int
     """Policy iterations of a whole training run."""
     save_interval: int
@@ -35,6 +52,8 @@ class PpoRecipe:
     """Activation between the layers."""
     observation_normalization: bool = False
     """Whether observations are normalized by their running mean and variance."""
+    value_normalization: bool = False
+    """Whether the value function learns returns that are normalized by their running mean and variance."""
     schedule: Literal["adaptive", "fixed"] = "adaptive"
     """Whether the learning rate follows the KL divergence."""
     kl_target: float = 0.01
@@ -51,8 +70,16 @@ class PpoRecipe:
     """Discount factor per environment step."""
     gae_lambda: float = 0.95
     """Lambda of generalized advantage estimation."""
+    timeout_bootstrap: bool = True
+    """Whether an episode that ran out of time counts as if it went on: the value of where it stood is added."""
+    reward_scale: float = 1.0
+    """Factor of the rewards that the learner sees; returns are reported without it."""
     initial_noise_std: float = 1.0
     """Standard deviation of the actions at the start."""
+    mixed_precision: bool = False
+    """Whether the update computes in half precision where that is accurate enough."""
+    torch_compile: bool = False
+    """Whether the networks are compiled with ``torch.compile``."""
 
     def __post_init__(self) -> None:
         """Refuse values that no library could train with.
@@ -60,7 +87,7 @@ class PpoRecipe:
         Raises:
             ValueError: If a count or a rate is not positive, or a factor lies outside 0..1.
         """
-        for name in ("max_iterations", "save_interval", "horizon", "epochs", "minibatches", "learning_rate"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} must be positive, is {getattr(self, name)}")
         for name in ("discount", "gae_lambda"):

@@ -4,19 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger_lab.recipes.ppo import PpoRecipe
+from ledger_lab.recipes.dialect import Dialect, Only, Setting
+from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
 
-RSL_RL_SETTINGS = {
-    "learning_rate": "agent.algorithm.learning_rate",
-    "schedule": "agent.algorithm.schedule",
-    "kl_target": "agent.algorithm.desired_kl",
-    "epochs": "agent.algorithm.num_learning_epochs",
-    "entropy_coef": "agent.algorithm.entropy_coef",
-    "value_coef": "agent.algorithm.value_loss_coef",
-    "max_grad_norm": "agent.algorithm.max_grad_norm",
-    "initial_noise_std": "agent.actor.distribution_cfg.init_std",
-}
-"""Overrides of the command line by the fields of the recipe that advice speaks of."""
+RSL_RL = Dialect(
+    library="rsl_rl",
+    title="RSL-RL",
+    settings={
+        "experiment_name": Setting("agent.experiment_name"),
+        "max_iterations": Setting("agent.max_iterations"),
+        "save_interval": Setting("agent.save_interval"),
+        "horizon": Setting("agent.num_steps_per_env"),
+        "epochs": Setting("agent.algorithm.num_learning_epochs"),
+        "minibatches": Setting("agent.algorithm.num_mini_batches"),
+        "hidden_dims": Setting("agent.actor.hidden_dims", "and critic"),
+        "activation": Setting("agent.actor.activation", "and critic"),
+        "observation_normalization": Setting("agent.actor.obs_normalization", "and critic"),
+        "learning_rate": Setting("agent.algorithm.learning_rate"),
+        "schedule": Setting("agent.algorithm.schedule"),
+        "kl_target": Setting("agent.algorithm.desired_kl"),
+        "clip": Setting("agent.algorithm.clip_param"),
+        "value_clip": Setting("agent.algorithm.use_clipped_value_loss"),
+        "value_coef": Setting("agent.algorithm.value_loss_coef"),
+        "entropy_coef": Setting("agent.algorithm.entropy_coef"),
+        "max_grad_norm": Setting("agent.algorithm.max_grad_norm"),
+        "discount": Setting("agent.algorithm.gamma"),
+        "gae_lambda": Setting("agent.algorithm.lam"),
+        "initial_noise_std": Setting("agent.actor.distribution_cfg.init_std"),
+        "mixed_precision": Setting("agent.algorithm.use_mixed_precision"),
+        "torch_compile": Setting("agent.torch_compile_mode", "`default` or none"),
+    },
+    only={
+        "value_normalization": Only(False, "it has no normalizer of returns; scale the rewards' weights"),
+        "reward_scale": Only(1.0, "it takes rewards as they are; scale the rewards' weights"),
+        "timeout_bootstrap": Only(True, "it asks the environment, not the agent: set env.is_finite_horizon"),
+    },
+    differences={
+        "schedule": "before each gradient step, by the exact divergence of the minibatch's distributions",
+        "value_clip": "the larger of the clipped and the unclipped loss",
+        "max_grad_norm": "of either network by itself",
+        "observation_normalization": "learned after each update, not clipped",
+        "initial_noise_std": "the deviation itself is learned",
+        "timeout_bootstrap": "by the value of the last observation that the policy acted on",
+        "mixed_precision": "bfloat16, in the update",
+        "first episodes": "begin at random lengths (`init_at_random_ep_len`)",
+    },
+)
 
 
 def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
@@ -27,17 +60,23 @@ def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
 
     Returns:
         Nested dictionary in the shape of ``isaaclab_rl.rsl_rl.RslRlOnPolicyRunnerCfg``.
+
+    Raises:
+        UserError: If the library can't follow it.
     """
+    RSL_RL.require(recipe)
     network = {
         "hidden_dims": list(recipe.hidden_dims),
         "activation": recipe.activation,
         "obs_normalization": recipe.observation_normalization,
     }
     return {
+        "seed": DEFAULT_SEED,
         "experiment_name": recipe.experiment_name,
         "num_steps_per_env": recipe.horizon,
         "max_iterations": recipe.max_iterations,
         "save_interval": recipe.save_interval,
+        "torch_compile_mode": "default" if recipe.torch_compile else None,
         "actor": {**network, "distribution_cfg": {"init_std": recipe.initial_noise_std}},
         "critic": network,
         "algorithm": {
@@ -53,5 +92,6 @@ def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
             "max_grad_norm": recipe.max_grad_norm,
             "gamma": recipe.discount,
             "lam": recipe.gae_lambda,
+            "use_mixed_precision": recipe.mixed_precision,
         },
     }

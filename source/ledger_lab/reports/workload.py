@@ -11,6 +11,7 @@ from ledger_lab.ledger import Run, RunDeclared, Telemetry
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase
 from ledger_lab.panels.room import slots_in_all
+from ledger_lab.recipes import DIALECTS
 from ledger_lab.reports.summary import RunSummary
 
 NO_GRAPH = "env.sim.physics.use_cuda_graph="
@@ -20,11 +21,11 @@ _FREE = (
     "env.scene.num_envs=",
     "env.seed=",
     "agent.seed=",
-    "agent.max_iterations=",
-    "agent.save_interval=",
-    "agent.num_steps_per_env=",
-    "agent.algorithm.num_learning_epochs=",
-    "agent.algorithm.num_mini_batches=",
+    *(
+        f"{dialect.overrides[field]}="
+        for dialect in DIALECTS
+        for field in ("max_iterations", "save_interval", "horizon", "epochs", "minibatches")
+    ),
 )
 """Overrides that change how often something is computed, and not how long that takes; or that stand in a field."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,7 +33,10 @@ class BatchPlan:
     horizon: int
     """Environment steps per iteration and environment."""
     epochs: int
-    minibatches: int
+    minibatches: int | None = None
+    """Parts that each batch is cut into; ``None`` where the library fixes their size."""
+    minibatch_size: int | None = None
+    """Samples of a part, where the library fixes that and not their number."""
     save_interval: int
     """Iterations between two checkpoints."""
 
@@ -40,11 +44,37 @@ class BatchPlan:
         """Refuse what no training could run with.
 
         Raises:
-            ValueError: If a count is not a whole number of at least 1.
+            ValueError: If a count is not a whole number of at least 1, or minibatches are given by both or neither of
+                their number and their size.
         """
+        if (self.minibatches is None) == (self.minibatch_size is None):
+            raise ValueError("minibatches have either a number or a size")
         for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+    def effective_batch(self, num_envs: int) -> int:
+        """Return the samples that the gradient steps of one iteration see, each epoch's anew.
+
+        Args:
+            num_envs: Environments of all processes.
+        """
+        return num_envs * self.horizon * self.epochs
+
+    def minibatches_of(self, num_envs: int) -> int:
+        """Return the parts that a batch is cut into.
+
+        Args:
+            num_envs: Environments per process; a number that fits (see :meth:`num_envs_step`).
+        """
+        return self.minibatches or num_envs * self.horizon // (self.minibatch_size or 1)
+
+    def num_envs_step(self) -> int:
+        """Return the smallest number of environments per process that fills equal minibatches; multiples do, too."""
+        if self.minibatches is not None:
+            return self.minibatches // math.gcd(self.horizon, self.minibatches)
+        assert self.minibatch_size is not None
+        return self.minibatch_size // math.gcd(self.horizon, self.minibatch_size)
 
 
 class TrainingObserver(Protocol):
@@ -110,17 +140,37 @@ class Adapter(Protocol):
     """Name on the command line and in the log directory."""
     settings: Mapping[str, str]
     """Overrides by the names of fields of :class:`ledger_lab.recipes.PpoRecipe`: what advice calls a setting."""
+    circumstances: Sequence[str]
+    """Dotted paths into the configuration that say where, how long or under which name something is learned, not what:
+    runs that differ in these alone have the same agent."""
 
-    def prepare(self, agent_cfg: Any, device: str) -> Any:  # noqa: ANN401 - the library's own type
-        """Make a freshly resolved configuration ready for this machine. To be called once.
+    def prepare(
+        self, agent_cfg: Any, device: str, *, seed: int | None = None, max_iterations: int | None = None
+    ) -> Any:  # noqa: ANN401 - the library's own type
+        """Make a freshly resolved configuration ready for this machine and run. To be called once.
 
         Args:
             agent_cfg: The library's configuration.
             device: Where the agent computes.
+            seed: Seed of the training in place of the configuration's.
+            max_iterations: Iterations in place of the configuration's.
+
+        Raises:
+            UserError: If LedgerLab can't train what it describes.
         """
 
     def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type
-        """Read the batch arithmetic from the library's configuration."""
+        """Read the batch arithmetic from the library's configuration.
+
+        Raises:
+            ValueError: If there is something in it that no training could run with.
+        """
+
+    def seed(self, agent_cfg: Any) -> int:  # noqa: ANN401 - the library's own type
+        """Read the seed of the training."""
+
+    def experiment(self, agent_cfg: Any) -> str:  # noqa: ANN401 - the library's own type
+        """Read the folder of the runs below ``<log_root>/<library>/``."""
 
     def trainer(
         self, env: ManagerBasedRLEnv, agent_cfg: Any, run_dir: Path, clock: PhaseClock, observer: TrainingObserver

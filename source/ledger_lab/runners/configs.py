@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ledger_lab.ledger.encoding import canonical_json
 
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 def resolve_configs(task: str, library: str, overrides: Sequence[str]) -> tuple[ManagerBasedRLEnvCfg, Any]:
@@ -56,7 +58,16 @@ def _resolve(task: str, agent_key: str, overrides: list[str]) -> tuple[ManagerBa
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UserError(f"task {task} cannot be configured with {' '.join(overrides)}: {reason}") from error
-    return env_cfg, agent_cfg
+    return env_cfg, _with_numbers(agent_cfg) if isinstance(agent_cfg, Mapping) else agent_cfg
+
+
+def _with_numbers(node: Any) -> Any:
+    """Return a configuration from a YAML file with its numbers: to YAML 1.1 ``3e-4`` is a word."""
+    if isinstance(node, Mapping):
+        return {key: _with_numbers(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_with_numbers(value) for value in node]
+    return float(node) if isinstance(node, str) and _NUMBER.fullmatch(node) else node
 
 
 def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
@@ -130,6 +141,17 @@ def _follow(node: Any, path: Sequence[str]) -> Any:
     return node
 
 
+def read_setting(agent_cfg: Any, override: str) -> Any:
+    """Return what an override of the agent's configuration would replace; ``None`` where there is no such setting.
+
+    Args:
+        agent_cfg: The agent's configuration.
+        override: Name of the override, like ``agent.algorithm.gamma``.
+    """
+    value = _follow(agent_cfg, override.split(".")[1:])
+    return None if value is _MISSING else value
+
+
 def _parse(value: str) -> Any:
     """Return an override's value as Isaac Lab reads it."""
     literals = {"true": True, "false": False, "none": None, "null": None}
@@ -164,7 +186,13 @@ def config_sha256(cfg: Any, without: Sequence[str]) -> str:
 
     Args:
         cfg: An environment's or an agent's configuration.
-        without: Settings at its top that don't belong to what is hashed.
+        without: Dotted paths of settings that don't belong to what is hashed; it may lack some.
     """
-    content = {key: value for key, value in plain_config(cfg).items() if key not in without}
+    content = plain_config(cfg)
+    for path in without:
+        *groups, name = path.split(".")
+        node = content
+        for group in groups:
+            node = node.get(group, {})
+        node.pop(name, None)
     return hashlib.sha256(canonical_json(content)).hexdigest()

@@ -26,7 +26,7 @@ from tensordict import TensorDict
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes import RSL_RL_SETTINGS, PpoRecipe, to_rsl_rl
+from ledger_lab.recipes import RSL_RL, PpoRecipe, to_rsl_rl
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
 from ledger_lab.runners.checkpoint_file import whole_file
 
@@ -49,11 +49,23 @@ class RslRlAdapter:
     """RSL-RL (rsl-rl-lib 5)."""
 
     library = "rsl_rl"
-    settings = RSL_RL_SETTINGS
+    settings = RSL_RL.overrides
+    circumstances = ("device", "seed", "max_iterations", "save_interval", "experiment_name", "run_name", "logger")
 
-    def prepare(self, agent_cfg: RslRlOnPolicyRunnerCfg, device: str) -> RslRlOnPolicyRunnerCfg:
-        """Set the device, and drop the fields that older versions of the library used."""
+    def prepare(
+        self,
+        agent_cfg: RslRlOnPolicyRunnerCfg,
+        device: str,
+        *,
+        seed: int | None = None,
+        max_iterations: int | None = None,
+    ) -> RslRlOnPolicyRunnerCfg:
+        """Set what is asked for, and drop the fields that older versions of the library used."""
         agent_cfg.device = device
+        if seed is not None:
+            agent_cfg.seed = seed
+        if max_iterations is not None:
+            agent_cfg.max_iterations = max_iterations
         return handle_deprecated_rsl_rl_cfg(agent_cfg, importlib.metadata.version("rsl-rl-lib"))
 
     def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
@@ -65,6 +77,14 @@ class RslRlAdapter:
             minibatches=agent_cfg.algorithm.num_mini_batches,
             save_interval=agent_cfg.save_interval,
         )
+
+    def seed(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> int:
+        """Read the runner's seed."""
+        return agent_cfg.seed
+
+    def experiment(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> str:
+        """Read the runner's experiment."""
+        return agent_cfg.experiment_name
 
     def trainer(
         self,

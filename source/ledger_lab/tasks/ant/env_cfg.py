@@ -24,6 +24,7 @@ from isaaclab_tasks.core.locomotion import mdp
 from isaaclab_tasks.utils import PresetCfg
 
 from ledger_lab.assets import ANT_USD, GROUND_USD
+from ledger_lab.recipes.ant import ANT
 
 FEET = ["front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"]
 TARGET_M = (1000.0, 0.0, 0.0)
@@ -172,7 +173,7 @@ class TerminationsCfg:
 class AntEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment: 120 Hz physics, 60 Hz control, episodes of 16 s."""
 
-    scene: AntSceneCfg = AntSceneCfg(num_envs=512, env_spacing=5.0)
+    scene: AntSceneCfg = AntSceneCfg(num_envs=ANT.num_envs, env_spacing=5.0)
     observations: ObservationsCfg = ObservationsCfg()
     actions: ActionsCfg = ActionsCfg()
     rewards: RewardsCfg = RewardsCfg()

@@ -25,6 +25,7 @@ from isaaclab_physx.sim.schemas import PhysxArticulationCfg
 from isaaclab_tasks.utils import PresetCfg
 
 from ledger_lab.assets import CARTPOLE_USD, GROUND_USD
+from ledger_lab.recipes.cartpole import CARTPOLE
 
 CART, POLE = "slider_to_cart", "cart_to_pole"
 
@@ -157,7 +158,7 @@ class TerminationsCfg:
 class CartpoleEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment: 120 Hz physics, 60 Hz control, episodes of 5 s."""
 
-    scene: CartpoleSceneCfg = CartpoleSceneCfg(num_envs=256, env_spacing=4.0)
+    scene: CartpoleSceneCfg = CartpoleSceneCfg(num_envs=CARTPOLE.num_envs, env_spacing=4.0)
     observations: ObservationsCfg = ObservationsCfg()
     actions: ActionsCfg = ActionsCfg()
     rewards: RewardsCfg = RewardsCfg()

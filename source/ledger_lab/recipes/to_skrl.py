@@ -1,0 +1,135 @@
+"""Translation of a recipe to the configuration of SKRL."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ledger_lab.recipes.dialect import Dialect, Only, Setting
+from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
+
+SKRL = Dialect(
+    library="skrl",
+    title="SKRL",
+    settings={
+        "experiment_name": Setting("agent.agent.experiment.directory"),
+        "max_iterations": Setting("agent.trainer.timesteps", "× `horizon`"),
+        "save_interval": Setting("agent.agent.experiment.checkpoint_interval", "× `horizon`"),
+        "horizon": Setting("agent.agent.rollouts"),
+        "epochs": Setting("agent.agent.learning_epochs"),
+        "minibatches": Setting("agent.agent.mini_batches"),
+        "hidden_dims": Setting("agent.models.policy.network.0.layers", "and value"),
+        "activation": Setting("agent.models.policy.network.0.activations", "and value"),
+        "observation_normalization": Setting("agent.agent.observation_preprocessor", "`RunningStandardScaler` or none"),
+        "value_normalization": Setting("agent.agent.value_preprocessor", "`RunningStandardScaler` or none"),
+        "learning_rate": Setting("agent.agent.learning_rate"),
+        "schedule": Setting("agent.agent.learning_rate_scheduler", "`KLAdaptiveLR` or none"),
+        "kl_target": Setting("agent.agent.learning_rate_scheduler_kwargs.kl_threshold"),
+        "clip": Setting("agent.agent.ratio_clip", "and `value_clip`"),
+        "value_clip": Setting("agent.agent.value_clip", "`clip` or 0"),
+        "value_coef": Setting("agent.agent.value_loss_scale"),
+        "entropy_coef": Setting("agent.agent.entropy_loss_scale"),
+        "max_grad_norm": Setting("agent.agent.grad_norm_clip"),
+        "discount": Setting("agent.agent.discount_factor"),
+        "gae_lambda": Setting("agent.agent.gae_lambda"),
+        "timeout_bootstrap": Setting("agent.agent.time_limit_bootstrap"),
+        "reward_scale": Setting("agent.agent.rewards_shaper_scale"),
+        "initial_noise_std": Setting("agent.models.policy.initial_log_std", "its logarithm"),
+        "mixed_precision": Setting("agent.agent.mixed_precision"),
+    },
+    only={
+        "timeout_bootstrap": Only(True, "without it, advantages run on from one episode into the next"),
+        "torch_compile": Only(False, "it has no setting for it"),
+    },
+    differences={
+        "schedule": "after each epoch, by the mean of its minibatches' estimated divergences",
+        "value_clip": "the clipped loss alone",
+        "max_grad_norm": "of both networks together",
+        "observation_normalization": "learned in the first epoch of each update, clipped at ±5",
+        "initial_noise_std": "its logarithm is learned",
+        "timeout_bootstrap": "by the value of the next episode's first observation; LedgerLab hands it the last one "
+        "that the policy acted on, as RSL-RL takes it",
+        "mixed_precision": "float16 with a scaled loss on a GPU, bfloat16 on a CPU, in rollout and update",
+        "first episodes": "begin at their start",
+    },
+)
+
+_NORMALIZER = "RunningStandardScaler"
+
+
+def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
+    """Translate a recipe to the configuration of SKRL's runner (skrl 2).
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        Nested dictionary in the shape of the YAML files that the runner takes.
+
+    Raises:
+        UserError: If the library can't follow it.
+    """
+    SKRL.require(recipe)
+    policy, value = (
+        [
+            {
+                "name": "net",
+                "input": "OBSERVATIONS",
+                "layers": list(recipe.hidden_dims),
+                "activations": recipe.activation,
+            }
+        ]
+        for _ in range(2)
+    )
+    adaptive = recipe.schedule == "adaptive"
+    return {
+        "seed": DEFAULT_SEED,
+        "models": {
+            "separate": True,
+            "policy": {
+                "class": "GaussianMixin",
+                "initial_log_std": math.log(recipe.initial_noise_std),
+                "network": policy,
+                "output": "ACTIONS",
+            },
+            "value": {"class": "DeterministicMixin", "network": value, "output": "ONE"},
+        },
+        "memory": {"class": "RandomMemory", "memory_size": -1},
+        "agent": {
+            "class": "PPO",
+            "rollouts": recipe.horizon,
+            "learning_epochs": recipe.epochs,
+            "mini_batches": recipe.minibatches,
+            "discount_factor": recipe.discount,
+            "gae_lambda": recipe.gae_lambda,
+            "learning_rate": recipe.learning_rate,
+            "learning_rate_scheduler": "KLAdaptiveLR" if adaptive else None,
+            "learning_rate_scheduler_kwargs": (
+                {"kl_threshold": recipe.kl_target, "min_lr": 1e-5, "max_lr": 1e-2} if adaptive else {}
+            ),
+            "observation_preprocessor": _NORMALIZER if recipe.observation_normalization else None,
+            "observation_preprocessor_kwargs": {},
+            "value_preprocessor": _NORMALIZER if recipe.value_normalization else None,
+            "value_preprocessor_kwargs": {},
+            "grad_norm_clip": recipe.max_grad_norm,
+            "ratio_clip": recipe.clip,
+            "value_clip": recipe.clip if recipe.value_clip else 0.0,
+            "entropy_loss_scale": recipe.entropy_coef,
+            "value_loss_scale": recipe.value_coef,
+            "kl_threshold": 0.0,
+            "rewards_shaper_scale": recipe.reward_scale,
+            "time_limit_bootstrap": recipe.timeout_bootstrap,
+            "mixed_precision": recipe.mixed_precision,
+            "experiment": {
+                "directory": recipe.experiment_name,
+                "experiment_name": "",
+                "write_interval": recipe.horizon,
+                "checkpoint_interval": recipe.save_interval * recipe.horizon,
+            },
+        },
+        "trainer": {
+            "class": "SequentialTrainer",
+            "timesteps": recipe.max_iterations * recipe.horizon,
+            "environment_info": "log",
+        },
+    }

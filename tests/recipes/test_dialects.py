@@ -1,0 +1,106 @@
+"""Each library's side of the translation is complete, and refuses what it can't say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.recipes import (
+    CARTPOLE,
+    DIALECTS,
+    RSL_RL,
+    SKRL,
+    Dialect,
+    PpoRecipe,
+    equivalence_table,
+    scaled_learning_rate,
+    to_rsl_rl,
+    to_skrl,
+)
+from ledger_lab.recipes.equivalence import TASK_FIELDS
+
+ROOT = Path(__file__).parents[2]
+TRANSLATORS = [pytest.param(RSL_RL, to_rsl_rl, id="rsl_rl"), pytest.param(SKRL, to_skrl, id="skrl")]
+FIELDS = {field.name for field in fields(PpoRecipe)} - TASK_FIELDS
+
+CHANGED: dict[str, object] = {
+    "experiment_name": "another",
+    "max_iterations": 7,
+    "save_interval": 3,
+    "horizon": 8,
+    "epochs": 2,
+    "minibatches": 16,
+    "hidden_dims": (8, 4, 2),
+    "learning_rate": 0.5,
+    "entropy_coef": 0.25,
+    "activation": "tanh",
+    "observation_normalization": True,
+    "value_normalization": True,
+    "schedule": "fixed",
+    "kl_target": 0.5,
+    "clip": 0.5,
+    "value_clip": False,
+    "value_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "discount": 0.5,
+    "gae_lambda": 0.5,
+    "timeout_bootstrap": False,
+    "reward_scale": 0.5,
+    "initial_noise_std": 0.5,
+    "mixed_precision": True,
+    "torch_compile": True,
+}
+
+
+def look_up(config: dict[str, Any], override: str) -> object:
+    """Return what an override of the command line would replace."""
+    agent, *path = override.split(".")
+    assert agent == "agent"
+    node: Any = config
+    for name in path:
+        node = node[int(name)] if isinstance(node, list) else node[name]
+    return node
+
+
+def test_there_is_another_value_of_every_field_to_test_with() -> None:
+    assert set(CHANGED) == FIELDS
+    assert not [name for name, value in CHANGED.items() if getattr(CARTPOLE, name) == value]
+
+
+@pytest.mark.parametrize(("dialect", "translate"), TRANSLATORS)
+def test_every_field_is_translated_or_refused_by_name(
+    dialect: Dialect, translate: Callable[[PpoRecipe], dict[str, Any]]
+) -> None:
+    assert {*dialect.settings, *dialect.only} == FIELDS
+    plain = translate(CARTPOLE)
+    for name, value in CHANGED.items():
+        changed = replace(CARTPOLE, **{name: value})  # type: ignore[arg-type]
+        if name in dialect.only:
+            assert getattr(CARTPOLE, name) == dialect.only[name].value
+            with pytest.raises(UserError, match=f"{dialect.title} trains with {name}=.* only, not {value!r}: "):
+                translate(changed)
+            continue
+        override = dialect.settings[name].override
+        if name == "kl_target":
+            assert look_up(translate(changed), override) == value
+        elif name == "schedule":
+            assert look_up(translate(changed), override) != look_up(plain, override)
+        else:
+            assert look_up(translate(changed), override) != look_up(plain, override), name
+
+
+def test_the_readme_holds_the_generated_table() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert equivalence_table(DIALECTS) in readme, "put equivalence_table(DIALECTS) into it"
+
+
+def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
+    assert scaled_learning_rate(1e-3, 40_960, 40_960) == 1e-3
+    assert scaled_learning_rate(1e-3, 81_920, 40_960) == pytest.approx(1.414e-3)
+    assert scaled_learning_rate(1e-3, 163_840, 40_960) == 2e-3
+    assert scaled_learning_rate(1e-3, 10_240, 40_960) == 5e-4
