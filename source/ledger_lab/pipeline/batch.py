@@ -80,8 +80,8 @@ def describe_batch(plan: TrainPlan) -> str:
 
 
 def _plan(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
-    """Read the batch arithmetic of a configuration."""
+    """Read the batch arithmetic of a freshly resolved configuration."""
     try:
-        return adapter.plan(agent_cfg)
+        return adapter.plan(adapter.prepare(agent_cfg, "cpu"))
     except ValueError as error:
         raise UserError(f"the agent's configuration: {error}") from error

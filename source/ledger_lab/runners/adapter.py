@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 """Deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
 
-LIBRARIES = {"rsl_rl": "ledger_lab.runners.rsl_rl_adapter:RslRlAdapter"}
+LIBRARIES = {
+    "rsl_rl": "ledger_lab.runners.rsl_rl_adapter:RslRlAdapter",
+    "skrl": "ledger_lab.runners.skrl_adapter:SkrlAdapter",
+}
 """Where the adapter of each library is found; it is imported when it is asked for."""
 
 

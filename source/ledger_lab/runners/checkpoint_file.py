@@ -1,14 +1,16 @@
-"""Checkpoints that are whole or absent."""
+"""Checkpoints that are whole or absent, and that are policies or refused."""
 
 from __future__ import annotations
 
 import errno
 import os
+import pickle
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger.journal import sync_folder
 
 _LEAST_FREE_BYTES = 1 << 20
@@ -41,3 +43,22 @@ def whole_file(path: Path) -> Iterator[Path]:
         if full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
+
+
+@contextmanager
+def loading_policy(checkpoint: Path, library: str) -> Iterator[None]:
+    """Tell in one line why a file can't be loaded as a policy.
+
+    Args:
+        checkpoint: The file that is read inside.
+        library: Whose policy it should be, in words.
+
+    Raises:
+        UserError: If reading it failed.
+    """
+    try:
+        yield
+    except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
+        lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
+        reason = " ".join(lines[:2])  # torch names the first layer that doesn't fit in the second line
+        raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of {library}: {reason}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
-import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,8 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL, PpoRecipe, to_rsl_rl
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
-from ledger_lab.runners.checkpoint_file import whole_file
+from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
+from ledger_lab.runners.gradient_norms import recorded_gradient_norms
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -109,13 +109,9 @@ class RslRlAdapter:
         with torch.random.fork_rng(devices=[]):  # its first weights are thrown away, and the learner must not notice
             actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields)
         actor = actor.to(base.device)
-        try:
+        with loading_policy(checkpoint, RSL_RL.title):
             content = torch.load(checkpoint, weights_only=True, map_location=base.device)
             actor.load_state_dict(content["actor_state_dict"])
-        except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
-            lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
-            reason = " ".join(lines[:2])  # torch names the first layer that doesn't fit in the second line
-            raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of RSL-RL: {reason}") from error
         actor.eval()
         limit = agent_cfg.clip_actions
 
@@ -151,7 +147,6 @@ class RslRlTrainer:
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = self._save
         runner.logger.log = self._log
-        self._gradients: list[torch.Tensor] = []
         self._divergences: list[torch.Tensor] = []
         for owner, name, phase in (
             (wrapper, "step", Phase.MANAGE),
@@ -170,9 +165,10 @@ class RslRlTrainer:
     def train(self) -> None:
         """Run the library's loop."""
         cfg, done = self._agent_cfg, self._runner.current_learning_iteration
+        scatter = cfg.init_at_random_ep_len and done == 0  # episodes that go on have their lengths
         try:
             with self._listening():
-                self._runner.learn(cfg.max_iterations - done, init_at_random_ep_len=cfg.init_at_random_ep_len)
+                self._runner.learn(cfg.max_iterations - done, init_at_random_ep_len=scatter)
         except _Stop:
             self.save()
             self._runner.logger.stop_logging_writer()
@@ -236,11 +232,11 @@ class RslRlTrainer:
         """Return what the library logs of an iteration, by our names."""
         names = {"value": "value_loss", "surrogate": "policy_loss", "entropy": "entropy"}
         figures = {ours: float(logged["loss_dict"][theirs]) for theirs, ours in names.items()}
-        figures["action_std"] = float(logged["action_std"].mean())
+        figures["action_std"] = float(logged["action_std"].detach().mean())
         figures["learning_rate"] = float(logged["learning_rate"])
-        if self._gradients:
-            figures["grad_norm"] = float(torch.stack(self._gradients).max())
-            self._gradients.clear()
+        if self._norms:
+            figures["grad_norm"] = float(torch.stack(self._norms).max())
+            self._norms.clear()
         if self._divergences:
             figures["kl"] = float(torch.stack(self._divergences).mean())
             self._divergences.clear()
@@ -253,21 +249,17 @@ class RslRlTrainer:
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
         """Keep what the update computes and does not log: norms of gradients before clipping, and divergences."""
-        actor, utils = self._runner.alg.actor, torch.nn.utils
-        clip, divergence = utils.clip_grad_norm_, actor.get_kl_divergence
-
-        def clip_grad_norm_(*args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401 - handed through
-            norm = clip(*args, **kwargs)
-            self._gradients.append(norm.detach())
-            return norm
+        actor = self._runner.alg.actor
+        divergence = actor.get_kl_divergence
 
         def get_kl_divergence(*args: Any) -> torch.Tensor:  # noqa: ANN401 - handed through
             found: torch.Tensor = divergence(*args)
             self._divergences.append(found.mean())
             return found
 
-        utils.clip_grad_norm_, actor.get_kl_divergence = clip_grad_norm_, get_kl_divergence
+        actor.get_kl_divergence = get_kl_divergence
         try:
-            yield
+            with recorded_gradient_norms() as self._norms:
+                yield
         finally:
-            utils.clip_grad_norm_, actor.get_kl_divergence = clip, divergence
+            actor.get_kl_divergence = divergence

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ledger_lab.recipes import to_skrl
 from ledger_lab.recipes.ant import ANT
 from ledger_lab.runners.rsl_rl_adapter import native_config
 
@@ -9,3 +12,8 @@ from ledger_lab.runners.rsl_rl_adapter import native_config
 def rsl_rl_cfg() -> object:
     """Return the recipe as Isaac Lab's configuration of RSL-RL."""
     return native_config(ANT)
+
+
+def skrl_cfg() -> dict[str, Any]:
+    """Return the recipe as SKRL's own configuration."""
+    return to_skrl(ANT)

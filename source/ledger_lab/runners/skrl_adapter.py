@@ -1,0 +1,410 @@
+"""SKRL behind the contract of :mod:`ledger_lab.runners.adapter`.
+
+What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; it resets the
+environment with a seed of its own, the same for every training; it takes the first observation after a timeout for the
+last one before; it keeps the checkpoint with the best training return as the best one.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters.probes import Part
+from ledger_lab.recipes import SKRL
+from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
+from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
+from ledger_lab.runners.expressions import require_harmless
+from ledger_lab.runners.gradient_norms import recorded_gradient_norms
+from ledger_lab.runners.lone_import import lone_import
+
+with lone_import() as _world_size:
+    import skrl.agents.torch.ppo.ppo as ppo
+    from skrl import config
+    from skrl.envs.wrappers.torch.isaaclab_envs import IsaacLabWrapper
+    from skrl.resources.preprocessors.torch import RunningStandardScaler
+    from skrl.utils.runner.torch import Runner
+    from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
+config.torch._world_size, config.torch._is_distributed = _world_size, _world_size > 1
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+_CLASSES = {
+    ("agent", "class"): ("PPO",),
+    ("models", "policy", "class"): ("GaussianMixin", "MultivariateGaussianMixin"),
+    ("trainer", "class"): ("SequentialTrainer",),
+}
+"""Components that LedgerLab can train and judge with."""
+
+_EPISODES = 100
+"""Episodes that the mean return is taken over."""
+
+
+class SkrlAdapter:
+    """SKRL (skrl 2, torch)."""
+
+    library = "skrl"
+    settings = SKRL.overrides
+    circumstances = ("seed", "trainer", "agent.experiment")
+
+    def prepare(
+        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
+    ) -> dict[str, Any]:
+        """Set what is asked for; the agent computes where the environment does."""
+        cfg = copy.deepcopy(agent_cfg)
+        for group in ("models", "memory", "agent", "trainer"):
+            if not isinstance(cfg.get(group), dict):
+                raise UserError(f"agent.{group}: a configuration of SKRL has a group of settings of that name")
+        for path, classes in _CLASSES.items():
+            chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
+            if chosen not in classes:
+                raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab trains with {' or '.join(classes)}")
+        require_harmless(cfg)
+        agent = cfg["agent"]
+        for name in ("rollouts", "learning_epochs", "mini_batches"):
+            agent.setdefault(name, getattr(ppo.PPO_CFG, name))
+        agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
+        _require_count("agent.agent.rollouts", agent["rollouts"])
+        if seed is not None:
+            cfg["seed"] = seed
+        if max_iterations is not None:
+            cfg["trainer"]["timesteps"] = max_iterations * agent["rollouts"]
+        _require_count("agent.trainer.timesteps", cfg["trainer"].get("timesteps"))
+        interval = agent["experiment"]["checkpoint_interval"]
+        if interval != "auto" and not isinstance(interval, int):
+            raise UserError(
+                f"agent.agent.experiment.checkpoint_interval {interval!r}: must be 'auto' or a whole number of steps"
+            )
+        return cfg
+
+    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
+        """Read the batch arithmetic of the agent; SKRL counts environment steps where we count iterations."""
+        agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
+        horizon = agent["rollouts"]
+        interval = agent["experiment"]["checkpoint_interval"]
+        steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
+        return BatchPlan(
+            max_iterations=timesteps // horizon,
+            horizon=horizon,
+            epochs=agent["learning_epochs"],
+            minibatches=agent["mini_batches"],
+            save_interval=max(1, steps // horizon),
+        )
+
+    def seed(self, agent_cfg: dict[str, Any]) -> int:
+        """Read the runner's seed."""
+        return agent_cfg["seed"]
+
+    def experiment(self, agent_cfg: dict[str, Any]) -> str:
+        """Read the experiment's directory."""
+        return agent_cfg["agent"]["experiment"].get("directory", "")
+
+    def trainer(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: dict[str, Any],
+        run_dir: Path,
+        clock: PhaseClock,
+        observer: TrainingObserver,
+    ) -> SkrlTrainer:
+        """Build agent and trainer."""
+        return SkrlTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, observer)
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> Policy:
+        """Load the policy of a checkpoint, and what it normalizes its inputs by."""
+        wrapper = IsaacLabWrapper(env)
+        components = _Components(wrapper, agent_cfg)
+        with torch.random.fork_rng(devices=[]):  # its first weights are thrown away, and the learner must not notice
+            policy = components.models()["agent"]["policy"]
+        scalers = components.scalers()
+        with loading_policy(checkpoint, SKRL.title):
+            content = torch.load(checkpoint, weights_only=True, map_location=wrapper.device)
+            policy.load_state_dict(content["policy"])
+            for name, scaler in scalers.items():
+                scaler.load_state_dict(content[f"{name}_preprocessor"])
+        policy.eval()
+
+        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            inputs = {
+                name: scalers[name](seen) if name in scalers else seen for name, seen in _seen(wrapper, groups).items()
+            }
+            # Not policy.act(), which draws a sample, too: the learner would notice.
+            actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
+            limited: torch.Tensor = (
+                actions.clamp(policy._g_min_actions, policy._g_max_actions) if policy._g_clip_mean_actions else actions
+            )
+            return limited
+
+        return act
+
+
+class _Components(Runner):
+    """The library's own way from a configuration to its components, without its seeds.
+
+    Its constructor would seed everything once more, with the rank added: the environment has done that.
+    """
+
+    def __init__(self, wrapper: IsaacLabWrapper, cfg: dict[str, Any]) -> None:
+        """Read a configuration."""
+        self._env, self._verbose = wrapper, False
+        self._cfg = self._check_cfg_compatibility(copy.deepcopy(cfg))
+
+    def models(self) -> dict[str, Any]:
+        """Return new networks by their roles, of the one agent."""
+        agents: dict[str, Any] = self._generate_models(self._env, copy.deepcopy(self._cfg))
+        return agents
+
+    def scalers(self) -> dict[str, RunningStandardScaler]:
+        """Return new normalizers of the policy's inputs, by what they normalize."""
+        spaces = {"observation": self._env.observation_space, "state": self._env.state_space}
+        agent = self._cfg["agent"]
+        return {
+            name: RunningStandardScaler(
+                **{**(agent.get(f"{name}_preprocessor_kwargs") or {}), "size": space, "device": self._env.device}
+            )
+            for name, space in spaces.items()
+            if agent.get(f"{name}_preprocessor")
+        }
+
+    def agent_and_trainer(self) -> tuple[Any, Any]:
+        """Return a new agent with new networks, and the trainer around it."""
+        agent = self._generate_agent(self._env, copy.deepcopy(self._cfg), self.models())
+        return agent, self._generate_trainer(self._env, copy.deepcopy(self._cfg), agent)
+
+
+class _Environment(IsaacLabWrapper):
+    """The library's wrapper, whose training begins where the environment stands.
+
+    The library's own reset seeds the environment with 0 before every training. Here it was reset when it was wrapped.
+    """
+
+    def __init__(self, env: ManagerBasedRLEnv) -> None:
+        """Reset the environment, by the seed that it was made with."""
+        super().__init__(env)
+        self._env.reset()
+
+    def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
+        """Return the current observations: the environment resets itself."""
+        seen = _seen(self, self._unwrapped.obs_buf)
+        self._observations, self._states = seen["observation"], seen["state"]
+        return self._observations, {}
+
+
+class _Stop(Exception):  # noqa: N818 - no error
+    """Leaves the library's loop, which knows no other way out."""
+
+
+class SkrlTrainer:
+    """SKRL's own training loop with phases around its callables; no step of it is copied."""
+
+    def __init__(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: dict[str, Any],
+        batch: BatchPlan,
+        run_dir: Path,
+        clock: PhaseClock,
+        observer: TrainingObserver,
+    ) -> None:
+        """Build agent and trainer, and put the meter around them."""
+        self._batch, self._run_dir, self._clock, self._observer = batch, run_dir, clock, observer
+        self._iterations, self._last_saved = 0, -1
+        self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
+        self._lengths: collections.deque[int] = collections.deque(maxlen=_EPISODES)
+        self._figures: dict[str, float] = {}
+        self._divergences: list[float] = []
+        cfg = copy.deepcopy(agent_cfg)
+        cfg["agent"]["experiment"] |= {
+            "directory": str(run_dir.parent),
+            "experiment_name": run_dir.name,
+            "write_interval": batch.horizon,
+            "checkpoint_interval": 0,  # the library would keep a "best" one beside them, by its training return
+        }
+        cfg["trainer"] |= {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
+        self._wrapper = wrapper = _Environment(env)
+        agent, self._trainer = _Components(wrapper, cfg).agent_and_trainer()
+        self._agent = agent
+        self._library = {name: getattr(agent, name) for name in ("record_transition", "update", "post_interaction")}
+        agent.record_transition, agent.update = self._record_transition, self._update
+        agent.post_interaction = self._post_interaction
+        for owner, name, phase in (
+            (wrapper, "step", Phase.MANAGE),
+            (env.unwrapped.sim, "step", Phase.SIMULATE),
+            (agent, "act", Phase.INFER),
+            (agent, "record_transition", Phase.INFER),
+            (agent, "update", Phase.LEARN),
+            (agent, "write_tracking_data", Phase.LOG),
+            (self, "_tell", Phase.LOG),
+            (self, "_write", Phase.CHECKPOINT),
+        ):
+            clock.instrument(owner, name, phase)
+        for model in {id(model): model for model in agent.models.values()}.values():
+            clock.instrument(model, "reduce_parameters", Phase.SYNCHRONIZE)
+
+    def train(self) -> None:
+        """Run the library's loop."""
+        self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
+        with self._listening(), contextlib.suppress(_Stop):
+            self._trainer.train()
+        self.save()
+        self._agent.writer.close()
+
+    def save(self) -> Path:
+        """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
+        path = self._run_dir / f"model_{self._iterations - 1}.pt"
+        if self._last_saved != self._iterations:
+            self._write(path)
+            self._last_saved = self._iterations
+        return path
+
+    def state(self) -> dict[str, Any]:
+        """Return what the agent saves, and the iterations completed; the schedule is in the optimizer."""
+        return {**{name: part.state_dict() for name, part in self._stateful().items()}, "iterations": self._iterations}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load it."""
+        for name, part in self._stateful().items():
+            part.load_state_dict(state[name])
+        self._iterations = state["iterations"]
+
+    def parts(self) -> list[Part]:
+        """Return the callables of the library's loop."""
+        agent = self._agent
+        networks = (
+            [Part(agent.policy, "act", "network forward")]
+            if agent.policy is agent.value
+            else [Part(agent.policy, "act", "policy forward"), Part(agent.value, "act", "value forward")]
+        )
+        return [
+            Part(agent, "act", "act"),
+            Part(self._wrapper, "step", "environment step"),
+            Part(agent, "record_transition", "store transition"),
+            Part(agent, "update", "update"),
+            Part(ppo, "compute_gae", "returns"),
+            Part(agent.memory, "sample", "cut minibatches"),
+            *networks,
+            Part(agent.optimizer, "step", "optimizer step"),
+            Part(agent, "write_tracking_data", "log"),
+        ]
+
+    def _stateful(self) -> dict[str, Any]:
+        """Return everything of the agent that has a state between two iterations; it forgets to save the last."""
+        return {**self._agent.checkpoint_modules, "scaler": self._agent.scaler}
+
+    def _write(self, path: Path) -> None:
+        """Save the whole checkpoint, or none."""
+        with whole_file(path) as unfinished:
+            self._agent.save(str(unfinished))
+        self._observer.on_checkpoint(path, self._iterations)
+
+    def _record_transition(
+        self,
+        *,
+        observations: torch.Tensor,
+        next_observations: torch.Tensor,
+        states: torch.Tensor | None,
+        next_states: torch.Tensor | None,
+        truncated: torch.Tensor,
+        **transition: Any,
+    ) -> None:
+        """Let an episode that ran out of time be valued by where it stood, not by where the next one begins."""
+        if self._agent.cfg.time_limit_bootstrap:
+            next_observations = torch.where(truncated, observations, next_observations)
+            if states is not None and next_states is not None:
+                next_states = torch.where(truncated, states, next_states)
+        self._library["record_transition"](
+            observations=observations,
+            next_observations=next_observations,
+            states=states,
+            next_states=next_states,
+            truncated=truncated,
+            **transition,
+        )
+
+    def _update(self, **when: int) -> None:
+        """Take the episodes that have ended, which the library forgets when it logs; then learn."""
+        self._returns.extend(gained for (gained,) in self._agent._track_rewards)
+        self._lengths.extend(steps for (steps,) in self._agent._track_timesteps)
+        self._library["update"](**when)
+        self._figures = self._read_figures()
+
+    def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
+        """Count iterations, of this attempt and those before it."""
+        before = self._batch.max_iterations * self._batch.horizon - timesteps
+        self._library["post_interaction"](timestep=before + timestep, timesteps=before + timesteps)
+        self._iterations, rest = divmod(before + timestep + 1, self._batch.horizon)
+        if rest == 0:
+            self._tell()
+            if self._iterations % self._batch.save_interval == 0:
+                self.save()
+
+    def _tell(self) -> None:
+        """Tell of an iteration."""
+        if not self._observer.on_iteration(self._iterations, self._figures):
+            raise _Stop
+
+    def _read_figures(self) -> dict[str, float]:
+        """Return what the library tracks of an update, by our names."""
+        agent, tracked = self._agent, self._agent.tracking_data
+        figures = {
+            "policy_loss": float(tracked["Loss / Policy loss"][-1]),
+            "value_loss": float(tracked["Loss / Value loss"][-1]) / (agent.cfg.value_loss_scale or 1.0),
+            "entropy": float(agent.policy.get_entropy(role="policy").detach().mean()),
+            "action_std": float(tracked["Policy / Standard deviation"][-1]),
+            "learning_rate": float(agent.optimizer.param_groups[0]["lr"]),
+        }
+        if self._norms:
+            figures["grad_norm"] = float(torch.stack(self._norms).max())
+            self._norms.clear()
+        if self._divergences:
+            figures["kl"] = sum(self._divergences) / len(self._divergences)
+            self._divergences.clear()
+        if self._returns:
+            figures["mean_return"] = sum(self._returns) / len(self._returns)
+            figures["mean_episode_steps"] = sum(self._lengths) / len(self._lengths)
+        return figures
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Keep what the update computes and does not log, and meter the advantages, which are a function of theirs."""
+        scheduler, compute_gae = self._agent.scheduler, ppo.compute_gae
+        ppo.compute_gae = self._clock.wrap(compute_gae, Phase.RETURNS)
+        step = None if scheduler is None else scheduler.step
+        if step is not None:
+
+            def step_and_keep(divergence: float) -> None:
+                self._divergences.append(divergence)
+                step(divergence)
+
+            scheduler.step = step_and_keep
+        try:
+            with recorded_gradient_norms() as self._norms:
+                yield
+        finally:
+            ppo.compute_gae = compute_gae
+            if step is not None:
+                scheduler.step = step
+
+
+def _require_count(name: str, value: object) -> None:
+    """Refuse what counts nothing."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{name} {value!r}: must be a whole number of at least 1")
+
+
+def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
+    """Return observation groups as the library hands them to networks: the policy's, and the critic's, if any."""
+    return {
+        "observation": flatten_tensorized_space(tensorize_space(wrapper.observation_space, groups["policy"])),
+        "state": flatten_tensorized_space(tensorize_space(wrapper.state_space, groups.get("critic"))),
+    }

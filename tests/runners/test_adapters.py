@@ -1,0 +1,253 @@
+"""The contract of :mod:`ledger_lab.runners.adapter`, kept by every library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import FIGURES
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.recipes import CARTPOLE
+from ledger_lab.runners.adapter import LIBRARIES, Adapter, load_adapter
+from tests.fakes.observers import Heard
+from tests.fakes.toy_env import ToyEnv
+
+type Observations = Mapping[str, torch.Tensor]
+
+
+def _live_rsl_rl(trainer: Any, observations: Observations) -> torch.Tensor:
+    from tensordict import TensorDict
+
+    return trainer._runner.get_inference_policy()(TensorDict(dict(observations), batch_size=[8]))
+
+
+def _live_skrl(trainer: Any, observations: Observations) -> torch.Tensor:
+    _, outputs = trainer._agent.act(observations["policy"], None, timestep=0, timesteps=1)
+    return outputs["mean_actions"]
+
+
+LIVE: dict[str, Callable[[Any, Observations], torch.Tensor]] = {"rsl_rl": _live_rsl_rl, "skrl": _live_skrl}
+"""Deterministic actions of the policy that is being trained, by each library's own means."""
+
+NORMALIZED = {
+    "rsl_rl": ["agent.actor.obs_normalization=True", "agent.critic.obs_normalization=True"],
+    "skrl": ["agent.agent.observation_preprocessor=RunningStandardScaler"],
+}
+"""Overrides that normalize observations."""
+
+every_library = pytest.mark.parametrize("library", LIBRARIES)
+
+
+def configured(library: str, *overrides: str, max_iterations: int = 3) -> tuple[Adapter, Any]:
+    """Return a library's adapter, and our recipe of the cart-pole as its configuration."""
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    adapter = load_adapter(library)
+    _, agent_cfg = resolve_configs("LedgerLab-Cartpole", library, list(overrides))
+    return adapter, adapter.prepare(agent_cfg, "cpu", seed=5, max_iterations=max_iterations)
+
+
+class Training:
+    """A training on the toy, ready to begin."""
+
+    def __init__(self, library: str, run_dir: Path, *overrides: str, heard: Heard, max_iterations: int = 3) -> None:
+        torch.manual_seed(5)
+        self.adapter, self.agent_cfg = configured(library, *overrides, max_iterations=max_iterations)
+        self.env, self.clock, self.heard = ToyEnv(), PhaseClock(time.perf_counter_ns()), heard
+        run_dir.mkdir(exist_ok=True)
+        self.trainer = self.adapter.trainer(self.env, self.agent_cfg, run_dir, self.clock, heard)  # type: ignore[arg-type]
+
+    def policy(self, checkpoint: Path) -> Callable[[Observations], torch.Tensor]:
+        return self.adapter.load_policy(checkpoint, self.env, self.agent_cfg)  # type: ignore[arg-type]
+
+
+@every_library
+def test_the_batch_arithmetic_is_the_recipes(library: str) -> None:
+    adapter, agent_cfg = configured(library, max_iterations=7)
+    batch = adapter.plan(agent_cfg)
+    assert (batch.max_iterations, batch.horizon, batch.epochs) == (7, CARTPOLE.horizon, CARTPOLE.epochs)
+    assert batch.minibatches_of(CARTPOLE.num_envs) == CARTPOLE.minibatches
+    assert batch.save_interval == CARTPOLE.save_interval
+    assert adapter.seed(agent_cfg) == 5
+    assert adapter.experiment(agent_cfg) == CARTPOLE.experiment_name
+
+
+@every_library
+def test_what_is_learned_does_not_depend_on_where_how_long_or_under_which_name(library: str) -> None:
+    from ledger_lab.runners.configs import config_sha256
+
+    adapter, plain = configured(library)
+    settings = adapter.settings
+    same = [
+        configured(library, max_iterations=9)[1],
+        configured(library, f"{settings['experiment_name']}=another")[1],
+        configured(library, f"{settings['save_interval']}=32")[1],
+    ]
+    other = configured(library, f"{settings['learning_rate']}=0.5")[1]
+    hashes = {config_sha256(cfg, without=adapter.circumstances) for cfg in (plain, *same)}
+    assert len(hashes) == 1
+    assert config_sha256(other, without=adapter.circumstances) not in hashes
+
+
+@every_library
+def test_a_training_tells_of_every_iteration_by_the_ledgers_names(library: str, tmp_path: Path) -> None:
+    training = Training(library, tmp_path, heard=Heard())
+    training.clock.set_base(Phase.UNATTRIBUTED)
+    training.trainer.train()
+    assert list(training.heard.figures) == [1, 2, 3]
+    for figures in training.heard.figures.values():
+        assert set(figures) == set(FIGURES), "episodes of 16 steps end in every iteration of 32"
+        assert all(isinstance(value, float) for value in figures.values())
+    last = training.heard.figures[3]
+    assert 12 < last["mean_episode_steps"] <= 16
+    assert 0.5 < last["mean_return"] / last["mean_episode_steps"] < 0.9
+    assert last["action_std"] == pytest.approx(1.0, abs=0.1)
+    assert last["entropy"] == pytest.approx(1.42, abs=0.1)
+    assert len(training.env.actions) == 3 * CARTPOLE.horizon
+    phase_ns, wall_ns = training.clock.flush()
+    assert sum(phase_ns.values()) == wall_ns
+    assert {"manage", "simulate", "infer", "returns", "learn", "log", "checkpoint"} <= set(phase_ns)
+    assert "synchronize" not in phase_ns
+
+
+@every_library
+def test_checkpoints_are_where_they_are_told_and_nowhere_else(library: str, tmp_path: Path) -> None:
+    asked: dict[int, Path] = {}
+
+    def save(iterations: int) -> None:
+        if iterations == 2:
+            asked[iterations] = training.trainer.save()
+            assert training.trainer.save() == asked[iterations], "once is enough"
+
+    training = Training(library, tmp_path, heard=Heard(on_each=save))
+    training.trainer.train()
+    assert asked == {2: training.heard.checkpoints[2]}
+    assert 3 in training.heard.checkpoints, "the last policy is always saved"
+    kept = {path for path in tmp_path.rglob("*") if path.is_file() and path.suffix in (".pt", ".pth", ".partial")}
+    assert kept == set(training.heard.checkpoints.values())
+
+
+@every_library
+@pytest.mark.parametrize("normalized", [False, True], ids=["plain", "normalized"])
+def test_a_checkpoint_acts_as_the_policy_that_was_trained(library: str, normalized: bool, tmp_path: Path) -> None:
+    def compare(iterations: int) -> None:
+        torch.manual_seed(iterations)
+        observations = {"policy": 3 * torch.randn(8, 2)}
+        policy = training.policy(training.trainer.save())
+        before = torch.get_rng_state()
+        with torch.inference_mode():
+            actions = policy(observations)
+            assert torch.equal(actions, policy(observations)), "deterministic, and frozen"
+            assert torch.equal(torch.get_rng_state(), before), "nothing is drawn that the learner would miss"
+            assert torch.equal(actions, LIVE[library](training.trainer, observations))
+        outputs.append(actions)
+
+    outputs: list[torch.Tensor] = []
+    overrides = NORMALIZED[library] if normalized else []
+    training = Training(library, tmp_path, *overrides, heard=Heard(on_each=compare))
+    training.trainer.train()
+    first = training.policy(training.heard.checkpoints[1])
+    torch.manual_seed(1)
+    assert torch.equal(first({"policy": 3 * torch.randn(8, 2)}), outputs[0]), "as it was then, not as it is now"
+
+
+@every_library
+def test_loading_draws_nothing(library: str, tmp_path: Path) -> None:
+    training = Training(library, tmp_path, heard=Heard())
+    training.trainer.train()
+    before = torch.get_rng_state()
+    training.policy(training.heard.checkpoints[3])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@every_library
+def test_what_is_no_checkpoint_of_the_network_is_refused(library: str, tmp_path: Path) -> None:
+    training = Training(library, tmp_path, heard=Heard())
+    training.trainer.train()
+    whole = training.heard.checkpoints[3]
+    torn = tmp_path / "torn.pt"
+    torn.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    strange = tmp_path / "strange.pt"
+    torch.save({"weights": torch.zeros(3)}, strange)
+    for path in (torn, strange, tmp_path / "absent.pt"):
+        with pytest.raises(UserError, match=r"cannot be loaded as a policy of") as refused:
+            training.policy(path)
+        assert "\n" not in str(refused.value)
+
+
+@every_library
+def test_a_training_stops_when_it_is_told_to(library: str, tmp_path: Path) -> None:
+    training = Training(library, tmp_path, heard=Heard(stop_after=2), max_iterations=5)
+    training.trainer.train()
+    assert list(training.heard.figures) == [1, 2]
+    assert max(training.heard.checkpoints) == 2
+
+
+@every_library
+@pytest.mark.parametrize("error", [KeyboardInterrupt, FloatingPointError])
+def test_what_interrupts_a_training_gets_out(library: str, error: type[BaseException], tmp_path: Path) -> None:
+    def interrupt(iterations: int) -> None:
+        raise error
+
+    training = Training(library, tmp_path, heard=Heard(on_each=interrupt))
+    with pytest.raises(error):
+        training.trainer.train()
+
+
+@every_library
+@pytest.mark.parametrize("normalized", [False, True], ids=["plain", "normalized"])
+def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized: bool, tmp_path: Path) -> None:
+    overrides = NORMALIZED[library] if normalized else []
+
+    def keep(iterations: int) -> None:
+        if iterations == 2:
+            env = whole.env
+            kept["env"] = {"position": env.position.clone(), "episode_length_buf": env.episode_length_buf.clone()}
+            torch.save(whole.trainer.state(), tmp_path / "state.pt")
+            kept["rng"] = torch.get_rng_state()
+
+    kept: dict[str, Any] = {}
+    whole = Training(library, tmp_path / "whole", *overrides, heard=Heard(on_each=keep), max_iterations=4)
+    whole.trainer.train()
+    resumed = Training(library, tmp_path / "resumed", *overrides, heard=Heard(), max_iterations=4)
+    resumed.trainer.restore(torch.load(tmp_path / "state.pt", weights_only=True))
+    vars(resumed.env).update(kept["env"])
+    torch.set_rng_state(kept["rng"])
+    resumed.trainer.train()
+    assert list(resumed.heard.figures) == [3, 4]
+    assert set(resumed.heard.checkpoints) >= {4}
+    ours, theirs = (torch.load(each.heard.checkpoints[4], weights_only=True) for each in (resumed, whole))
+    assert list(_tensors(ours)) and len(list(_tensors(ours))) == len(list(_tensors(theirs)))
+    for one, other in zip(_tensors(ours), _tensors(theirs), strict=True):
+        assert torch.equal(one, other)
+    shared = set(FIGURES) - {"mean_return", "mean_episode_steps"}
+    assert {k: resumed.heard.figures[4][k] for k in shared} == {k: whole.heard.figures[4][k] for k in shared}
+
+
+def _tensors(node: Any) -> list[torch.Tensor]:
+    """Return all tensors of a checkpoint."""
+    if isinstance(node, torch.Tensor):
+        return [node]
+    parts = node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+@every_library
+def test_the_parts_of_a_profile_are_there(library: str, tmp_path: Path) -> None:
+    from ledger_lab.meters.probes import Probes
+
+    training, probes = Training(library, tmp_path, heard=Heard()), Probes()
+    for part in training.trainer.parts():
+        probes.attach(part)
+    training.trainer.train()
+    probes.detach()
+    timed = {sample.path[-1] for sample in probes.samples}
+    assert {"environment step", "returns", "update", "optimizer step"} <= timed

@@ -1,0 +1,189 @@
+"""What SKRL gets wrong doesn't reach our users, and its own configurations do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import PhaseClock
+from ledger_lab.recipes import CARTPOLE, to_skrl
+from ledger_lab.runners.adapter import load_adapter
+from tests.fakes.observers import Heard
+from tests.fakes.toy_env import ToyEnv
+
+
+class Watched(ToyEnv):
+    """The toy, which keeps how it is reset, and has observations for the value function alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resets: list[dict[str, Any]] = []
+        box = gym.spaces.Box(-np.inf, np.inf, (1,))
+        self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "critic": box})
+
+    @property
+    def obs_buf(self) -> dict[str, torch.Tensor]:
+        return {**super().obs_buf, "critic": self.position.unsqueeze(1)}
+
+    def reset(self, **how: Any) -> Any:
+        self.resets.append(how)
+        return super().reset(**how)
+
+
+def trainer(cfg: dict[str, Any], run_dir: Path, heard: Heard | None = None, env: ToyEnv | None = None) -> Any:
+    adapter = load_adapter("skrl")
+    prepared = adapter.prepare(cfg, "cpu", seed=5, max_iterations=2)
+    clock = PhaseClock(time.perf_counter_ns())
+    return adapter.trainer(env or Watched(), prepared, run_dir, clock, heard or Heard())  # type: ignore[arg-type]
+
+
+def test_importing_it_in_one_of_several_processes_starts_no_collectives() -> None:
+    program = (
+        "import os, torch\n"
+        "import ledger_lab.runners.skrl_adapter as adapter\n"
+        "assert not torch.distributed.is_initialized()\n"
+        "assert os.environ['WORLD_SIZE'] == '2'\n"
+        "assert adapter.config.torch.is_distributed\n"
+        "assert (adapter.config.torch.rank, adapter.config.torch.world_size) == (1, 2)\n"
+    )
+    several = {**os.environ, "WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    subprocess.run([sys.executable, "-c", program], check=True, env=several, timeout=120)
+
+
+def test_every_training_resets_the_environment_once_without_a_seed_of_the_librarys(tmp_path: Path) -> None:
+    env = Watched()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        trainer(to_skrl(CARTPOLE), tmp_path / name, env=env).train()
+    assert env.resets == [{}, {}]
+
+
+def test_building_a_training_leaves_the_seeds_alone(tmp_path: Path) -> None:
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        trainer(to_skrl(CARTPOLE), tmp_path)
+        found.append(torch.rand(1).item())
+    assert found[0] != found[1], "the library would begin both with the configuration's seed"
+
+
+def test_an_episode_that_ran_out_of_time_is_valued_by_where_it_stood(tmp_path: Path) -> None:
+    built = trainer(to_skrl(CARTPOLE), tmp_path)
+    recorded: list[dict[str, torch.Tensor]] = []
+    library = built._library["record_transition"]
+    built._library["record_transition"] = lambda **each: (recorded.append(each), library(**each))
+    built.train()
+    ended = 0
+    for each, after in zip(recorded, recorded[1:], strict=False):
+        timeouts = each["truncated"].squeeze(1)
+        assert torch.equal(each["next_observations"][timeouts], each["observations"][timeouts])
+        assert torch.equal(each["next_observations"][~timeouts], after["observations"][~timeouts])
+        assert torch.equal(each["next_states"][timeouts], each["states"][timeouts])
+        ended += int(timeouts.sum())
+    assert ended >= 8 * 3
+
+
+def test_it_keeps_no_checkpoint_that_looks_best_in_training(tmp_path: Path) -> None:
+    trainer(to_skrl(CARTPOLE), tmp_path).train()
+    assert not list(tmp_path.rglob("best*")) and not (tmp_path / "checkpoints").exists()
+
+
+def test_losses_are_told_without_their_weights(tmp_path: Path) -> None:
+    cfg = to_skrl(CARTPOLE)
+    weighed, heard = [], Heard()
+    built = trainer(cfg, tmp_path, heard)
+    built._agent.cfg.value_loss_scale = 4.0
+    track = built._agent.track_data
+    built._agent.track_data = lambda tag, value: (
+        tag == "Loss / Value loss" and weighed.append(value),
+        track(tag, value),
+    )
+    built.train()
+    assert [figures["value_loss"] * 4.0 for figures in heard.figures.values()] == pytest.approx(weighed)
+
+
+@pytest.mark.parametrize("task", ["Isaac-Cartpole", "Isaac-Ant"])
+def test_isaac_labs_own_configurations_are_trained_and_judged(task: str, tmp_path: Path) -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    _, cfg = resolve_configs(task, "skrl", ["agent.agent.rollouts=8", "agent.agent.mini_batches=2"])
+    heard, env = Heard(), Watched()
+    built = trainer(cfg, tmp_path, heard, env)
+    assert built._agent.policy is built._agent.value, "one network with two heads"
+    built.train()
+    assert list(heard.figures) == [1, 2]
+    adapter = load_adapter("skrl")
+    policy = adapter.load_policy(heard.checkpoints[2], env, adapter.prepare(cfg, "cpu"))  # type: ignore[arg-type]
+    _, outputs = built._agent.act(env.obs_buf["policy"], env.obs_buf["critic"], timestep=0, timesteps=1)
+    assert torch.equal(policy(env.obs_buf), outputs["mean_actions"])
+
+
+def test_the_value_function_can_see_more_than_the_policy(tmp_path: Path) -> None:
+    cfg = to_skrl(CARTPOLE)
+    cfg["models"]["value"]["network"][0]["input"] = "concatenate([OBSERVATIONS, STATES])"
+    built = trainer(cfg, tmp_path)
+    built.train()
+    seen = {role: built._agent.models[role].net_container[0].in_features for role in ("policy", "value")}
+    assert seen == {"policy": 2, "value": 3}
+
+
+def test_numbers_that_yaml_takes_for_words_are_numbers() -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    _, cfg = resolve_configs("Isaac-Cartpole", "rl_games", [])
+    assert cfg["params"]["config"]["learning_rate"] == 3e-4, "the file says 3e-4"
+    _, cfg = resolve_configs("Isaac-Cartpole", "rl_games", ["agent.params.config.learning_rate=0.01"])
+    assert cfg["params"]["config"]["learning_rate"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("agent.class", "SAC", r"agent.agent.class 'SAC': LedgerLab trains with PPO"),
+        ("models.policy.class", "CategoricalMixin", r"agent.models.policy.class 'CategoricalMixin': .* GaussianMixin"),
+        ("trainer.class", "StepTrainer", r"agent.trainer.class 'StepTrainer'"),
+        ("models", None, r"agent.models: a configuration of SKRL has a group of settings of that name"),
+        ("agent.learning_rate_scheduler", "print('run')", r"agent.agent.learning_rate_scheduler .*KLAdaptiveLR or"),
+        ("memory.value_preprocessor", "print('run')", r"agent.memory.value_preprocessor"),
+        ("trainer.exploration_scheduler", "0, print('run')", r"agent.trainer.exploration_scheduler"),
+        ("models.policy.output", "ACTIONS if print('run') else ACTIONS", r"agent.models.policy.output: .* is no expr"),
+        ("models.value.network.0.input", "OBSERVATIONS.numpy()", r"agent.models.value.network.0.input"),
+        ("models.value.network.0.layers.0", "__import__('os').system('run')", r"agent.models.value.network.0.layers.0"),
+        ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is no name of a setting"),
+    ],
+)
+def test_what_cannot_be_trained_or_would_run_a_program_is_refused(path: str, value: object, complaint: str) -> None:
+    cfg: Any = to_skrl(CARTPOLE)
+    *groups, name = path.split(".")
+    node = cfg
+    for group in groups:
+        node = node[int(group)] if isinstance(node, list) else node[group]
+    node[int(name) if isinstance(node, list) else name] = value
+    with pytest.raises(UserError, match=complaint):
+        load_adapter("skrl").prepare(cfg, "cpu")
+
+
+def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
+    import isaaclab_tasks
+    import yaml
+
+    from ledger_lab.runners.expressions import require_harmless
+
+    files = [*Path(isaaclab_tasks.__file__).parent.rglob("skrl*ppo_cfg.yaml")]
+    assert len(files) > 20
+    for file in files:
+        require_harmless(yaml.safe_load(file.read_text()))
