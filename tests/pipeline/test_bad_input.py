@@ -12,6 +12,17 @@ from tests.conftest import script
 TRAIN_MISTAKES = [
     (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
     (["--rl_library", "rsl"], r"unknown library 'rsl': did you mean 'rsl_rl'"),
+    (
+        ["--agent", "skrl_cfg_entry_point"],
+        r"no configuration of LedgerLab-Cartpole for rsl_rl: did you mean",
+    ),
+    (["--rl_library", "skrl", "agent.agent.class=SAC"], r"agent.agent.class 'SAC': LedgerLab trains with PPO"),
+    (["--rl_library", "skrl", "agent.agent.experiment.directory=../out"], r"'../out': must be a name of letters"),
+    (["--rl_library", "skrl", "agent.agent.rollouts=0"], r"agent.agent.rollouts 0: must be a whole number of at"),
+    (
+        ["--rl_library", "skrl", "agent.agent.experiment.checkpoint_interval=null"],
+        r"agent.agent.experiment.checkpoint_interval None: must be 'auto' or a whole number",
+    ),
     (["--panel", "cartpole_v2"], r"unknown panel 'cartpole_v2': did you mean 'cartpole_v1'"),
     (["--instance", "aws-p5.48xlarg"], r"unknown instance 'aws-p5.48xlarg'; did you mean 'aws-p5.48xlarge'"),
     (["--usd_per_hour", "-1"], r"--usd_per_hour must be a finite number of at least 0"),

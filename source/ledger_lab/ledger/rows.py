@@ -80,6 +80,8 @@ class RunDeclared(Row):
     experiment: str
     overrides: list[str]
     """The Hydra overrides of the command line, which rebuild the configurations together with the task."""
+    agent: str | None = None
+    """Name that the task registers the agent's configuration by; ``None`` for the library's usual one."""
     seed: int
     device: str
     num_envs: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,16 +41,15 @@ def check_batch(num_envs: int, batch: BatchPlan) -> None:
     )
 
 
-def scale_learning_rate(task: str, adapter: Adapter, overrides: Sequence[str], num_envs: int | None) -> str:
+def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[str]) -> str:
     """Return the override that scales a learning rate from the batch it was chosen for to the one asked for.
 
     The reference is what the task is registered with: its number of environments, and the agent's own configuration.
 
     Args:
-        task: Gymnasium id.
+        args: Parsed command line of ``scripts/train.py``.
         adapter: The library.
         overrides: Hydra overrides of the command line.
-        num_envs: Environments asked for beside them.
 
     Raises:
         UserError: If the learning rate is given on the command line, too.
@@ -58,10 +58,10 @@ def scale_learning_rate(task: str, adapter: Adapter, overrides: Sequence[str], n
     if any(override.partition("=")[0] == key for override in overrides):
         raise UserError(f"--scale_lr scales the task's own learning rate: leave out {key}=…, or --scale_lr")
     (own_env, own_agent), (env_cfg, agent_cfg) = (
-        resolve_configs(task, adapter.library, chosen) for chosen in ([], overrides)
+        resolve_configs(args.task, adapter.library, chosen, args.agent) for chosen in ([], overrides)
     )
     reference = _plan(adapter, own_agent).effective_batch(own_env.scene.num_envs)
-    batch = _plan(adapter, agent_cfg).effective_batch(num_envs or env_cfg.scene.num_envs)
+    batch = _plan(adapter, agent_cfg).effective_batch(args.num_envs or env_cfg.scene.num_envs)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
         raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is no learning rate to scale")

@@ -118,7 +118,7 @@ def _require_one_task(runs: Sequence[RunDeclared]) -> None:
                 f"runs {runs[0].run_id} and {run.run_id} were trained on different tasks ({runs[0].task} and "
                 f"{run.task}), which no panel judges together: score them one by one"
             )
-        require_task(run.task, run.rl_library)
+        require_task(run.task, run.rl_library, run.agent)
 
 
 def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
@@ -142,7 +142,7 @@ def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
 def _simulation(run: RunDeclared, name: str, panel: Panel, flags: dict[str, Any], device: str) -> Simulation:
     """Resolve the simulation that a run declared, changed by the overrides of a ``--sim``, if any."""
     overrides = _changed(run.overrides, _simulation_overrides(name)) if name else run.overrides
-    env_cfg, _ = resolve_configs(run.task, run.rl_library, overrides)
+    env_cfg, _ = resolve_configs(run.task, run.rl_library, overrides, run.agent)
     env_cfg.sim.device, env_cfg.seed = device, run.seed
     require_runtime(env_cfg, flags)
     require_takeable(panel, env_cfg)
@@ -216,7 +216,7 @@ def _candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
     """Resolve what a checkpoint's policy is made with."""
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
-    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides)
+    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     agent_cfg = adapter.prepare(agent_cfg, device)
     if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
         raise UserError(

@@ -61,8 +61,10 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     declared = found.run.declared
     device = resolve_device(args.device)
     adapter = load_adapter(declared.rl_library)
-    require_task(declared.task, declared.rl_library)
-    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, [*declared.overrides, *overrides])
+    require_task(declared.task, declared.rl_library, declared.agent)
+    env_cfg, agent_cfg = resolve_configs(
+        declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent
+    )
     agent_cfg = adapter.prepare(agent_cfg, device)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, args.seed, args.num_envs
     flags = launcher_args(args, device)

@@ -56,6 +56,8 @@ class TrainPlan:
     task: str
     cohort: str | None
     overrides: list[str]
+    agent: str | None
+    """Name that the agent's configuration is registered by, where it was asked for."""
     adapter: Adapter
     env_cfg: ManagerBasedRLEnvCfg
     agent_cfg: Any
@@ -104,11 +106,11 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     device = resolve_device(args.device)
     library = args.rl_library or require_task_default(args.task)
     adapter = load_adapter(library)
-    registered = require_task(args.task, library)
+    registered = require_task(args.task, library, args.agent)
     panel = task_panel(args.task, args.panel or registered.get("default_panel"), args.target)
     if args.scale_lr:
-        overrides = [*overrides, scale_learning_rate(args.task, adapter, overrides, args.num_envs)]
-    env_cfg, agent_cfg = resolve_configs(args.task, library, overrides)
+        overrides = [*overrides, scale_learning_rate(args, adapter, overrides)]
+    env_cfg, agent_cfg = resolve_configs(args.task, library, overrides, args.agent)
 
     if args.max_iterations is not None:
         _at_least_one("--max_iterations", args.max_iterations)
@@ -149,6 +151,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
         task=args.task,
         cohort=args.cohort,
         overrides=overrides,
+        agent=args.agent,
         adapter=adapter,
         env_cfg=env_cfg,
         agent_cfg=agent_cfg,

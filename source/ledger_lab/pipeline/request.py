@@ -73,6 +73,12 @@ def train_parser() -> argparse.ArgumentParser:
     task.add_argument(
         "--rl_library", default=None, help=f"Library: {', '.join(LIBRARIES)} (default: the task's own choice)."
     )
+    task.add_argument(
+        "--agent",
+        metavar="NAME",
+        default=None,
+        help="Configuration of the agent: the name that the task registers it by (default: LIBRARY_cfg_entry_point).",
+    )
     task.add_argument("--num_envs", type=int, default=None, help="Environments to train in (default: the task's).")
     task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
     task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")

@@ -280,6 +280,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         rl_library=plan.adapter.library,
         experiment=plan.adapter.experiment(plan.agent_cfg),
         overrides=plan.overrides,
+        agent=plan.agent,
         seed=plan.seed,
         device=plan.device,
         num_envs=plan.env_cfg.scene.num_envs,

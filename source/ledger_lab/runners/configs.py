@@ -24,18 +24,21 @@ _MISSING = object()
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
-def resolve_configs(task: str, library: str, overrides: Sequence[str]) -> tuple[ManagerBasedRLEnvCfg, Any]:
+def resolve_configs(
+    task: str, library: str, overrides: Sequence[str], agent: str | None = None
+) -> tuple[ManagerBasedRLEnvCfg, Any]:
     """Resolve the configurations of a task and of a library's agent, with presets and overrides applied.
 
     Args:
         task: Gymnasium id of a registered task.
         library: The library.
         overrides: Hydra overrides: ``physics=NAME``, ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
+        agent: Name that the agent's configuration is registered by; ``None`` for the library's usual one.
 
     Raises:
         UserError: If an override matches nothing, or has the wrong type.
     """
-    agent_key = f"{library}_cfg_entry_point"
+    agent_key = agent or f"{library}_cfg_entry_point"
     plain = {
         "env": load_cfg_from_registry(task, "env_cfg_entry_point"),
         "agent": load_cfg_from_registry(task, agent_key),

@@ -35,15 +35,16 @@ def registered_tasks() -> list[str]:
     return sorted(name for name, spec in gym.registry.items() if "env_cfg_entry_point" in spec.kwargs)
 
 
-def require_task(task: str, library: str) -> dict[str, Any]:
+def require_task(task: str, library: str, agent: str | None = None) -> dict[str, Any]:
     """Return what a task is registered with.
 
     Args:
         task: Gymnasium id.
         library: Library that it is to be trained with.
+        agent: Name that one of its configurations for the library is registered by, if not the usual one.
 
     Raises:
-        UserError: If the task is unknown, or has no configuration for the library.
+        UserError: If the task is unknown, or has no such configuration for the library.
     """
     known = registered_tasks()
     if task not in known:
@@ -51,6 +52,10 @@ def require_task(task: str, library: str) -> dict[str, Any]:
     kwargs: dict[str, Any] = gym.spec(task).kwargs
     if f"{library}_cfg_entry_point" not in kwargs:
         raise UserError(f"task {task} has no configuration for {library}: it registers no {library}_cfg_entry_point")
+    if agent is not None:
+        own = [name for name in kwargs if name.startswith(f"{library}_") and name.endswith("cfg_entry_point")]
+        if agent not in own:
+            raise UserError(f"--agent {agent}: no configuration of {task} for {library}: {nearest(agent, own)}")
     return kwargs
 
 
