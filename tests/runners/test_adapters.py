@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import FIGURES
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes import CARTPOLE
+from ledger_lab.recipes import CARTPOLE, DIALECTS, PpoRecipe, to_skrl
 from ledger_lab.runners.adapter import LIBRARIES, Adapter, load_adapter
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
@@ -41,6 +42,16 @@ NORMALIZED = {
 }
 """Overrides that normalize observations."""
 
+
+def _native_rsl_rl(recipe: PpoRecipe) -> Any:
+    from ledger_lab.runners.rsl_rl_adapter import native_config
+
+    return native_config(recipe)
+
+
+NATIVE: dict[str, Callable[[PpoRecipe], Any]] = {"rsl_rl": _native_rsl_rl, "skrl": to_skrl}
+"""A recipe as each library's own configuration."""
+
 every_library = pytest.mark.parametrize("library", LIBRARIES)
 
 
@@ -58,9 +69,19 @@ def configured(library: str, *overrides: str, max_iterations: int = 3) -> tuple[
 class Training:
     """A training on the toy, ready to begin."""
 
-    def __init__(self, library: str, run_dir: Path, *overrides: str, heard: Heard, max_iterations: int = 3) -> None:
+    def __init__(
+        self,
+        library: str,
+        run_dir: Path,
+        *overrides: str,
+        heard: Heard,
+        max_iterations: int = 3,
+        recipe: PpoRecipe | None = None,
+    ) -> None:
         torch.manual_seed(5)
         self.adapter, self.agent_cfg = configured(library, *overrides, max_iterations=max_iterations)
+        if recipe is not None:
+            self.agent_cfg = self.adapter.prepare(NATIVE[library](recipe), "cpu", max_iterations=max_iterations)
         self.env, self.clock, self.heard = ToyEnv(), PhaseClock(time.perf_counter_ns()), heard
         run_dir.mkdir(exist_ok=True)
         self.trainer = self.adapter.trainer(self.env, self.agent_cfg, run_dir, self.clock, heard)  # type: ignore[arg-type]
@@ -116,6 +137,33 @@ def test_a_training_tells_of_every_iteration_by_the_ledgers_names(library: str, 
     assert sum(phase_ns.values()) == wall_ns
     assert {"manage", "simulate", "infer", "returns", "learn", "log", "checkpoint"} <= set(phase_ns)
     assert "synchronize" not in phase_ns
+
+
+@every_library
+def test_everything_that_a_dialect_can_say_is_trained(library: str, tmp_path: Path) -> None:
+    unusual = {
+        "observation_normalization": True,
+        "value_normalization": True,
+        "schedule": "fixed",
+        "value_clip": False,
+        "reward_scale": 0.01,
+        "entropy_coef": 0.0,
+        "activation": "selu",
+        "mixed_precision": True,
+        "learning_rate": 2e-3,
+    }
+    (dialect,) = (each for each in DIALECTS if each.library == library)
+    known = {name: value for name, value in unusual.items() if name not in dialect.only}
+    recipe = replace(CARTPOLE, **known)  # type: ignore[arg-type]
+    training = Training(library, tmp_path, heard=Heard(), max_iterations=2, recipe=recipe)
+    training.trainer.train()
+    last = training.heard.figures[2]
+    assert last["learning_rate"] == 2e-3
+    assert 0.1 < last["mean_return"] / last["mean_episode_steps"] < 0.9, "told as the environment gave it, not scaled"
+    if "reward_scale" in known:
+        assert last["value_loss"] < 0.1
+    actions = training.policy(training.heard.checkpoints[2])(training.env.obs_buf)
+    assert actions.dtype == torch.float32 and actions.isfinite().all()
 
 
 @every_library

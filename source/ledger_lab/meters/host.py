@@ -22,6 +22,7 @@ PACKAGES = (
     "ovphysx",
     "torch",
     "rsl-rl-lib",
+    "skrl",
     "numpy",
 )
 """Packages whose versions a run records."""

@@ -18,10 +18,14 @@ from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
+from ledger_lab.recipes import DIALECTS
 from ledger_lab.reports.format import quantity
 
-_HEARTBEAT = "Perf/total_fps"
-"""A scalar that the library writes once per iteration in both arms; only its time stamps are used."""
+_HEARTBEATS = {"rsl_rl": "Perf/total_fps", "skrl": "Policy / Standard deviation"}
+"""A scalar that each library writes once per iteration in both arms; only its time stamps are used."""
+
+_PLAIN_DEVICES = {"rsl_rl": ["agent.device"], "skrl": []}
+"""Overrides without which the agent of ``isaaclab train`` would compute elsewhere than asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ def bench_overhead(argv: Sequence[str]) -> int:
         "environments, alternating; prints the ratio of environment steps per second with its spread.",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
+    parser.add_argument("--rl_library", choices=list(_HEARTBEATS), default="rsl_rl", help="Library (default: rsl_rl).")
     parser.add_argument("--num_envs", type=int, default=1024, help="Environments (default: 1024).")
     parser.add_argument("--max_iterations", type=int, default=40, help="Iterations per training (default: 40).")
     parser.add_argument("--skip", type=int, default=5, help="Iterations to leave out at the beginning (default: 5).")
@@ -106,29 +111,29 @@ def _train(arm: str, args: argparse.Namespace) -> float:
     Returns:
         Environment steps per second of the training loop.
     """
-    common = ["--task", args.task, "--rl_library", "rsl_rl", "--num_envs", str(args.num_envs)]
+    common = ["--task", args.task, "--rl_library", args.rl_library, "--num_envs", str(args.num_envs)]
     common += ["--max_iterations", str(args.max_iterations), "--device", args.device]
     with tempfile.TemporaryDirectory() as folder:
         # On a CPU, only the metered arm replays recorded physics: leave that speed-up out of the overhead.
         launched = ["env.sim.physics.use_cuda_graph=False"] if args.device == "cpu" else []
+        elsewhere = [f"{override}={args.device}" for override in _PLAIN_DEVICES[args.rl_library]]
         program = {
             "metered": [os.path.abspath(script("train.py")), *common, "--no_eval", "--log_root", folder, *launched],
-            "plain": ["-m", "isaaclab", "train", *common, f"agent.device={args.device}"],
+            "plain": ["-m", "isaaclab", "train", *common, *elsewhere],
         }[arm]
         run_python(program, f"the {arm} training", cwd=Path(folder))
         (events,) = Path(folder).rglob("events.out.tfevents.*")
         accumulator = EventAccumulator(str(events), size_guidance={"scalars": 0})
         accumulator.Reload()
-        beats = accumulator.Scalars(_HEARTBEAT)[args.skip :]
-        horizon = _horizon(Path(folder))
-    iterations = beats[-1].step - beats[0].step
-    return iterations * horizon * args.num_envs / (beats[-1].wall_time - beats[0].wall_time)
+        beats = accumulator.Scalars(_HEARTBEATS[args.rl_library])[args.skip :]
+        horizon = _horizon(Path(folder), args.rl_library)
+    return (len(beats) - 1) * horizon * args.num_envs / (beats[-1].wall_time - beats[0].wall_time)
 
 
-def _horizon(folder: Path) -> int:
+def _horizon(folder: Path, library: str) -> int:
     """Return the steps per iteration and environment, from the configuration that both arms write."""
     (agent,) = folder.rglob("params/agent.yaml")
-    line = next(
-        line for line in agent.read_text(encoding="utf-8").splitlines() if line.startswith("num_steps_per_env:")
-    )
-    return int(line.partition(":")[2])
+    dialect = next(dialect for dialect in DIALECTS if dialect.library == library)
+    key = dialect.overrides["horizon"].rpartition(".")[2]
+    lines = (line.strip() for line in agent.read_text(encoding="utf-8").splitlines())
+    return int(next(line for line in lines if line.startswith(f"{key}:")).partition(":")[2])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _CLASSES = {
     ("agent", "class"): ("PPO",),
-    ("models", "policy", "class"): ("GaussianMixin", "MultivariateGaussianMixin"),
+    ("models", "policy", "class"): ("GaussianMixin",),
     ("trainer", "class"): ("SequentialTrainer",),
 }
 """Components that LedgerLab can train and judge with."""
@@ -257,7 +257,8 @@ class SkrlTrainer:
         with self._listening(), contextlib.suppress(_Stop):
             self._trainer.train()
         self.save()
-        self._agent.writer.close()
+        if hasattr(self._agent, "writer"):  # of several processes, only the first one has it
+            self._agent.writer.close()
 
     def save(self) -> Path:
         """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
@@ -344,6 +345,7 @@ class SkrlTrainer:
         self._library["post_interaction"](timestep=before + timestep, timesteps=before + timesteps)
         self._iterations, rest = divmod(before + timestep + 1, self._batch.horizon)
         if rest == 0:
+            self._agent.tracking_data.clear()  # which a process without a writer never does
             self._tell()
             if self._iterations % self._batch.save_interval == 0:
                 self.save()
