@@ -185,7 +185,7 @@ def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
     import isaaclab_tasks
     import yaml
 
-    from ledger_lab.runners.expressions import require_harmless
+    from ledger_lab.runners.skrl_config import require_harmless
 
     files = [*Path(isaaclab_tasks.__file__).parent.rglob("skrl*ppo_cfg.yaml")]
     assert len(files) > 20

@@ -10,22 +10,20 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
-import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import SKRL
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
-from ledger_lab.runners.expressions import require_harmless
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
+from ledger_lab.runners.skrl_config import require_counts, require_trainable
 
 with lone_import() as _world_size:
     import skrl.agents.torch.ppo.ppo as ppo
@@ -38,13 +36,6 @@ config.torch._world_size, config.torch._is_distributed = _world_size, _world_siz
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
-
-_CLASSES = {
-    ("agent", "class"): ("PPO",),
-    ("models", "policy", "class"): ("GaussianMixin",),
-    ("trainer", "class"): ("SequentialTrainer",),
-}
-"""Components that LedgerLab can train and judge with."""
 
 _EPISODES = 100
 """Episodes that the mean return is taken over."""
@@ -62,29 +53,16 @@ class SkrlAdapter:
     ) -> dict[str, Any]:
         """Set what is asked for; the agent computes where the environment does."""
         cfg = copy.deepcopy(agent_cfg)
-        for group in ("models", "memory", "agent", "trainer"):
-            if not isinstance(cfg.get(group), dict):
-                raise UserError(f"agent.{group}: a configuration of SKRL has a group of settings of that name")
-        for path, classes in _CLASSES.items():
-            chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
-            if chosen not in classes:
-                raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab trains with {' or '.join(classes)}")
-        require_harmless(cfg)
+        require_trainable(cfg)
         agent = cfg["agent"]
         for name in ("rollouts", "learning_epochs", "mini_batches"):
             agent.setdefault(name, getattr(ppo.PPO_CFG, name))
         agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
-        _require_count("agent.agent.rollouts", agent["rollouts"])
         if seed is not None:
             cfg["seed"] = seed
         if max_iterations is not None:
-            cfg["trainer"]["timesteps"] = max_iterations * agent["rollouts"]
-        _require_count("agent.trainer.timesteps", cfg["trainer"].get("timesteps"))
-        interval = agent["experiment"]["checkpoint_interval"]
-        if interval != "auto" and not isinstance(interval, int):
-            raise UserError(
-                f"agent.agent.experiment.checkpoint_interval {interval!r}: must be 'auto' or a whole number of steps"
-            )
+            cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
+        require_counts(cfg)
         return cfg
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
@@ -396,12 +374,6 @@ class SkrlTrainer:
             ppo.compute_gae = compute_gae
             if step is not None:
                 scheduler.step = step
-
-
-def _require_count(name: str, value: object) -> None:
-    """Refuse what counts nothing."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} {value!r}: must be a whole number of at least 1")
 
 
 def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:

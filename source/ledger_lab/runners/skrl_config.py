@@ -1,4 +1,4 @@
-"""Refusing configurations of SKRL that hide a program in an expression.
+"""What LedgerLab takes of SKRL's own configurations, and what it refuses, by name.
 
 SKRL writes what a configuration says of a network into source code and runs it, and evaluates the names of some
 components. A configuration can come with somebody else's ledger, so nothing may stand there but expressions of the kind
@@ -8,10 +8,20 @@ that networks are described by, and names of components.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from ledger_lab.errors import UserError
+
+_GROUPS = ("models", "memory", "agent", "trainer")
+
+_CLASSES = {
+    ("agent", "class"): "PPO",
+    ("models", "policy", "class"): "GaussianMixin",
+    ("trainer", "class"): "SequentialTrainer",
+}
+"""Components that LedgerLab can train and judge with."""
 
 _CALLED = frozenset(
     {
@@ -65,6 +75,46 @@ _ALLOWED = (
 )
 
 
+def require_trainable(cfg: Mapping[str, Any]) -> None:
+    """Check that a configuration describes what LedgerLab can train, and nothing that runs a program.
+
+    Args:
+        cfg: The configuration.
+
+    Raises:
+        UserError: If it doesn't.
+    """
+    for group in _GROUPS:
+        if not isinstance(cfg.get(group), Mapping):
+            raise UserError(f"agent.{group}: a configuration of SKRL has a group of settings of that name")
+    for path, known in _CLASSES.items():
+        chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
+        if chosen != known:
+            raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab trains with {known} alone")
+    require_harmless(cfg)
+
+
+def require_counts(cfg: Mapping[str, Any]) -> None:
+    """Check what SKRL counts in environment steps.
+
+    Args:
+        cfg: The configuration, complete.
+
+    Raises:
+        UserError: If it is no number of them.
+    """
+    for path in ("agent.rollouts", "trainer.timesteps"):
+        group, name = path.split(".")
+        value = cfg[group].get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"agent.{path} {value!r}: must be a whole number of at least 1")
+    interval = cfg["agent"]["experiment"]["checkpoint_interval"]
+    if interval != "auto" and not isinstance(interval, int):
+        raise UserError(
+            f"agent.agent.experiment.checkpoint_interval {interval!r}: must be 'auto' or a whole number of steps"
+        )
+
+
 def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
     """Check a whole configuration.
 
@@ -78,14 +128,14 @@ def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
     for key, value in cfg.items():
         where = f"{path}.{key}"
         if where == "agent.models":
-            require_expressions(value, where)
+            _require_expressions(value, where)
         elif key in _EVALUATED and isinstance(value, str) and value not in _COMPONENTS:
             raise UserError(f"{where} {value!r}: LedgerLab trains with {' or '.join(_COMPONENTS)} alone, or with none")
         elif isinstance(value, Mapping):
             require_harmless(value, where)
 
 
-def require_expressions(node: Any, path: str) -> None:
+def _require_expressions(node: Any, path: str) -> None:
     """Check every text and every name of a description of networks.
 
     Args:
@@ -99,10 +149,10 @@ def require_expressions(node: Any, path: str) -> None:
         for key, value in node.items():
             if not str(key).isidentifier():
                 raise UserError(f"{path}: {key!r} is no name of a setting")
-            require_expressions(value, f"{path}.{key}")
+            _require_expressions(value, f"{path}.{key}")
     elif isinstance(node, list | tuple):
         for index, value in enumerate(node):
-            require_expressions(value, f"{path}.{index}")
+            _require_expressions(value, f"{path}.{index}")
     elif isinstance(node, str) and not _is_harmless(node):
         raise UserError(f"{path}: {node!r} is no expression of inputs, numbers and functions that SKRL knows")
 
