@@ -20,6 +20,7 @@ def main(argv: Sequence[str]) -> int:
             "held_out",
             "kills",
             "ledger",
+            "metering",
             "overhead",
             "time_to_target",
             "training_kills",
@@ -28,9 +29,10 @@ def main(argv: Sequence[str]) -> int:
         help="evaluate: 1, 4 and 16 checkpoints scored in one pass; evaluators: common ways to evaluate a policy "
         "against each seed once; held_out: judging inside the training simulation against pausing and processes; "
         "kills: writers of journals that are killed at random moments; ledger: appending and reporting, beside MLflow "
-        "and Weights & Biases; overhead: metered training against `isaaclab train`; time_to_target: our recipe against "
-        "the stock one; training_kills: real trainings that are killed at random moments; "
-        "verdict: how often the rule of a run's verdict errs, and how soon it passes a good policy.",
+        "and Weights & Biases; metering: what the meters take, switched on and off within one training; overhead: "
+        "metered training against `isaaclab train`; time_to_target: our recipe against the stock one; training_kills: "
+        "real trainings that are killed at random moments; verdict: how often the rule of a run's verdict errs, and "
+        "how soon it passes a good policy.",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; --help explains them.")
     args = parser.parse_args(argv)

@@ -31,6 +31,13 @@ def one_run_dir(log_root: Path) -> Path:
     return journal.parent
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep on one worker what shares something expensive: the tests of a file, and those that look at the one run."""
+    for item in items:
+        shared = "trained" if "trained" in getattr(item, "fixturenames", ()) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(shared))
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of a ledger that holds one short training, priced at $3.60 an hour."""

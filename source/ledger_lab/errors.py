@@ -14,6 +14,11 @@ class UserError(Exception):
     """
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says; its type's name where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest what the user may have meant.
 

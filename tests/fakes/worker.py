@@ -52,6 +52,12 @@ def fill_the_disk() -> None:
             file.write(bytes(1 << 16))
 
 
+def tell_a_secret() -> None:
+    """Print what nobody may know, and have no time to take it back."""
+    (Path(sys.argv[1]) / "console.log").write_text("connecting with api_key=correct-horse-battery\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def wait_deaf() -> None:
     """Hear no signal that can be ignored."""
     for signum in (signal.SIGINT, signal.SIGTERM):
@@ -107,6 +113,8 @@ HOW: dict[str, Callable[[], object]] = {
     "disk_full": fill_the_disk,
     "wait": wait,
     "wait_deaf": wait_deaf,
+    "tell_a_secret": tell_a_secret,
+    "real_time": lambda: os.kill(os.getpid(), signal.SIGRTMIN + 3),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "fault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "vanish": lambda: os._exit(7),
@@ -122,7 +130,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     clock = PhaseClock(started_ns)
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared("aaaaaaaa"))
-        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu")
+        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", run_dir / "console.log")
         journal.append(
             AttemptStarted(
                 run_id="aaaaaaaa",

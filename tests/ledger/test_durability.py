@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import json
@@ -149,6 +150,26 @@ def test_a_full_disk_loses_no_committed_row_and_is_told(tmp_path: Path) -> None:
     assert set(found["troubles"]) == {"ENOSPC"}
     assert found["while_full"] >= found["committed"] > 10
     assert found["in_the_end"], "whatever found no room came later, in its order"
+
+
+def test_rows_that_wait_for_room_are_offered_to_the_disk_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, offered = os.pwrite, []
+
+    def full(descriptor: int, data: bytes, offset: int) -> int:
+        offered.append(len(data))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "journal-1-0.jsonl"
+    rows = tuple(window(number, number, {"learn": 1}, number) for number in range(3000))
+    with Journal(path) as journal:
+        monkeypatch.setattr(os, "pwrite", full)
+        for row in rows:
+            journal.append(row)
+        monkeypatch.setattr(os, "pwrite", write)
+    assert read_journal(path).rows == rows
+    assert max(offered) < path.stat().st_size / 2, "all of them each time would hold the training up ever longer"
 
 
 def test_a_clock_that_jumps_back_disorders_neither_rows_nor_durations(

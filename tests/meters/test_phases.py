@@ -61,6 +61,23 @@ def test_the_base_phase_cannot_change_inside_a_window() -> None:
         clock.set_base(Phase.EVALUATE)
 
 
+def test_whatever_an_exception_left_open_is_over_when_the_clock_is_unwound() -> None:
+    time, lost = FakeTime(), False
+
+    def synchronize() -> None:
+        assert not lost, "a device that is lost is not waited for"
+
+    clock = PhaseClock(1000, clock_ns=time, synchronize=synchronize)
+    clock.open(Phase.MANAGE)
+    clock.open(Phase.SIMULATE)
+    time.sleep(5)
+    lost = True
+    clock.unwind(Phase.SHUTDOWN)
+    time.sleep(7)
+    assert clock.flush() == ({"simulate": 5, "shutdown": 7}, 12)
+    assert clock.base is Phase.SHUTDOWN
+
+
 def test_windows_close_when_the_code_inside_fails() -> None:
     time = FakeTime()
     clock = PhaseClock(1000, clock_ns=time)

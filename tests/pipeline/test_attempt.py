@@ -55,6 +55,8 @@ def test_an_attempt_without_an_error_is_completed(tmp_path: Path) -> None:
         ),
         (OSError(errno.ENOSPC, "No space left on device"), Status.DISK_FULL),
         (RuntimeError("CUDA error: out of memory"), Status.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), Status.OUT_OF_MEMORY),
+        (RuntimeError("cuGraphInstantiate failed: CUDA_ERROR_OUT_OF_MEMORY"), Status.OUT_OF_MEMORY),
         (RuntimeError("Failed to allocate 123456 bytes on device 'cuda:0'"), Status.OUT_OF_MEMORY),
         (ValueError("The rewards returned by the environment contain NaN values."), Status.NON_FINITE),
         (FloatingPointError("Loss/value is inf at iteration 3"), Status.NON_FINITE),

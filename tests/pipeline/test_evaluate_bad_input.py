@@ -185,3 +185,25 @@ def test_the_program_says_it_in_one_line_with_status_2(trained: Path) -> None:
     assert finished.stdout == ""
     assert len([line for line in finished.stderr.splitlines() if not line.startswith("Warp")]) == 1, finished.stderr
     assert find_journals(trained) == before
+
+
+def test_a_supervisor_that_cannot_write_is_the_users_to_mend(trained: Path, tmp_path: Path) -> None:
+    from ledger_lab.meters import PhaseClock
+    from ledger_lab.pipeline.console import Terminal
+    from ledger_lab.pipeline.evaluate_run import _carry_out
+    from ledger_lab.pipeline.link import Link
+
+    class Refusing(Link):
+        def __init__(self) -> None:
+            pass
+
+        def begin(self, *arguments: object) -> None:
+            raise OSError("OSError: [Errno 28] No space left on device")
+
+    plan = planned(retold(trained, tmp_path, "aaaaaaaa"))
+    terminal = Terminal(quiet_libraries=False)
+    try:
+        with pytest.raises(UserError, match=r"cannot write beside the runs' journals: OSError: \[Errno 28\] No space"):
+            _carry_out(plan, terminal, PhaseClock(0), Refusing())
+    finally:
+        terminal.restore()

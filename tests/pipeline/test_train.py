@@ -38,6 +38,7 @@ def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
     assert told == ["SupervisionStarted", "AttemptEnded", "ShutdownEnded"]
     assert [row.iteration for row in attempt.of(CheckpointSaved)] == [1, 2, 3]
     assert [row.env_steps for row in attempt.of(CheckpointSaved)] == [64 * 32 * n for n in (1, 2, 3)]
+    assert "shutdown" in attempt.windows[-1].phase_ns, "closing the simulation is neither training nor judging"
     last = attempt.windows[3].figures
     assert set(last) <= set(FIGURES)
     assert {"value_loss", "policy_loss", "entropy", "action_std", "kl", "grad_norm", "learning_rate"} <= set(last)
@@ -73,6 +74,7 @@ def test_the_report_answers_every_question(trained: Path) -> None:
     text = (trained / "stdout.txt").read_text()
     assert run["run_id"] in text and "completed, short of target" in text
     assert "[INFO]" not in text
+    assert "1 run, 0 reached the target" in text and "cohort tests" not in text, "nobody looked at its other runs"
 
 
 def test_libraries_chatter_goes_to_the_log(trained: Path) -> None:

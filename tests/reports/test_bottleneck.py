@@ -277,6 +277,8 @@ def test_minibatches_and_epochs(tmp_path: Path) -> None:
         fields = {"num_envs": 64, "epochs": 5, "minibatches": minibatches, "config_sha256": {"agent": run_id}}
         overrides = [f"agent.algorithm.num_mini_batches={minibatches}"]
         write_phases(tmp_path, run_id, phases, startup_ms=0, overrides=overrides, **fields)
+    other_code = {"num_envs": 64, "epochs": 5, "minibatches": 1, "git": {"commit": "other", "changes_sha256": None}}
+    write_phases(tmp_path, "cc", {"simulate": 50, "learn": 5}, startup_ms=0, **other_code)
     found = bottlenecks(tmp_path)["aa"]
     fewer = advised(found, "2 minibatches instead of 4")
     assert fewer is not None and fewer.gain == pytest.approx(200 * (1 - 5.5 / 10) / 250)

@@ -28,6 +28,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     CheckpointSaved,
     CohortDeclared,
+    DeviceSample,
     Health,
     Ledger,
     Row,
@@ -77,21 +78,27 @@ class DrawnRun:
     journals: list[DrawnJournal]
     wall_ns: list[int]
     """Life of each attempt."""
+    watts: list[float | None]
+    """What an accelerator drew all through each attempt, where it was metered [W]."""
 
     @property
     def usd(self) -> float | None:
         """What the run must cost [USD], worked out from the drawing."""
-        if self.price.usd_per_hour is None or (self.price.market == "owned" and self.price.power_w is None):
+        if self.price.usd_per_hour is None:
             return None
         total = 0.0
-        for wall_ns in self.wall_ns:
+        for wall_ns, watts in zip(self.wall_ns, self.watts, strict=True):
             hours = wall_ns / 1e9 / 3600
             share = self.world_size / 4 if self.price.market == "owned" else math.ceil(self.world_size / 4)
             granule = self.price.billing_granularity_s / 3600
             billed = max(math.ceil(round(hours / granule, 6)) * granule, self.price.billing_minimum_s / 3600)
             total += share * billed * self.price.usd_per_hour
-            if self.price.power_w is not None:
-                total += share * hours * self.price.power_w / 1000 * 0.3
+            if self.price.market == "owned":
+                nominal_w = None if self.price.power_w is None else share * self.price.power_w
+                drawn_w = watts if watts is not None and wall_ns else nominal_w
+                if drawn_w is None:
+                    return None
+                total += hours * drawn_w / 1000 * 0.3
         return total
 
 
@@ -131,8 +138,10 @@ def process_rows(draw: st.DrawFn, run_id: str, attempt: int, rank: int) -> tuple
 
 
 @st.composite
-def attempts(draw: st.DrawFn, run_id: str, number: int, world_size: int) -> tuple[list[tuple[str, list[Row]]], int]:
-    """Draw the journals of an attempt, and its life."""
+def attempts(
+    draw: st.DrawFn, run_id: str, number: int, world_size: int
+) -> tuple[list[tuple[str, list[Row]]], int, float | None]:
+    """Draw the journals of an attempt, its life, and what its accelerator drew, where that was metered [W]."""
     supervised = draw(st.booleans())
     journals: list[tuple[str, list[Row]]] = []
     wall_ns = 0
@@ -153,11 +162,29 @@ def attempts(draw: st.DrawFn, run_id: str, number: int, world_size: int) -> tupl
             ending.append(ShutdownEnded(wall_ns=wall_ns, exit_code=0, signal=None, overdue=False))
     if supervised:
         rows = [SupervisionStarted(run_id=run_id, attempt=number, pid=2**22 + 1, host="elsewhere", wall_ns=0)]
-        rows += [Telemetry(wall_ns=wall_ns, host=None, devices=[])] * draw(st.integers(0, 2))
+        watts = draw(st.sampled_from([None, 0.0, 350.0]))
+        if watts is None:
+            rows += [Telemetry(wall_ns=wall_ns, host=None, devices=[])] * draw(st.integers(0, 2))
+        else:
+            rows += [Telemetry(wall_ns=at_ns, host=None, devices=[counted(watts, at_ns)]) for at_ns in (0, wall_ns)]
         journals.append((f"journal-{number}-supervisor.jsonl", [*rows, *ending]))
     else:
+        watts = None
         journals[0][1].extend(ending)
-    return journals, wall_ns
+    return journals, wall_ns, watts
+
+
+def counted(watts: float, at_ns: int) -> DeviceSample:
+    """Return what an accelerator says that has drawn so much since its attempt began."""
+    return DeviceSample(
+        uuid="GPU-a",
+        utilization=None,
+        memory_used_bytes=None,
+        power_w=watts,
+        energy_mj=round(watts * at_ns / 1e6),
+        temperature_c=None,
+        sm_clock_mhz=None,
+    )
 
 
 @st.composite
@@ -173,11 +200,12 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
         price=price.to_dict(),
     )
     journals: list[tuple[str, list[Row]]] = []
-    wall_ns = []
+    wall_ns, watts = [], []
     for number in range(1, draw(st.integers(0, 3)) + 1):
-        of_attempt, life_ns = draw(attempts(run_id, number, min(world_size, 2)))
+        of_attempt, life_ns, drawn_w = draw(attempts(run_id, number, min(world_size, 2)))
         journals += of_attempt
         wall_ns.append(life_ns)
+        watts.append(drawn_w)
     if journals and journals[0][0] == "journal-1-0.jsonl":
         journals[0][1].insert(0, declaration)
     else:
@@ -200,6 +228,7 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
         world_size,
         [DrawnJournal(name, [(row, draw(moments)) for row in rows]) for name, rows in journals],
         wall_ns,
+        watts,
     )
 
 
@@ -258,10 +287,10 @@ def test_a_run_costs_what_its_attempts_took_and_an_unpriced_one_nothing_that_is_
         if run.usd is None:
             assert (summary.billable_usd, summary.declared_usd, summary.usd_per_billion_env_steps) == (None,) * 3
         else:
-            assert summary.billable_usd == summary.declared_usd == pytest.approx(run.usd, rel=1e-9, abs=1e-12)
+            assert summary.billable_usd == summary.declared_usd == pytest.approx(run.usd, rel=1e-9, abs=1e-9)
             assert summary.billable_usd is not None and summary.billable_usd >= 0
         assert summary.energy_usd is None or summary.energy_usd >= 0
-        assert (summary.energy_usd is not None) == (run.price.power_w is not None)
+        assert (summary.energy_usd is not None) == (run.price.market == "owned" and run.usd is not None)
 
 
 @settings(max_examples=60, deadline=None)
@@ -275,10 +304,10 @@ def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None
             assert whole.wall_s == pytest.approx(math.fsum(part.wall_s for part in parts))
             for name in ("billable_usd", "energy_usd"):
                 amounts = [getattr(part, name) for part in parts]
-                if getattr(whole, name) is None:
-                    assert all(amount is None for amount in amounts)
-                else:
-                    assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-12)
+                if None in amounts:
+                    assert getattr(whole, name) is None
+                elif amounts:
+                    assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-9)
         summaries, cohorts = summarized(ledger)
     for cohort in cohorts:
         members = [s for s in summaries if (s.cohort, s.panel_id) == (cohort.cohort, cohort.panel_id)]

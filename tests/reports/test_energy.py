@@ -148,6 +148,14 @@ def test_attempts_add_up_without_the_time_between_them() -> None:
     assert joules(whole) == 150 * 300
 
 
+def test_the_energy_of_each_attempt_is_known_by_itself_or_not_at_all() -> None:
+    metered, silent = attempt(1, 100, journal(ramp(0, 100, 300.0))), attempt(2, 60)
+    brief, brief_silent = attempt(3, 3, journal(ramp(1, 3, 300.0), at=500.0)), attempt(4, 3)
+    summary = summarize_energy(run(metered, silent, brief, brief_silent))
+    assert summary.attempt_kwh == [pytest.approx(30_000 / 3.6e6), None, pytest.approx(600 / 3.6e6), None]
+    assert summary.kwh is None and summary.undefined_reason == "attempt 2: 0 of 1 accelerators metered"
+
+
 def test_attempts_that_overlap_share_the_device() -> None:
     first, second = ramp(0, 100, 300.0), ramp(0, 100, 300.0, offset_j=1e6 + 60 * 300)
     whole = run(attempt(1, 100, journal(first)), attempt(2, 100, journal(second, at=60.0)))
@@ -165,6 +173,7 @@ def test_a_clock_that_is_set_back_changes_nothing() -> None:
     [
         ([attempt(1, 100)], "cpu", 1, "the run used no accelerator"),
         ([attempt(1, 100)], "cuda:0", 1, "no accelerator was metered"),
+        ([attempt(1, 3, journal({1.0: sample(5.0, 100.0)}))], "cuda:0", 1, "the run was over before an accelerator"),
         ([attempt(1, 100, journal(ramp(0, 100, 1.0))), attempt(2, 60)], "cuda:0", 1, "attempt 2: 0 of 1 accelerators"),
         ([attempt(1, 100, journal(ramp(0, 100, 1.0)))], "cuda:0", 4, "attempt 1: 1 of 4 accelerators"),
         ([attempt(1, 100, journal(ramp(0, 80, 1.0)))], "cuda:0", 1, "attempt 1: the energy of GPU-a is known for 80"),

@@ -34,30 +34,23 @@ def billable_seconds(wall_s: float, price: Price) -> float:
     return float(max(price.billing_minimum_s, granules * price.billing_granularity_s))
 
 
-def billed_instances(world_size: int, price: Price, accelerators_allocated: int | None = None) -> float:
+def billed_instances(world_size: int, price: Price) -> float:
     """Number of instances that are paid for while a run holds its accelerators.
 
-    Vendors rent whole instances, so by default a run pays for ``ceil(world_size / price.accelerators)`` of them, also
-    when it leaves some of their accelerators idle. Where a scheduler hands out single accelerators of a shared node,
-    ``accelerators_allocated`` says how many, and the run pays for that share: ``accelerators_allocated /
-    price.accelerators``. Hardware of one's own is shared, too: there it is the run's processes that count.
+    Vendors rent whole instances, so a run pays for ``ceil(world_size / price.accelerators)`` of them, also when it
+    leaves some of their accelerators idle. Hardware of one's own is shared: there a run pays for the share that its
+    processes take.
 
     Args:
         world_size: Processes of the run on all nodes, one per accelerator.
         price: Price entry.
-        accelerators_allocated: Accelerators that the run occupies, whatever its number of processes; None when it
-            occupies whole instances.
 
     Raises:
-        ValueError: If a count is not a whole number of at least 1.
+        ValueError: If the count is not a whole number of at least 1.
     """
     check_count("world_size", world_size, at_least=1)
-    if accelerators_allocated is None and price.market != OWNED:
-        return float(math.ceil(world_size / price.accelerators))
-    if accelerators_allocated is None:
-        return world_size / price.accelerators
-    check_count("accelerators_allocated", accelerators_allocated, at_least=1)
-    return accelerators_allocated / price.accelerators
+    share = world_size / price.accelerators
+    return share if price.market == OWNED else float(math.ceil(share))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,9 +63,9 @@ class EnergyCost:
     usd: float
     """Its price [USD]."""
 
-    basis: Literal["measured", "nominal"]
+    basis: Literal["measured", "nominal", "mixed"]
     """Whether the energy was measured, which counts what has a meter and nothing else, or is the nominal power of the
-    instance times the time that the run took."""
+    instance times the time that the run took, or the one in some attempts and the other in the rest."""
 
 
 def energy_cost(
@@ -80,38 +73,41 @@ def energy_cost(
     price: Price,
     *,
     world_size: int,
-    accelerators_allocated: int | None = None,
-    energy_kwh: float | None = None,
+    attempt_kwh: Sequence[float | None] | None = None,
 ) -> EnergyCost | None:
-    """Cost of the energy of one run on hardware of one's own.
+    """Cost of the energy of one run on hardware of one's own: the sum of what that of its attempts cost.
 
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
         world_size: Processes of the run on all nodes, one per accelerator.
-        accelerators_allocated: See :func:`billed_instances`.
-        energy_kwh: Energy of all attempts as it was measured [kWh]; None where any of it was not, and the entry's
-            nominal power has to do.
+        attempt_kwh: Energy of each attempt as it was measured [kWh]; None where it was not, and the entry's nominal
+            power has to do. None as a whole where none was.
 
     Returns:
-        None where the price holds the energy already, or nothing says how much it was.
+        None where the price holds the energy already, or nothing says how much one of the attempts took.
 
     Raises:
-        ValueError: If a time, a count or the energy is out of range.
+        ValueError: If a time, a count or an energy is out of range, or there are not as many energies as attempts.
     """
-    for wall_s in attempt_wall_s:
+    measured = [None] * len(attempt_wall_s) if attempt_kwh is None else attempt_kwh
+    instances = billed_instances(world_size, price)
+    kwh: list[float] = []
+    for wall_s, own_kwh in zip(attempt_wall_s, measured, strict=True):
         check_number("wall_s", wall_s)
-    if energy_kwh is not None:
-        check_number("energy_kwh", energy_kwh)
-    instances = billed_instances(world_size, price, accelerators_allocated)
-    if price.usd_per_kwh is None:
+        if own_kwh is not None:
+            check_number("energy_kwh", own_kwh)
+            kwh.append(own_kwh)
+        elif price.power_w is not None:
+            kwh.append(price.power_w / 1000.0 * instances * wall_s / 3600.0)
+    if price.usd_per_kwh is None or len(kwh) < len(attempt_wall_s):
         return None
-    if energy_kwh is not None:
-        return EnergyCost(kwh=energy_kwh, usd=energy_kwh * price.usd_per_kwh, basis="measured")
-    if price.power_w is None:
-        return None
-    nominal_kwh = price.power_w / 1000.0 * instances * math.fsum(attempt_wall_s) / 3600.0
-    return EnergyCost(kwh=nominal_kwh, usd=nominal_kwh * price.usd_per_kwh, basis="nominal")
+    known = sum(own_kwh is not None for own_kwh in measured)
+    basis: Literal["measured", "nominal", "mixed"] = (
+        "nominal" if not known else "measured" if known == len(measured) else "mixed"
+    )
+    total_kwh = math.fsum(kwh)
+    return EnergyCost(kwh=total_kwh, usd=total_kwh * price.usd_per_kwh, basis=basis)
 
 
 def billable_usd(
@@ -119,8 +115,7 @@ def billable_usd(
     price: Price,
     *,
     world_size: int,
-    accelerators_allocated: int | None = None,
-    energy_kwh: float | None = None,
+    attempt_kwh: Sequence[float | None] | None = None,
 ) -> float | None:
     """Spend of one run: all its attempts, failed and preempted ones included [USD].
 
@@ -131,25 +126,18 @@ def billable_usd(
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
         world_size: Processes of the run on all nodes, one per accelerator.
-        accelerators_allocated: See :func:`billed_instances`.
-        energy_kwh: Measured energy of all attempts [kWh]; only a price of hardware of one's own looks at it.
+        attempt_kwh: Measured energy of each attempt [kWh]; only a price of hardware of one's own looks at it.
 
     Returns:
         None when the price is unpriced, or the energy that it asks for is not known. 0 when the run is priced and made
         no attempt.
 
     Raises:
-        ValueError: If a time, a count or the energy is out of range.
+        ValueError: See :func:`energy_cost`.
     """
     billed_s = math.fsum(billable_seconds(wall_s, price) for wall_s in attempt_wall_s)
-    instances = billed_instances(world_size, price, accelerators_allocated)
-    energy = energy_cost(
-        attempt_wall_s,
-        price,
-        world_size=world_size,
-        accelerators_allocated=accelerators_allocated,
-        energy_kwh=energy_kwh,
-    )
+    instances = billed_instances(world_size, price)
+    energy = energy_cost(attempt_wall_s, price, world_size=world_size, attempt_kwh=attempt_kwh)
     if price.usd_per_hour is None or (price.usd_per_kwh is not None and energy is None):
         return None
     return billed_s / 3600.0 * instances * price.usd_per_hour + (0.0 if energy is None else energy.usd)

@@ -94,8 +94,8 @@ class Price:
     """Price of the energy that its owner pays for, cooling included where it is to count [USD/kWh]."""
 
     power_w: float | None = None
-    """Power of the whole instance at work [W], for runs whose energy was not measured; None when unknown, which leaves
-    these runs without a cost."""
+    """Power of the whole instance at work [W], for attempts whose energy was not measured; None when unknown, which
+    leaves their runs without a cost."""
 
     def __post_init__(self) -> None:
         """Check every field."""

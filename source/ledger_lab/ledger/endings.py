@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import re
 
+from ledger_lab.errors import first_line
 from ledger_lab.ledger.rows import Status
 
 _OUT_OF_MEMORY = re.compile(
-    r"OutOfMemoryError|out of memory|Failed to allocate \d+ bytes|can(?:'t|not) allocate memory|std::bad_alloc",
+    r"OutOfMemoryError|out[ _]of[ _]memory|Failed to allocate \d+ bytes|can(?:'t|not) allocate memory|std::bad_alloc"
+    r"|_STATUS_ALLOC_FAILED|ErrorMemoryAllocation",
     re.IGNORECASE,
 )
 """What torch, CUDA, Warp and the C library say when memory runs out."""
@@ -46,8 +48,7 @@ def status_of(error: BaseException) -> Status:
 
 def reason_of(error: BaseException) -> str:
     """Return an exception in one line that any journal takes."""
-    first = next(iter(str(error).strip().splitlines()), "")
-    line = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    line = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
     if len(line) > _LONGEST_REASON:
         line = line[:_LONGEST_REASON] + " …"
     return line.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are no text

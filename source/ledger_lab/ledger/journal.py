@@ -18,6 +18,9 @@ from ledger_lab.ledger.rows import Row
 SYNC_AT_LEAST_EVERY = 1 << 20
 """Bytes of telemetry after which it is synchronized to disk even if no durable row comes [B]."""
 
+_LINES_AT_ONCE = 1000
+"""Lines that are written together: where a full disk keeps many waiting, each attempt must stay a short one."""
+
 
 @dataclass
 class _Tail:
@@ -111,16 +114,17 @@ class Journal:
     def _write(self) -> None:
         """Write what is not known to be whole in the file, over whatever came of it before."""
         tail = self._tail
-        count, size = tail.written
-        waiting = tail.lines[count:]
-        data = memoryview(b"".join(waiting))
-        done = 0
-        while done < len(data):
-            taken = os.pwrite(self._file, data[done:], tail.begin + size + done)
-            if taken == 0:
-                raise OSError(errno.EIO, "the file takes no bytes", str(self.path))
-            done += taken
-        tail.written = (count + len(waiting), size + len(data))
+        while (done := tail.written)[0] < len(tail.lines):
+            count, size = done
+            lines = tail.lines[count : count + _LINES_AT_ONCE]
+            data = memoryview(b"".join(lines))
+            taken = 0
+            while taken < len(data):
+                more = os.pwrite(self._file, data[taken:], tail.begin + size + taken)
+                if more == 0:
+                    raise OSError(errno.EIO, "the file takes no bytes", str(self.path))
+                taken += more
+            tail.written = (count + len(lines), size + len(data))
 
     def _sync(self) -> None:
         """Bring what was written to disk.

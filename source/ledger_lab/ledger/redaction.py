@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 REDACTED = "[redacted]"
 
-_SECRET_NAME = (
-    r"(?:[\w.-]*(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key"
-    r"|access[_-]?key|private[_-]?key))"
+_ENDING = (
+    r"(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key)"
 )
-"""How names of secrets end."""
+"""How names of secrets end. Where one is looked for in a text, that is all of it: what comes before stays in any case,
+and to try every beginning would take forever on words of a megabyte."""
+
+_SECRET_NAME = rf"[\w.-]*{_ENDING}"
 
 _SECRET_VARIABLE = re.compile(rf"(?i)(?:{_SECRET_NAME}|\w+_(?:key|pat|jwt))$")
 """How environment variables that hold secrets are called: more may be taken for one there, as only values count."""
@@ -25,11 +29,11 @@ _LEAST_LENGTH = 8
 _WORD = re.compile(r"[a-z]{1,12}")
 """What is no secret although its variable is called like one, such as ``disabled``."""
 
-_HARMLESS = r"(?:(?:true|false|null|none)|(?<=token=)\d{1,7})(?!\S)"
-"""Switches, and numbers of tokens: configurations must stay what they were."""
+_HARMLESS = r"""(?:(?:true|false|null|none|''|"")|(?<=token=)\d{1,7})(?!\S)"""
+"""Switches, nothing, and numbers of tokens: configurations must stay what they were."""
 
-_NAMED_VALUE = re.compile(rf"(?i)(\b{_SECRET_NAME}\s*[=:]\s*)(?!{_HARMLESS})(\S+)")
-"""``--api_key=…``, ``agent.token=…``, ``password: …``."""
+_NAMED_VALUE = re.compile(rf"""(?i)({_ENDING}["']?\s*[=:]\s*)(?!{_HARMLESS})("[^"\n]*"|'[^'\n]*'|\S+)""")
+"""``--api_key=…``, ``agent.token=…``, ``password: …``, ``{{"secret": "…"}}``."""
 
 _NAME = re.compile(rf"(?i){_SECRET_NAME}$")
 
@@ -43,9 +47,12 @@ _KNOWN_SHAPES = re.compile(
 )
 """Tokens that say by their beginning whose they are."""
 
-_URL_PASSWORD = re.compile(r"(\w+://[^\s/:@]*:)([^\s/]+)(@)")
+_URL_PASSWORD = re.compile(r"(://[^\s/:@]*:)([^\s/]+)(@)")
 
-_BEARER = re.compile(r"(?i)\b(bearer\s+)(\S{8,})")
+_AUTHORIZATION = re.compile(r"(?i)\b(bearer\s+|authorization:\s*basic\s+)(\S{8,})")
+
+_PIECE_CHARACTERS = 1 << 22
+"""Characters of a file that are looked at together, to the end of a line."""
 
 
 class Redactor:
@@ -72,7 +79,7 @@ class Redactor:
         if self._values is not None:
             text = self._values.sub(REDACTED, text)
         text = _NAMED_VALUE.sub(rf"\1{REDACTED}", text)
-        text = _BEARER.sub(rf"\1{REDACTED}", text)
+        text = _AUTHORIZATION.sub(rf"\1{REDACTED}", text)
         text = _URL_PASSWORD.sub(rf"\1{REDACTED}\3", text)
         return _KNOWN_SHAPES.sub(REDACTED, text)
 
@@ -95,14 +102,32 @@ class Redactor:
 
 
 def redact_files(paths: Iterable[Path]) -> None:
-    """Replace secrets in text files that others wrote beside a journal: dumped configurations, differences of the code.
+    """Replace secrets in text files that others wrote beside a journal: dumped configurations, logs, differences.
+
+    A file without any stays as it is; of another one there is either the old or the new version, whatever happens.
 
     Args:
         paths: The files.
+
+    Raises:
+        OSError: If one can't be read, or not be written anew.
     """
     redactor = Redactor()
     for path in paths:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        redacted = redactor.text(text)
-        if redacted != text:
-            path.write_text(redacted, encoding="utf-8", errors="surrogateescape")
+        if all(redactor.text(piece) == piece for piece in _pieces(path)):
+            continue
+        clean = path.with_name(f".{path.name}.redacted")
+        try:
+            with clean.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.writelines(map(redactor.text, _pieces(path)))
+            shutil.copymode(path, clean)
+            clean.replace(path)
+        finally:
+            clean.unlink(missing_ok=True)
+
+
+def _pieces(path: Path) -> Iterator[str]:
+    """Yield a text, many whole lines at a time."""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        while lines := file.readlines(_PIECE_CHARACTERS):
+            yield "".join(lines)

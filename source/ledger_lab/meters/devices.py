@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ledger_lab.ledger import DeviceSample
+from ledger_lab.ledger.endings import reason_of
 
 Tell = Callable[[str], None]
 """Hears in one line why something is not metered."""
@@ -178,14 +179,14 @@ class PatientDevices:
         try:
             devices = self._open(self._said.put)
         except Exception as error:  # noqa: BLE001 - a meter that fails, however it does, must not end a training
-            self._said.put(f"accelerators are not metered: {_named(error)}")
+            self._said.put(f"accelerators are not metered: {reason_of(error)}")
             devices = NoDevices(str(error))
         self._opened.set()
         while self._questions.get():
             try:
                 self._answers.put(devices.sample())
             except Exception as error:  # noqa: BLE001 - as above
-                self._said.put(f"accelerators did not answer: {_named(error)}")
+                self._said.put(f"accelerators did not answer: {reason_of(error)}")
                 self._answers.put(self._silence())
         devices.close()
 
@@ -226,8 +227,3 @@ class PatientDevices:
         self._closed = True
         self._questions.put(False)
         self._thread.join(timeout=self._limit_s)
-
-
-def _named(error: Exception) -> str:
-    """Return an exception in one line."""
-    return f"{type(error).__name__}: {error}"

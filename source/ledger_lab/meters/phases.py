@@ -30,7 +30,8 @@ class Phase(StrEnum):
     SYNCHRONIZE = "synchronize"
     """Collectives between processes."""
     TRANSFER = "transfer"
-    """Copies between host and device, where they can be measured."""
+    """Copies between host and device. Where environment and agent share one there are none to speak of, so that only
+    trainers of other frameworks name this phase."""
     EVALUATE = "evaluate"
     """Scoring policies on held-out episodes."""
     LOG = "log"
@@ -38,7 +39,7 @@ class Phase(StrEnum):
     CHECKPOINT = "checkpoint"
     """Saving and hashing policies."""
     SHUTDOWN = "shutdown"
-    """From the row that says how an attempt ended until its processes are gone."""
+    """Closing the simulation, and then from the row that says how an attempt ended until its processes are gone."""
     UNATTRIBUTED = "unattributed"
     """Covered by no window."""
 
@@ -100,6 +101,16 @@ class PhaseClock:
             raise RuntimeError(f"cannot change the base phase inside the window {self._stack[-1]!r}")
         self._charge()
         self._stack[0] = phase
+
+    def unwind(self, phase: Phase) -> None:
+        """Count for a phase from now on, whatever windows an exception left open, and wait for no device any more.
+
+        Args:
+            phase: The phase.
+        """
+        self.stop_synchronizing()
+        self._charge()
+        self._stack = [phase]
 
     def share(self, held_out: int, slots: int) -> None:
         """Count a part of :data:`SHARED_PHASES` as evaluation from now on: the held-out slots' part of all slots.

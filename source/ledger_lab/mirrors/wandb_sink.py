@@ -10,7 +10,7 @@ from typing import Any
 
 import wandb
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Status
 from ledger_lab.mirrors.sink import Batch, RunFacts
 
@@ -68,8 +68,8 @@ class WandbSink:
                 settings=settings,
             )
         except (wandb.errors.Error, OSError) as error:
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise UserError(f"W&B: {first}; set WANDB_API_KEY, or WANDB_MODE=offline and sync the run later") from error
+            way_out = "set WANDB_API_KEY, or WANDB_MODE=offline and sync the run later"
+            raise UserError(f"W&B: {first_line(error)}; {way_out}") from error
         self._cursor: dict[str, int] = dict(self._run.config.get(_CURSOR) or {})
         plain = {key: value for key, value in declared.to_data().items() if key != "panel_fields"}
         self._run.config.update(plain, allow_val_change=True)

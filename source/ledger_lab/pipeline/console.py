@@ -11,7 +11,7 @@ from typing import IO
 
 from rich.console import Console
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 
 PLAIN_WIDTH = 180
 """Columns of the output where it goes to a file or a pipe."""
@@ -99,8 +99,7 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
         return EXIT_USER_ERROR
     traceback.print_exception(error)
     where = f" (traceback in {log})" if log else ""
-    first = next(iter(str(error).strip().splitlines()), "")
-    console.print(f"{type(error).__name__}: {first}{where}", style="bold red", markup=False, soft_wrap=True)
+    console.print(f"{type(error).__name__}: {first_line(error)}{where}", style="bold red", markup=False, soft_wrap=True)
     return 1
 
 

@@ -54,25 +54,15 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
     console = terminal.console
     with ExitStack() as shutdown:
         try:
-            journals = {
-                run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl"))
-                for run_dir in {candidate.run_dir: None for candidate in plan.candidates}
-            }
+            journals = _begin(plan, name, shutdown, terminal, clock, link)
         except OSError as error:
-            raise UserError(f"cannot write beside the run's journal: {error.filename}: {error.strerror}") from error
-        terminal.keep_log(next(iter(journals)) / f"{name}.log")
+            hint = "; raise ulimit -n, or score fewer runs at once" if "Too many open files" in str(error) else ""
+            raise UserError(f"cannot write beside the runs' journals: {error}{hint}") from error
 
         def append_everywhere(row: Row) -> None:
             for journal in journals.values():
                 journal.append(row)
 
-        for run_dir, journal in journals.items():
-            for simulation in plan.simulations:
-                journal.append(_started(plan, simulation, run_dir, clock))
-        run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
-        link.begin(
-            [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals], [*run_ids.values()], None, plan.device
-        )
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
@@ -92,6 +82,26 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
         if attempt.error is not None:
             tell_error(attempt.error, console, terminal.log)
         sys.exit(attempt.exit_status)
+
+
+def _begin(
+    plan: EvaluationPlan, name: str, shutdown: ExitStack, terminal: Terminal, clock: PhaseClock, link: Link
+) -> dict[Path, Journal]:
+    """Say what is going to be scored, and put it into the supervisor's charge.
+
+    Returns:
+        A journal per run's directory.
+    """
+    run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
+    journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
+    log = next(iter(journals)) / f"{name}.log"
+    terminal.keep_log(log)
+    for run_dir, journal in journals.items():
+        for simulation in plan.simulations:
+            journal.append(_started(plan, simulation, run_dir, clock))
+    supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
+    link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
+    return journals
 
 
 def _record_worst(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psutil
 from rich.console import Console
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError, first_line, nearest
 from ledger_lab.ledger import Health, PanelResult, Status
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.meters.health import Event, Finding, HealthMonitor, Iteration
@@ -77,7 +77,7 @@ class HealthWatch:
             yield
         except Exception as error:
             if status_of(error) is Status.NON_FINITE:
-                self._tell(self._monitor.on_failure(next(iter(str(error).strip().splitlines()), type(error).__name__)))
+                self._tell(self._monitor.on_failure(first_line(error)))
             raise
 
     def on_panel(self, result: PanelResult, iteration: int) -> None:

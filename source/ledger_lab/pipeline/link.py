@@ -26,7 +26,9 @@ class Link:
         self._connection = connection
         connection.settimeout(_ANSWER_S)
 
-    def begin(self, journals: Sequence[Path], run_ids: Sequence[str], attempt: int | None, device: str) -> None:
+    def begin(
+        self, journals: Sequence[Path], run_ids: Sequence[str], attempt: int | None, device: str, log: Path
+    ) -> None:
         """Put an attempt into the supervisor's charge: from now on it ends with a row, whatever ends it.
 
         Args:
@@ -34,19 +36,22 @@ class Link:
             run_ids: The run that each of them belongs to.
             attempt: Number of the attempt; ``None`` for a stand-alone evaluation.
             device: Where the work is done, as ``--device`` says it: what is metered.
+            log: What this process prints, if anything; when it is gone, secrets in there are replaced.
 
         Raises:
             OSError: If a journal can't be created, or the supervisor is gone.
         """
-        self._ask(
-            {
-                "what": "begin",
-                "journals": [str(path.absolute()) for path in journals],
-                "run_ids": list(run_ids),
-                "attempt": attempt,
-                "device": device,
-            }
-        )
+        for path, run_id in zip(journals, run_ids, strict=True):  # one by one: a message has a largest size
+            self._ask(
+                {
+                    "what": "begin",
+                    "journal": str(path.absolute()),
+                    "run_id": run_id,
+                    "attempt": attempt,
+                    "device": device,
+                    "log": str(log.absolute()),
+                }
+            )
 
     def end(self, row: AttemptEnded, exit_status: int) -> None:
         """Say how the attempt ended.

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
+from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import PhaseClock, hardware_facts
 from ledger_lab.meters.probes import Probes
 from ledger_lab.panels.slots import in_batches, rows_of
@@ -122,6 +123,7 @@ def profile_run(argv: Sequence[str]) -> int:
             return 0
     finally:
         terminal.restore()
+        redact_files([terminal.log] if terminal.log else [])
     own = [argument for argument in argv if argument != "--nsys"]
     report = plan.run_dir / f"nsys_{plan.run_id}"
     return run_under_nsys(nsys, [*own, "--into", str(plan.run_dir)], report, on_gpu=plan.device != "cpu")

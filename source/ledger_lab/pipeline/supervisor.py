@@ -7,7 +7,6 @@ that nothing of what ends trainings ends it.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import selectors
@@ -30,19 +29,20 @@ from ledger_lab.ledger import (
     ShutdownEnded,
     SupervisionStarted,
 )
+from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.pipeline.beginnings import become_worker, open_standard_streams
 from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.verdict_of_exit import ENDING, OutOfMemoryKills, exit_status_of, status_of_exit
-
-_PR_SET_PDEATHSIG = 1
-"""From prctl(2): the signal that a process gets when its parent dies."""
+from ledger_lab.pipeline.verdict_of_exit import ENDING, OutOfMemoryKills, exit_status_of, name_of, status_of_exit
 
 _SAMPLE_S = 1.0
 _RETRY_S, _RETRIES = 0.5, 20
 _SAME_KEY_S = 1.0
 """Interrupts that follow each other faster are one: terminal and wrapping programs both pass a single Ctrl-C on."""
+_LATE_S = 1.0
+"""How much later than it wanted to a process may wake up that was not suspended."""
 _RESERVE_BYTES = 64 * 1024
-"""Room on disk that is kept free for the end of an attempt."""
+"""Room on disk that is kept free for the end of an attempt, or of one run's part in an evaluation."""
 
 type Program = Callable[[Sequence[str], int, Link], Any]
 """Takes the command line without the program's name, when the process began, and the line to the supervisor."""
@@ -60,7 +60,7 @@ def run_supervised(program: Program, *, grace_s: float = 20.0, shutdown_s: float
         SystemExit: Always; with status 0 only if all work was done.
     """
     started_ns = process_started_ns()
-    _open_standard_streams()
+    open_standard_streams()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sys.stdout.flush()
@@ -69,7 +69,7 @@ def run_supervised(program: Program, *, grace_s: float = 20.0, shutdown_s: float
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _become_worker(supervisor_pid)
+        become_worker(supervisor_pid)
         from ledger_lab.pipeline.script import run_script
 
         run_script(lambda argv: program(argv, started_ns, Link(theirs)))
@@ -100,7 +100,8 @@ class Supervisor:
         self._asked_s = 0.0
         self._killed: str | None = None
         self._journals: list[Journal] = []
-        self._reserves: list[IO[bytes]] = []
+        self._reserves: dict[int, IO[bytes]] = {}
+        self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
         self._exit_status: int | None = None
         self._end_is_written = False
@@ -120,8 +121,12 @@ class Supervisor:
             selector.register(self._connection, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
             listening = True
+            looked_s = time.monotonic()
             while True:
-                ready = {key.fileobj for key, _ in selector.select(self._patience_s())}
+                patience_s = self._patience_s()
+                ready = {key.fileobj for key, _ in selector.select(patience_s)}
+                before_s, looked_s = looked_s, time.monotonic()
+                self._excuse(looked_s - before_s, patience_s)
                 if woken in ready:
                     woken.recv(4096)
                 if self._connection in ready and not self._hear():
@@ -142,13 +147,20 @@ class Supervisor:
                     self._sample(at_once=True)
                     self._signal_group(signal.SIGKILL)  # what it leaves behind
                     _, wait_status = os.waitpid(self._pid, 0)
-                    return self._conclude(wait_status)
+                    exit_status = self._conclude(wait_status)
+                    self._clean_log()
+                    return exit_status
 
     def _patience_s(self) -> float:
         """Return how long nothing needs to be done [s]."""
         moments = [] if self._sampler is None else [self._next_sample_s]
         moments += [] if self._deadline_s is None else [self._deadline_s]
         return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
+
+    def _excuse(self, passed_s: float, patience_s: float) -> None:
+        """Let no deadline run on while this process could not look: where it was suspended, so was the other one."""
+        if self._deadline_s is not None and passed_s > patience_s + _LATE_S:
+            self._deadline_s += passed_s
 
     def _hear(self) -> bool:
         """Take a message of the process, if there is one, and answer it.
@@ -178,27 +190,38 @@ class Supervisor:
         return True
 
     def _begin(self, content: dict[str, Any]) -> None:
-        """Take charge of an attempt, or of a stand-alone evaluation."""
+        """Take charge of an attempt, or of one run's part in a stand-alone evaluation."""
         if content["attempt"] is None:
             self._ended_row = EvaluationEnded
-        for path, run_id in zip(content["journals"], content["run_ids"], strict=True):
-            journal = Journal(Path(path), self._tell_trouble)
-            self._journals.append(journal)
-            journal.append(
-                SupervisionStarted(
-                    run_id=run_id,
-                    attempt=content["attempt"],
-                    pid=os.getpid(),
-                    host=socket.gethostname(),
-                    wall_ns=self._wall_ns(),
-                )
+        self._log = Path(content["log"])
+        path = Path(content["journal"])
+        self._keep_room(path.parent)
+        journal = Journal(path, self._tell_trouble)
+        self._journals.append(journal)
+        journal.append(
+            SupervisionStarted(
+                run_id=content["run_id"],
+                attempt=content["attempt"],
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                wall_ns=self._wall_ns(),
             )
-            reserve = tempfile.TemporaryFile(dir=journal.path.parent)  # noqa: SIM115 - nameless: it never outlives us
-            self._reserves.append(reserve)
-            os.posix_fallocate(reserve.fileno(), 0, _RESERVE_BYTES)
-        # Only now: a process that forks must not have opened the driver.
-        self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
-        self._next_sample_s = time.monotonic()
+        )
+        if self._sampler is None:  # only now: a process that forks must not have opened the driver
+            self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
+            self._next_sample_s = time.monotonic()
+
+    def _keep_room(self, folder: Path) -> None:
+        """Keep room for one more end on the file system of a folder.
+
+        Raises:
+            OSError: If there is none.
+        """
+        device = folder.stat().st_dev
+        if device not in self._reserves:
+            self._reserves[device] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - nameless: it never outlives us
+        descriptor = self._reserves[device].fileno()
+        os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, _RESERVE_BYTES)
 
     def _sample(self, at_once: bool = False) -> None:
         """Write what host and devices do, once a second: the sign of life, too."""
@@ -242,7 +265,7 @@ class Supervisor:
         """
         if self._exit_status is not None:
             return
-        for reserve in self._reserves:
+        for reserve in self._reserves.values():
             reserve.close()
         self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
         self._insist(row)
@@ -280,7 +303,7 @@ class Supervisor:
         code = os.waitstatus_to_exitcode(wait_status)
         if not self._journals:
             return 128 - code if code < 0 else code
-        fault = signal.Signals(-code).name if code < 0 else None
+        fault = name_of(-code) if code < 0 else None
         try:
             if self._exit_status is None:
                 killed_for_memory = self._kills.happened()
@@ -314,6 +337,13 @@ class Supervisor:
                 return 1
             _say(f"how the process went after its work had ended could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status
+
+    def _clean_log(self) -> None:
+        """Replace secrets in what the process printed; whoever wrote there is gone."""
+        try:
+            redact_files([self._log] if self._log is not None and self._log.exists() else [])
+        except OSError as error:
+            _say(f"{self._log} may hold secrets, as it could not be written anew: {error}")
 
     def _wall_ns(self) -> int:
         """Return the age of the attempt [ns]."""
@@ -353,29 +383,6 @@ class Supervisor:
             signal.set_wakeup_fd(before)
             woken.close()
             waker.close()
-
-
-def _become_worker(supervisor_pid: int) -> None:
-    """Lead a process group of our own, without a terminal to wait for, and be told when the supervisor dies."""
-    with suppress(PermissionError):
-        os.setpgid(0, 0)
-    # Behind the group that has the terminal, whoever reads from it is stopped, and where it asks for it, who writes.
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != supervisor_pid:
-        os._exit(1)
-
-
-def _open_standard_streams() -> None:
-    """Put something harmless where standard streams are closed, lest the next file becomes one."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - as long as the process
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _say(text: str) -> None:

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -67,7 +68,6 @@ def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judg
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
         plan = plan_training(args, overrides)
-        terminal.keep_log(plan.run_dir / "console.log")
         _carry_out(plan, terminal, started_ns, link, judge)
     finally:
         terminal.restore()
@@ -80,6 +80,7 @@ def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link,
     console = terminal.console
     with ExitStack() as shutdown:
         try:
+            terminal.keep_log(plan.run_dir / "console.log")
             journal = _begin(plan, shutdown, clock, link)
         except OSError as error:
             raise UserError(f"the run cannot begin in {plan.run_dir}: {error}") from error
@@ -102,7 +103,8 @@ def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) 
     """Declare the run, and put its attempt into the supervisor's charge."""
     journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
     journal.append(_declaration(plan))
-    link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1, plan.device)
+    log = plan.run_dir / "console.log"
+    link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1, plan.device, log)
     journal.append(
         AttemptStarted(
             run_id=plan.run_id,
@@ -137,6 +139,7 @@ def _train(
     """
     with ExitStack() as stack:
         env = stack.enter_context(environment(plan.task, plan.slots_cfg))
+        stack.callback(clock.unwind, Phase.SHUTDOWN)  # when all that comes now is over, and the simulation closes
         stack.enter_context(recorded_physics(env))
         monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, Settings(plan.adapter.settings))
         held_bytes = lambda: gpu_memory_bytes(plan.device)  # noqa: E731 - asked once an iteration
@@ -257,7 +260,8 @@ def _report(plan: TrainPlan, console: Console) -> None:
     (run,) = read_ledger(plan.run_dir).runs
     summary = summarize_run(run)
     bottlenecks = find_bottlenecks([run], [summary])
-    console.print(render_report([summary], summarize_cohorts([summary]), console.width, bottlenecks))
+    alone = summarize_cohorts([replace(summary, cohort=None)])  # nobody looked at the others of its cohort
+    console.print(render_report([summary], alone, console.width, bottlenecks))
     first = summary.confirmed
     if first is not None:
         console.print(

@@ -35,7 +35,7 @@ def exit_status_of(status: Status) -> int:
 
 
 def status_of_exit(
-    code: int, asked: signal.Signals | None, killed: str | None, killed_for_memory: bool
+    code: int, asked: signal.Signals | None, killed: str | None, killed_for_memory: bool | None
 ) -> tuple[Status, str]:
     """Return how an attempt ended whose process is gone without a word.
 
@@ -43,7 +43,8 @@ def status_of_exit(
         code: Its exit status, or the negative number of the signal that ended it.
         asked: The signal that asked it to end before.
         killed: Why the supervisor killed it, in words, if it did.
-        killed_for_memory: Whether the kernel killed a process for want of memory in the meantime.
+        killed_for_memory: Whether the kernel killed a process for want of memory in the meantime; ``None`` where it
+            does not tell.
 
     Returns:
         The status, and the reason in one line.
@@ -56,12 +57,21 @@ def status_of_exit(
         return ENDING[ended_by], ended_by.name
     if code >= 0:
         return Status.CRASHED, f"the process ended with exit status {code} and without a word"
-    name = signal.Signals(-code).name
     if -code == signal.SIGKILL:
         if killed_for_memory:
             return Status.OUT_OF_MEMORY, "SIGKILL: the kernel killed the process for want of host memory"
+        if killed_for_memory is None:
+            return Status.KILLED, "SIGKILL; this kernel does not tell whether for want of memory"
         return Status.KILLED, "SIGKILL by somebody else, not for want of memory"
-    return Status.CRASHED, f"{name}: a fault outside Python"
+    return Status.CRASHED, f"{name_of(-code)}: a fault outside Python"
+
+
+def name_of(signum: int) -> str:
+    """Return the name of a signal; of real-time signals only two have one."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
 
 
 class OutOfMemoryKills:
@@ -76,17 +86,18 @@ class OutOfMemoryKills:
         self._root = root
         self._before = self._count()
 
-    def happened(self) -> bool:
-        """Tell whether there has been one since."""
-        return self._count() > self._before
+    def happened(self) -> bool | None:
+        """Tell whether there has been one since; ``None`` where nobody counts them."""
+        now = self._count()
+        return None if now is None or self._before is None else now > self._before
 
-    def _count(self) -> int:
+    def _count(self) -> int | None:
         """Return the nearest counter; those that are farther away count others' processes, too."""
         for source in self._sources():
             found = re.search(r"^oom_kill (\d+)$", _text(source), re.MULTILINE)
             if found:
                 return int(found.group(1))
-        return 0
+        return None
 
     def _sources(self) -> Iterator[Path]:
         """Find the kernel's counters (cgroups(7): ``memory.events``, ``memory.oom_control``; proc(5): ``vmstat``)."""

@@ -134,7 +134,9 @@ def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: Usage) ->
 def _larger_minibatches(work: Workload, others: Sequence[Workload]) -> Advice | None:
     """Advise half as many minibatches of twice the size, where such a one costs less than twice as much."""
     learn_s = work.phase_s(Phase.LEARN)
-    runs = [work, *(other for other in others if other.timing == work.timing)]
+    # Another size of minibatches is another configuration; with the same code and overrides it's the same network.
+    alike = [other for other in others if (other.timing, other.code) == (work.timing, work.code)]
+    runs = [work, *alike]
     fit = _fit(runs, lambda each: each.minibatch_size, lambda each: each.minibatch_s)
     if fit is None or learn_s is None or work.minibatches % 2:
         return None

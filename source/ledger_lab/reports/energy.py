@@ -8,7 +8,7 @@ several processes or attempts saw counts once. What was drawn between two attemp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -56,6 +56,8 @@ class EnergySummary:
     """``counter`` if every device counted by itself all the time, else ``power``."""
     undefined_reason: str | None
     """Why there is no such figure; ``None`` where there is one."""
+    attempt_kwh: list[float | None]
+    """The same of each attempt by itself [kWh]; ``None`` where it is not known."""
     mean_utilization: float | None
     """Mean over all samples of all devices, start-up included."""
     devices: list[DeviceSummary]
@@ -89,13 +91,15 @@ def summarize_energy(run: Run) -> EnergySummary:
         _device([track for track in tracks if track.uuid == uuid])
         for uuid in dict.fromkeys(track.uuid for track in tracks)
     ]
-    reason = _undefined_reason(run, tracks)
+    alone = {attempt.number: _metered(run, attempt, tracks) for attempt in run.attempts}
+    reason = _undefined_reason(run, tracks, alone)
     sources = {device.energy_source for device in devices}
-    kwh = None if reason else math.fsum(device.energy_kwh or 0.0 for device in devices)
+    kwh = None if reason else math.fsum(device.energy_kwh for device in devices if device.energy_kwh is not None)
     return EnergySummary(
         kwh=kwh,
         source=None if reason else ("power" if "power" in sources else "counter"),
         undefined_reason=reason,
+        attempt_kwh=[metered.kwh for metered in alone.values()],
         mean_utilization=_mean([track.sums.figures["utilization"] for track in tracks]),
         devices=devices,
     )
@@ -135,25 +139,46 @@ def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:
     return math.fsum(energy_mj), covered_ns
 
 
-def _undefined_reason(run: Run, tracks: Sequence[_Track]) -> str | None:
+@dataclass(frozen=True)
+class _Metered:
+    """What is known of the energy of one attempt."""
+
+    kwh: float | None
+    gap: str | None
+    """What was not metered for most of the time; ``None`` where everything was, or the attempt was over soon."""
+
+
+def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> _Metered:
+    """Add up what the devices of one attempt drew."""
+    wall_s = attempt.wall_ns / 1e9
+    needed_s = wall_s - max(_UNMETERED_S, _UNMETERED_SHARE * wall_s)
+    by_device: dict[str, list[Stretch]] = {}
+    for track in tracks:
+        if track.attempt == attempt.number:
+            by_device.setdefault(track.uuid, []).extend(track.stretches)
+    wanted = run.declared.world_size if run.declared.device.startswith("cuda") else 1
+    if needed_s > 0 and len(by_device) < wanted:
+        return _Metered(None, f"{len(by_device)} of {wanted} accelerators metered")
+    energies_mj: list[float] = []
+    for uuid, stretches in by_device.items():
+        energy_mj, covered_ns = _merged(stretches)
+        if covered_ns / 1e9 < needed_s:
+            return _Metered(None, f"the energy of {uuid} is known for {covered_ns / 1e9:.0f} of {wall_s:.0f} s")
+        energies_mj += [energy_mj] if covered_ns else []
+    # One that was over before its devices were sampled twice leaves no gap in a longer run, and no figure of its own.
+    known = len(energies_mj) >= wanted
+    return _Metered(math.fsum(energies_mj) / _MJ_PER_KWH if known else None, None)
+
+
+def _undefined_reason(run: Run, tracks: Sequence[_Track], alone: Mapping[int, _Metered]) -> str | None:
     """Return why the energy of the whole run is not known."""
-    on_gpu = run.declared.device.startswith("cuda")
     if not tracks:
+        on_gpu = run.declared.device.startswith("cuda")
         return "no accelerator was metered" if on_gpu else "the run used no accelerator"
-    for attempt in run.attempts:
-        wall_s = attempt.wall_ns / 1e9
-        needed_s = wall_s - max(_UNMETERED_S, _UNMETERED_SHARE * wall_s)
-        own = [track for track in tracks if track.attempt == attempt.number]
-        uuids = dict.fromkeys(track.uuid for track in own)
-        wanted = run.declared.world_size if on_gpu else 1
-        if needed_s > 0 and len(uuids) < wanted:
-            return f"attempt {attempt.number}: {len(uuids)} of {wanted} accelerators metered"
-        for uuid in uuids:
-            _, covered_ns = _merged(s for track in own if track.uuid == uuid for s in track.stretches)
-            if covered_ns / 1e9 < needed_s:
-                share = f"{covered_ns / 1e9:.0f} of {wall_s:.0f} s"
-                return f"attempt {attempt.number}: the energy of {uuid} is known for {share}"
-    return None
+    gap = next((f"attempt {number}: {metered.gap}" for number, metered in alone.items() if metered.gap), None)
+    if gap is None and not any(track.stretches for track in tracks):
+        return "the run was over before an accelerator was metered twice"
+    return gap
 
 
 def _device(tracks: Sequence[_Track]) -> DeviceSummary:

@@ -28,7 +28,7 @@ def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Text:
         now, then = (_sum([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
         amounts = f"{runs}, {usd(now)} as asked for" + ("" if then is None else f" instead of {usd(then)}")
         text.append(f"\ndeclared:   {describe_price(dict(entry))} · {amounts}")
-    return text.append("\n")
+    return text.append("\ntimes stay as they were measured, on what each run had\n")
 
 
 def describe_price(entry: Mapping[str, Any]) -> str:

@@ -127,7 +127,7 @@ class RunSummary:
     energy_usd: float | None
     """The energy's part of it [USD]; ``None`` where the price holds it already."""
     energy_basis: str | None
-    """Whether that energy was ``measured``, or is the ``nominal`` power times the time."""
+    """``measured``, ``nominal`` (power times time), or ``mixed`` where the one is known of some attempts alone."""
     usd_per_billion_env_steps: float | None
     phases: dict[str, float]
     """Seconds per phase; they sum to ``wall_s``."""
@@ -219,9 +219,9 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
     energy = summarize_energy(run)
     attempt_wall_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-    world_size, energy_kwh = declared.world_size, energy.kwh
-    spend = functools.partial(billable_usd, attempt_wall_s, world_size=world_size, energy_kwh=energy_kwh)
-    drawn = energy_cost(attempt_wall_s, price, world_size=world_size, energy_kwh=energy_kwh)
+    world_size, attempt_kwh = declared.world_size, energy.attempt_kwh
+    spend = functools.partial(billable_usd, attempt_wall_s, world_size=world_size, attempt_kwh=attempt_kwh)
+    drawn = energy_cost(attempt_wall_s, price, world_size=world_size, attempt_kwh=attempt_kwh)
     usd = spend(price)
 
     scores: dict[str, PanelResult] = {}

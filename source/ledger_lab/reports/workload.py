@@ -42,6 +42,8 @@ class Workload:
     """What must be equal before times are compared: task, library, device, physics, host, packages, overrides."""
     agent: str | None
     """Hash of the agent's configuration."""
+    code: bytes
+    """What, besides overrides, a recipe may hang on: our version, and the source tree."""
     graphs: bool
     """Whether the physics engine was left to record its steps, as it does by itself."""
     timing: str
@@ -87,6 +89,7 @@ class Workload:
             run_id=declared.run_id,
             surroundings=canonical_json(surroundings),
             agent=declared.config_sha256.get("agent"),
+            code=canonical_json([declared.versions.get("ledger_lab"), declared.git]),
             graphs=not any(o.lower() in (NO_GRAPH + "false", NO_GRAPH + "0") for o in declared.overrides),
             timing=declared.timing,
             num_envs=declared.num_envs,

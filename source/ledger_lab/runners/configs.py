@@ -16,7 +16,7 @@ from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError, first_line, nearest
 from ledger_lab.ledger.encoding import canonical_json
 
 _SELECTORS = ("physics", "renderer", "presets")
@@ -59,8 +59,8 @@ def _resolve(task: str, agent_key: str, overrides: list[str]) -> tuple[ManagerBa
     try:
         env_cfg, agent_cfg = resolve_task_config(task, agent_key, overrides=overrides)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise UserError(f"task {task} cannot be configured with {' '.join(overrides)}: {reason}") from error
+        refused = f"task {task} cannot be configured with {' '.join(overrides)}"
+        raise UserError(f"{refused}: {first_line(error)}") from error
     return env_cfg, _with_numbers(agent_cfg) if isinstance(agent_cfg, Mapping) else agent_cfg
 
 

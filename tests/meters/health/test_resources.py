@@ -63,6 +63,17 @@ def test_a_leak_is_told_once_with_what_it_comes_to() -> None:
     assert "2 MB each" in found.evidence and "2.78 GB at the end" in found.evidence
 
 
+def test_a_slow_leak_is_told_in_the_long_run_and_a_fast_one_only_once() -> None:
+    ((when, found),) = findings(held(lambda n: 2000 * MB + n * 0.3 * MB, 1200))
+    assert found.event is Event.HOST_MEMORY_GROWTH and 480 < when < 700
+    assert "in 480 iterations, 0.3 MB each" in found.evidence
+    slower = told(held(lambda n: 2000 * MB + n * 0.07 * MB, 4000))
+    assert [event for _, event in slower] == [Event.HOST_MEMORY_GROWTH] and slower[0][0] > 1900
+    fast = told(held(lambda n: 2000 * MB + n * 2 * MB, 3000))
+    assert [event for _, event in fast] == [Event.HOST_MEMORY_GROWTH] and fast[0][0] < 200
+    assert told(healthy(4000)) == []
+
+
 def test_a_leak_that_begins_late_and_one_on_the_device() -> None:
     late = told(held(lambda n: 2000 * MB + max(n - 200, 0) * 3 * MB))
     assert [event for _, event in late] == [Event.HOST_MEMORY_GROWTH] and late[0][0] > 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import dataclass, field
 from statistics import median
 
 from ledger_lab.meters.health.events import Event, Finding
@@ -129,11 +130,14 @@ class _Block:
 class MemoryGrowth:
     """Memory grows, block after block, by about as much each time.
 
-    What a training allocates as it warms up grows fast and then ever slower; only a leak goes on.
+    What a training allocates as it warms up grows fast and then ever slower; only a leak goes on. A fast one shows
+    within a few short blocks. A slow one is looked for in longer ones, which are made of the shorter.
     """
 
     _BLOCK, _BLOCKS = 20, 7
-    """Iterations per block, and blocks to look at; the first block of a training is left out."""
+    """Iterations of the shortest block, and blocks to look at; the first block of a training is left out."""
+    _LONGER = 4
+    """Blocks that make one of the next length."""
     _STEADY = 0.6
     """Least growth in the later half of the blocks, for each unit in the earlier one."""
     _LEAST_BYTES, _LEAST_SHARE = 100e6, 0.05
@@ -147,9 +151,8 @@ class MemoryGrowth:
             max_iterations: Iterations of the whole training.
         """
         self._event, self._max_iterations = event, max_iterations
-        self._spell = Spell(patience=1, calm=self._BLOCKS)
         self._block: list[int] = []
-        self._levels: list[float] = []
+        self._scales: list[_Scale] = []
         self._warm = False
 
     def look(self, seen: Iteration) -> Finding | None:
@@ -165,29 +168,57 @@ class MemoryGrowth:
         if not self._warm:
             self._warm = True
             return None
-        self._levels = [*self._levels[1 - self._BLOCKS :], level]
-        if not self._spell.begins(self._leaks()):
+        scale = self._add(level, 0)
+        if scale is None:
             return None
-        first, last = self._levels[0], self._levels[-1]
-        pace = (last - first) / ((self._BLOCKS - 1) * self._BLOCK)
+        first, last = scale.levels[0], scale.levels[-1]
+        passed = (self._BLOCKS - 1) * scale.iterations
+        pace = (last - first) / passed
         end = last + pace * max(self._max_iterations - seen.iterations, 0)
         what, where = ("host", "tracemalloc") if on_host else ("device", "torch.cuda.memory_snapshot")
         return Finding(
             self._event,
-            f"{what} memory grew from {first / 1e9:.2f} to {last / 1e9:.2f} GB in "
-            f"{(self._BLOCKS - 1) * self._BLOCK} iterations, {pace / 1e6:.2g} MB each: {end / 1e9:.3g} GB at the end "
-            "of the budget",
+            f"{what} memory grew from {first / 1e9:.2f} to {last / 1e9:.2f} GB in {passed} iterations, "
+            f"{pace / 1e6:.2g} MB each: {end / 1e9:.3g} GB at the end of the budget",
             f"look for terms and loggers that keep tensors or lists ({where} names where they come from); until then "
             "a smaller --max_iterations ends before the memory does",
         )
 
-    def _leaks(self) -> bool:
+    def _add(self, level: float, place: int) -> _Scale | None:
+        """Take a block's level on one scale, and pass it on to the longer ones.
+
+        Returns:
+            The scale that shows a leak which is to be told now.
+        """
+        if place == len(self._scales):
+            iterations = self._BLOCK * self._LONGER**place
+            self._scales.append(_Scale(iterations, Spell(patience=1, calm=self._BLOCKS)))
+        scale = self._scales[place]
+        scale.levels = [*scale.levels[1 - self._BLOCKS :], level]
+        scale.blocks += 1
+        known = any(each.spell.told for each in self._scales)  # longer blocks show the same leak, only later
+        found = scale if scale.spell.begins(self._leaks(scale.levels)) and not known else None
+        if scale.blocks % self._LONGER == 0:
+            found = self._add(median(scale.levels[-self._LONGER :]), place + 1) or found
+        return found
+
+    def _leaks(self, levels: list[float]) -> bool:
         """Tell whether all blocks rise, at a pace that doesn't slow down."""
-        levels = self._levels
         if len(levels) < self._BLOCKS or any(after <= before for before, after in itertools.pairwise(levels)):
             return False
-        middle = levels[self._BLOCKS // 2]
-        grown = levels[-1] - levels[0]
-        return grown >= max(self._LEAST_BYTES, self._LEAST_SHARE * levels[0]) and levels[
-            -1
-        ] - middle >= self._STEADY * (middle - levels[0])
+        first, middle, last = levels[0], levels[self._BLOCKS // 2], levels[-1]
+        steady = last - middle >= self._STEADY * (middle - first)
+        return steady and last - first >= max(self._LEAST_BYTES, self._LEAST_SHARE * first)
+
+
+@dataclass
+class _Scale:
+    """Memory in blocks of one length."""
+
+    iterations: int
+    """Iterations per block."""
+    spell: Spell
+    levels: list[float] = field(default_factory=list)
+    """Of the newest blocks."""
+    blocks: int = 0
+    """Blocks so far."""

@@ -42,6 +42,11 @@ class Spell:
         self._troubled = self._well = 0
         self._told = False
 
+    @property
+    def told(self) -> bool:
+        """Whether it was told, and is not over yet."""
+        return self._told
+
     def begins(self, trouble: bool, at_once: bool = False) -> bool:
         """Take one look.
 
