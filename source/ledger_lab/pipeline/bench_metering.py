@@ -69,6 +69,7 @@ def bench_metering(argv: Sequence[str]) -> int:
         "judging.",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
+    parser.add_argument("--rl_library", default="rsl_rl", help="Library to train with (default: rsl_rl).")
     parser.add_argument("--num_envs", type=int, default=1024, help="Environments (default: 1024).")
     parser.add_argument("--iterations", type=int, default=4, help="Iterations per block (default: 4).")
     parser.add_argument("--pairs", type=int, default=80, help="Pairs of blocks (default: 80).")
@@ -84,7 +85,8 @@ def bench_metering(argv: Sequence[str]) -> int:
         blocks_file = Path(folder) / "blocks.json"
         run_python(
             ["-m", __name__, str(blocks_file), str(args.iterations), str(2 * pairs)]
-            + ["--task", args.task, "--num_envs", str(args.num_envs), "--device", args.device]
+            + ["--task", args.task, "--rl_library", args.rl_library]
+            + ["--num_envs", str(args.num_envs), "--device", args.device]
             + ["--max_iterations", str(_SKIP + 2 * pairs * args.iterations), "--no_eval", "--log_root", folder],
             "the training",
         )
