@@ -102,7 +102,8 @@ class SkrlAdapter:
         """Load the policy of a checkpoint, and what it normalizes its inputs by."""
         wrapper = IsaacLabWrapper(env)
         components = _Components(wrapper, agent_cfg)
-        with torch.random.fork_rng(devices=[]):  # its first weights are thrown away, and the learner must not notice
+        drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
+        with torch.random.fork_rng(drawing):  # its first weights are thrown away, and the learner must not notice
             policy = components.models()["agent"]["policy"]
         scalers = components.scalers()
         with loading_policy(checkpoint, SKRL.title):
@@ -138,7 +139,7 @@ class _Components(Runner):
         self._cfg = self._check_cfg_compatibility(copy.deepcopy(cfg))
 
     def models(self) -> dict[str, Any]:
-        """Return new networks by their roles, of the one agent."""
+        """Return new networks, by agent (there is one, ``agent``) and role."""
         agents: dict[str, Any] = self._generate_models(self._env, copy.deepcopy(self._cfg))
         return agents
 
