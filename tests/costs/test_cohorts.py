@@ -29,8 +29,8 @@ def test_resamples_without_success_leave_the_interval_open() -> None:
     low, high = bootstrap_interval([(1.0, True), (1.0, False), (1.0, False)])
     assert high is None
     assert low == 1.0
-    # Of five with three, (2/5)^5 = 1 % have none: less than the 2.5 % above the upper bound.
-    assert bootstrap_interval([(1.0, True)] * 3 + [(1.0, False)] * 2)[1] is not None
+    # Of six with four, (2/6)^6 = 0.14 % have none: less than the 0.24 % above the upper bound.
+    assert bootstrap_interval([(1.0, True)] * 4 + [(1.0, False)] * 2)[1] is not None
 
 
 def test_a_failure_that_cost_much_raises_the_upper_bound() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,16 @@ def ended(status: Status) -> AttemptEnded:
     return AttemptEnded(
         status=status, reason="so", wall_ns=9 * SECOND, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
     )
+
+
+class SetClock:
+    """A wall clock that somebody sets: the seconds that it shows, one after the other."""
+
+    def __init__(self, seconds: list[int]) -> None:
+        self._seconds = iter(seconds)
+
+    def now(self, tz: tzinfo) -> datetime:
+        return datetime(2026, 1, 1, 0, 0, next(self._seconds), tzinfo=tz)
 
 
 def test_rows_come_once_and_half_a_row_waits(tmp_path: Path) -> None:
@@ -52,6 +64,38 @@ def test_a_long_journal_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Mon
     assert [event.sequence for event in events] == list(range(len(events)))
     assert len(events) == len((run_dir / "journal-1-0.jsonl").read_text().splitlines())
     assert follower.status is Status.COMPLETED
+
+
+def test_a_clock_that_is_set_back_leaves_each_journal_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger_lab.ledger.journal.datetime", SetClock([10, 20, 5, 6, 7]))
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        journal.append(declared("aa"))
+        journal.append(started(2**22 + 1))
+        for iteration in (1, 2, 3):
+            journal.append(window(iteration, 40 * iteration, {"learn": SECOND}, iteration * SECOND))
+    events = RunFollower(tmp_path).poll()
+    assert [event.sequence for event in events] == [0, 1, 2, 3, 4]
+    batch = Translator().translate(events, {})
+    assert batch.cursor == {"journal-1-0.jsonl": 5}
+    assert [point.values["train/env_steps_per_s"] for point in batch.points] == [40.0] * 3
+
+
+def test_an_attempt_is_told_to_its_end_before_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_lab.mirrors.follow._CHUNK_BYTES", 300)
+    for attempt in (1, 2):
+        with Journal(tmp_path / f"journal-{attempt}-0.jsonl") as journal:
+            if attempt == 1:
+                journal.append(declared("aa"))
+            journal.append(dataclasses.replace(started(2**22 + 1), attempt=attempt))
+            for iteration in range(3 * attempt - 2, 3 * attempt + 1):
+                journal.append(window(iteration, 40 * iteration, {"learn": SECOND}, iteration * SECOND))
+    follower, translator, points = RunFollower(tmp_path), Translator(), []
+    while events := follower.poll():
+        points += translator.translate(events, {}).points
+    assert [point.step for point in points] == [1, 2, 3, 4, 5, 6]
+    assert {point.values["train/env_steps_per_s"] for point in points} == {40.0}
 
 
 def test_only_the_first_process_and_the_supervisor_are_followed(tmp_path: Path) -> None:

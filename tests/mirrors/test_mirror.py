@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
+from ledger_lab.mirrors import Batch, RunFacts, load_sink
 from ledger_lab.pipeline.mirror_run import require_mirrors, start_mirrors
 from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
@@ -103,6 +106,17 @@ def test_tensorboard_shows_a_run_while_it_goes_on_and_each_point_once(tmp_path: 
     again = script("mirror", run.run_dir, "--to", "tensorboard")
     assert again.returncode == 0
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sink = load_sink("tensorboard", {"project": None, "uri": None, "dir": None})
+    sink.open(RunFacts(declared("aa"), datetime.now(UTC), tmp_path))
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
+    with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; start the mirror"):
+        sink.send(Batch((), {"a": "note"}, {}))
 
 
 def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.ledger import declare_cohort
 from ledger_lab.ledger.encoding import GENESIS, encode_line
+from ledger_lab.pipeline.verify_ledger import verify_ledger
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
 
@@ -90,6 +92,23 @@ def test_report_tells_damage_in_one_line(tmp_path: Path, damage: Callable[[Path]
     assert (finished.returncode, finished.stdout) == (2, "")
     assert len(finished.stderr.splitlines()) == 1, finished.stderr
     assert re.search(complaint, finished.stderr), finished.stderr
+
+
+def two_sizes(run_dir: Path) -> str:
+    for size, root in enumerate(("one", "two"), start=1):
+        declare_cohort(run_dir.parent / root, "c", size)
+    return r"cohort c has 2 runs here, and 1 in "
+
+
+@pytest.mark.parametrize("contradiction", [claimed_twice, declared_twice, two_sizes])
+def test_verification_tells_journals_that_contradict_each_other(
+    tmp_path: Path, contradiction: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    complaint = contradiction(write_run(tmp_path / "logs", "aa"))
+    assert verify_ledger(["--log_root", str(tmp_path / "logs")]) == 1
+    damaged, total = capsys.readouterr().out.splitlines()
+    assert re.search(f"damaged: .*{complaint}", damaged), damaged
+    assert total.endswith("1 damaged")
 
 
 def test_verification_goes_on_after_damage_and_counts_it(tmp_path: Path) -> None:

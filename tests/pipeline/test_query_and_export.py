@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
+from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports.tables import TABLES
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
@@ -24,17 +26,20 @@ def log_root(tmp_path: Path) -> Path:
 
 
 def test_an_answer_is_a_table_json_or_csv(log_root: Path, tmp_path: Path) -> None:
-    query = "SELECT run_id, task, heldout_success, declared_at FROM runs ORDER BY run_id"
+    query = "SELECT run_id, task, heldout_success, declared_at, 1.5 AS half FROM runs ORDER BY run_id"
     shown = script("report", "--log_root", log_root, "--sql", query)
     assert shown.returncode == 0
     assert "[red]T" in shown.stdout
     assert "2 rows" in shown.stdout
     as_json = script("report", "--log_root", log_root, "--sql", query, "--json", "-")
     rows = json.loads(as_json.stdout)
-    assert [(row["run_id"], row["heldout_success"]) for row in rows] == [("aa", 0.9), ("bb", None)]
+    assert [(row["run_id"], row["heldout_success"], row["half"]) for row in rows] == [
+        ("aa", 0.9, 1.5),
+        ("bb", None, 1.5),
+    ]
     assert script("report", "--log_root", log_root, "--sql", query, "--csv", tmp_path / "out.csv").returncode == 0
     header, *lines = csv.reader(io.StringIO((tmp_path / "out.csv").read_text()))
-    assert header == ["run_id", "task", "heldout_success", "declared_at"]
+    assert header == ["run_id", "task", "heldout_success", "declared_at", "half"]
     assert [line[:3] for line in lines] == [["aa", "T", "0.9"], ["bb", "[red]T", ""]]
 
 
@@ -60,6 +65,21 @@ def test_bad_queries_are_one_line(log_root: Path, arguments: tuple[str, ...], sa
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--sql", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),
+        (("--html", "page.html", "--json", "-"), "call report.py twice"),
+        (("--html", "page.html", "--checkpoints"), "--checkpoints goes with the table"),
+        (("aa", "--compare", "aa", "bb"), "--compare takes its two sides whole"),
+    ],
+)
+def test_what_would_be_ignored_or_broken_is_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        build_report(["--log_root", str(log_root), *arguments])
+    assert "\n" not in str(refused.value)
 
 
 def test_exports_say_what_they_wrote_and_what_they_could_not(log_root: Path, tmp_path: Path) -> None:

@@ -204,10 +204,16 @@ def test_nothing_counts_that_proves_nothing(tmp_path: Path) -> None:
         other = Exam("exam", seeds=range(100), definition={"environment": "F"})
         with pytest.raises(UserError, match="not the one that the run declared"):
             run.screen(saved, other, outcomes(other.seeds, 100))
-        with pytest.raises(UserError, match="no screening has seen"):
+        with pytest.raises(UserError, match="no screening and no other confirmation has seen"):
             run.confirm(saved, EXAM, outcomes(EXAM.seeds, 100))
         with pytest.raises(UserError, match="each once"):
             run.screen(saved, EXAM, outcomes(range(99), 99))
+        easier = Exam("exam", seeds=range(500, 600), definition={"environment": "E", "horizon": 1})
+        with pytest.raises(UserError, match="the exam that the run declared, with other seeds"):
+            run.confirm(saved, easier, outcomes(easier.seeds, 100))
+        (run.directory / "policy.bin").write_bytes(b"other weights")
+        with pytest.raises(UserError, match="held another policy before"):
+            run.checkpoint(run.directory / "policy.bin")
         with pytest.raises(UserError, match="did you mean 'mean_return'"):
             run.iteration(1, env_steps=20, figures={"mean_returns": 1.0})
         with pytest.raises(UserError, match="unknown phase 'physics'"):
@@ -235,6 +241,27 @@ def test_what_cannot_be_declared_is_told_before_anything_is_written(
     with pytest.raises(UserError, match=said):
         begin(tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_each_confirmation_needs_seeds_of_its_own(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved, fresh = save(run), EXAM.fresh(100)
+        with pytest.raises(UserError, match="each once"):
+            run.confirm(saved, fresh, outcomes(range(99), 99))
+        assert run.confirm(saved, fresh, outcomes(fresh.seeds, 90)).confirmation == 1  # the refused one didn't count
+        with pytest.raises(UserError, match="no other confirmation has seen"):
+            run.confirm(saved, fresh, outcomes(fresh.seeds, 100))
+    assert [row.passes for row in only_run(tmp_path).results] == [False]
+
+
+def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
+    with begin(tmp_path, cohort="c", cohort_size=3):
+        pass
+    assert [(cohort.name, cohort.missing) for cohort in read_ledger(tmp_path).cohorts] == [("c", 2)]
+    with pytest.raises(UserError, match="is declared with 3 runs already"):
+        begin(tmp_path, cohort="c", cohort_size=4)
+    with pytest.raises(UserError, match="name the cohort"):
+        begin(tmp_path, cohort_size=4)
 
 
 def test_exams_are_told_apart_by_all_that_matters() -> None:

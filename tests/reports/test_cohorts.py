@@ -108,7 +108,7 @@ def test_the_interval_is_open_where_a_resample_may_have_no_success(tmp_path: Pat
     assert "$14.00 [$9.00, ∞) (95 %) per target-reaching checkpoint" in shown(tmp_path)
     for run_id in ("cc", "dd", "ee"):
         reached(tmp_path, run_id)
-    assert "[$9.00, $16.50] (95 %)" in shown(tmp_path)
+    assert "[$9.00, $29.00] (95 %)" in shown(tmp_path)
 
 
 def test_without_a_success_the_cost_is_undefined_and_at_least_what_was_spent(tmp_path: Path) -> None:
@@ -156,13 +156,17 @@ def test_the_report_shows_cohorts_that_never_began(tmp_path: Path, capsys: pytes
     assert report["cohorts"][0]["missing_runs"] == 1
 
 
-def test_a_selection_of_runs_makes_none_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cohort_is_whole_whichever_of_its_runs_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     declare_cohort(tmp_path, "c", 2)
     reached(tmp_path, "aa")
-    reached(tmp_path, "bb")
+    failed(tmp_path, "bb")
+    failed(tmp_path, "cc", cohort="other")
     build_report(["--log_root", str(tmp_path), "aa", "--json", "-"])
-    (cohort,) = json.loads(capsys.readouterr().out)["cohorts"]
-    assert (cohort["runs"], cohort["declared_runs"], cohort["missing_runs"]) == (1, 2, 0)
+    report = json.loads(capsys.readouterr().out)
+    assert [run["run_id"] for run in report["runs"]] == ["aa"]
+    (cohort,) = report["cohorts"]
+    assert (cohort["runs"], cohort["declared_runs"], cohort["missing_runs"]) == (2, 2, 0)
+    assert (cohort["spend_usd"], cohort["failed_runs"]) == (14.0, 1)  # not the cost of the one that somebody picked
 
 
 def test_two_sizes_of_one_cohort_are_told_in_one_line(tmp_path: Path) -> None:

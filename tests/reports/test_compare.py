@@ -122,7 +122,7 @@ def test_a_run_that_never_got_there_makes_the_ratio_a_bound(tmp_path: Path) -> N
     cohort_of(tmp_path, "b", [10, 20, 20])
     verdict = verdict_of(tmp_path)
     assert (verdict.time.bound, verdict.time.interval) == ("at_least", (pytest.approx(2), None))
-    assert verdict_sentence(verdict).startswith("B reaches the target at least 2.5 × [2.0, ∞] sooner")
+    assert verdict_sentence(verdict).startswith("B reaches the target at least 2.5 × [2.0, ∞) sooner")
     assert verdict.cost.ratio == pytest.approx((140 / 2) / (50 / 3))  # the run that failed is paid for all the same
 
 
@@ -258,6 +258,28 @@ def test_names_that_stand_for_nothing_or_too_much(tmp_path: Path, names: tuple[s
     write_run(tmp_path, "alive", status=None, pid=os.getpid())
     with pytest.raises(UserError, match=message):
         build_report(["--log_root", str(tmp_path), "--compare", *names])
+
+
+def test_prices_that_differ_are_named_unless_another_one_stands_for_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cohort_of(tmp_path, "a", [20, 40])
+    cohort_of(tmp_path, "b", [10, 20], price={**A_DOLLAR_A_SECOND, "usd_per_hour": 1800.0, "date": "2026-05-05"})
+    arguments = ["--log_root", str(tmp_path), "--compare", "a", "b"]
+    build_report(arguments)
+    shown = capsys.readouterr().out
+    assert "price.usd_per_hour: A 3600.0 | B 1800.0" in shown
+    assert "price.date" in shown
+    assert "asked for" not in shown
+    build_report([*arguments, "--usd_per_hour", "7200"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "price.usd_per_hour" not in shown
+    assert "asked for: local at $7200 per hour" in shown
+    assert "declared: local at $3600 per hour (custom, 1 × accelerator, 2026-01-01, s) · 2 runs, $120.00 as" in shown
+    build_report([*arguments, "--usd_per_hour", "7200", "--json", "-"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["asked_price"]["usd_per_hour"] == 7200.0
+    assert {price["usd_per_hour"] for price in report["declared_prices"].values()} == {3600.0, 1800.0}
 
 
 def test_an_unpriced_side_is_compared_by_time_alone(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import datetime
 import json
 import os
 import types
@@ -15,13 +16,13 @@ import duckdb
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status, read_ledger
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.table_rows import Contents
 from ledger_lab.reports.tables import TABLES
-from tests.fakes.ledgers import write_run
+from tests.fakes.ledgers import SECOND, declared, write_run
 
 
 @pytest.fixture
@@ -116,6 +117,37 @@ def test_a_bundle_says_what_the_ledger_knows(ledger: Contents) -> None:
     crashed = training_bundle(ledger.runs[1], ledger.summaries[1])
     assert crashed["run"]["status"] == "crashed"
     assert crashed["success_rate"] is None
+
+
+@pytest.mark.parametrize("run_id", ["../../out", "/tmp/out", "..", ".", "a/b", ""])
+def test_a_bundle_is_written_nowhere_else(tmp_path: Path, run_id: str) -> None:
+    write_run(tmp_path / "logs", "aa")
+    (run,) = read_ledger(tmp_path / "logs").runs
+    run = dataclasses.replace(run, declared=dataclasses.replace(run.declared, run_id=run_id))
+    paths, left_out = write_bundles([run], [summarize_run(run)], tmp_path / "there" / "out")
+    assert (paths, left_out) == ([], {run_id: "its id is no name of a folder"})
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+def test_a_bundle_ends_when_the_last_attempt_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = iter(range(24))
+    clock = types.SimpleNamespace(now=lambda tz: datetime.datetime(2026, 1, 1, next(hour), tzinfo=tz))
+    monkeypatch.setattr("ledger_lab.ledger.journal.datetime", clock)
+    for attempt, status in ((1, Status.PREEMPTED), (2, Status.COMPLETED)):
+        with Journal(tmp_path / f"journal-{attempt}-0.jsonl") as journal:
+            if attempt == 1:
+                journal.append(declared("aa"))
+            journal.append(
+                AttemptStarted(run_id="aa", attempt=attempt, rank=0, pid=2**22 + 1, host="h", wall_ns=60 * SECOND)
+            )
+            peaks: dict[str, Any] = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
+            journal.append(AttemptEnded(status=status, reason=None, wall_ns=90 * SECOND, **peaks))
+    (run,) = read_ledger(tmp_path).runs
+    facts = training_bundle(run, summarize_run(run))["run"]
+    # Their processes began a minute before they said so, at 1 and at 3 o'clock, and lived for a minute and a half.
+    assert facts["start_time_utc"] == "2026-01-01T00:59:00+00:00"
+    assert facts["end_time_utc"] == "2026-01-01T03:00:30+00:00"
+    assert facts["duration_s"] == 180.0
 
 
 def test_a_run_without_an_end_has_no_bundle(tmp_path: Path) -> None:

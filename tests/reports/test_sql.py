@@ -124,6 +124,7 @@ def test_missing_is_null_and_never_zero(measured: Contents) -> None:
         ("SET threads = 1", "one statement that reads"),
         ("INSTALL httpfs", "one statement that reads"),
         ("SELECT 'x'::INT", "Could not convert"),
+        ("SELECT '\udcff'", "no text in UTF-8"),
     ],
 )
 def test_what_cannot_be_answered_is_told_in_one_line(ledger: Contents, sql: str, said: str) -> None:
@@ -140,8 +141,9 @@ def test_a_query_reaches_no_file_and_no_variable(ledger: Contents, tmp_path: Pat
     for source in (f"read_csv('{secret}')", f"'{secret}'", f"read_text('{secret}')", f"glob('{tmp_path}/*')", "table"):
         with pytest.raises(UserError):
             query(ledger, f"SELECT * FROM {source}")
-    with pytest.raises(UserError):
-        query(ledger, f"COPY runs TO '{tmp_path / 'out.csv'}'")
+    for statement in ("COPY", "EXPLAIN ANALYZE COPY"):
+        with pytest.raises(UserError):
+            query(ledger, f"{statement} runs TO '{tmp_path / 'out.csv'}'")
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -1,5 +1,6 @@
 """What a run is worth: prices of instances, and the denominators of every cost and rate."""
 
+from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.costs.cohorts import (
     CohortCost,
     MedianTime,
@@ -43,6 +44,7 @@ __all__ = [
     "load_price_book",
     "load_prices",
     "median_time_to_target",
+    "percentile_levels",
     "price_file",
     "resolve_price",
     "updates_per_min",

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.costs.model import check_count
 from ledger_lab.costs.prices import check_number
 
@@ -143,8 +144,9 @@ def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tup
     """Return the 95 % interval of the cost per target-reaching checkpoint.
 
     The percentile interval of a bootstrap over whole runs (Efron & Tibshirani 1993, An Introduction to the Bootstrap,
-    chapter 13). A resample in which no run reached the target costs infinitely much, so few or rare successes leave the
-    interval without an upper bound. The bounds are costs of resamples, never something between two of them.
+    chapter 13), expanded for few of them (:func:`percentile_levels`). A resample in which no run reached the target
+    costs infinitely much, so few or rare successes leave the interval without an upper bound. The bounds are costs of
+    resamples, never something between two of them.
 
     Args:
         runs: Spend of each run [USD], and whether it reached the target.
@@ -172,7 +174,7 @@ def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tup
         drawn = generator.integers(len(runs), size=(len(chunk), len(runs)))
         reaching = reached[drawn].sum(axis=1)
         np.divide(usd[drawn].sum(axis=1), reaching, out=chunk, where=reaching > 0)
-    low, high = np.quantile(costs, [0.025, 0.975], method="inverted_cdf")
+    low, high = np.quantile(costs, percentile_levels(len(runs)), method="inverted_cdf")
     return float(low), float(high) if math.isfinite(high) else None
 
 

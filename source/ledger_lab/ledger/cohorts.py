@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.journal import Journal, sync_folder
 from ledger_lab.ledger.reader import LedgerDamageError, read_journal
 from ledger_lab.ledger.rows import CohortDeclared
+from ledger_lab.names import names_a_folder
 
 _LONGEST_NAME = 100
 
@@ -29,7 +29,7 @@ def require_cohort_name(name: str) -> None:
     Raises:
         UserError: If it is no such name.
     """
-    if not re.fullmatch(r"\w[\w.+-]*", name) or len(name.encode()) > _LONGEST_NAME:
+    if not names_a_folder(name) or len(name.encode()) > _LONGEST_NAME:
         raise UserError(
             f"--cohort {name!r}: must be a name of letters, digits, '_', '-', '+' and '.', not longer than "
             f"{_LONGEST_NAME} bytes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -14,7 +14,7 @@ from typing import TypeVar
 import psutil
 
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import LedgerDamageError, WindowSums
+from ledger_lab.ledger.digest import Digest, LedgerDamageError, WindowSums
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
@@ -37,6 +37,7 @@ __all__ = [
     "Ledger",
     "LedgerDamageError",
     "Run",
+    "assemble_ledger",
     "find_journals",
     "read_journal",
     "read_ledger",
@@ -212,7 +213,20 @@ def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = 
         LedgerDamageError: If a journal is damaged beyond a torn last line.
         UserError: If a journal can't be read.
     """
-    digests = digest_journals(find_journals(root), root if use_cache else None, on_progress)
+    return assemble_ledger(root, digest_journals(find_journals(root), root if use_cache else None, on_progress))
+
+
+def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageError]) -> Ledger:
+    """Make runs and cohorts of journals.
+
+    Args:
+        root: The directory that they lie under.
+        digests: What came of each journal.
+
+    Raises:
+        LedgerDamageError: If a journal is damaged, or two of them contradict each other.
+        UserError: If a journal can't be read any more.
+    """
     by_directory: dict[Path, list[JournalContent]] = {}
     for path, digest in digests.items():
         if isinstance(digest, LedgerDamageError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
@@ -38,6 +40,11 @@ class JournalTail:
     def __init__(self, path: Path) -> None:
         """Begin at the first row."""
         self.path = path
+        self.attempt = _attempt(path.name)
+        self.behind = False
+        """Whether the last reading left whole rows for the next one."""
+        self.latest = datetime.min.replace(tzinfo=UTC)
+        """Latest time of the rows read so far; a clock that was set back doesn't set it back."""
         self._offset = self._sequence = 0
         self._previous = GENESIS
 
@@ -56,6 +63,7 @@ class JournalTail:
         for line in data.split(b"\n")[:-1]:
             events.append(self._event(line))
             self._offset += len(line) + 1
+        self.behind = bool(events) and len(data) >= _CHUNK_BYTES
         return events
 
     def _event(self, line: bytes) -> Event:
@@ -82,7 +90,9 @@ class RunFollower:
         self._ended: dict[int, AttemptEnded] = {}
 
     def poll(self) -> list[Event]:
-        """Return rows that were not there before, in the order of their times.
+        """Return rows that were not there before: attempt by attempt, each journal in its order, by their times.
+
+        An attempt is told to its end before the next one begins, however long it was.
 
         Raises:
             LedgerDamageError: If a journal is damaged.
@@ -90,14 +100,28 @@ class RunFollower:
         for path in self._run_dir.glob("journal-*.jsonl"):
             if _FOLLOWED.fullmatch(path.name):
                 self._tails.setdefault(path.name, JournalTail(path))
-        events = [event for _, tail in sorted(self._tails.items()) for event in tail.read()]
-        for event in events:
-            if isinstance(event.row, AttemptStarted | SupervisionStarted):
-                self._first[event.journal] = event
-            elif isinstance(event.row, AttemptEnded):
-                self._ended.setdefault(_attempt(event.journal), event.row)
-            self._last[event.journal] = event
-        return sorted(events, key=lambda event: event.time)
+        placed: list[tuple[datetime, Event]] = []
+        tails = sorted(self._tails.values(), key=lambda tail: (tail.attempt, tail.path.name))
+        for _, own in itertools.groupby(tails, key=lambda tail: tail.attempt):
+            found: list[tuple[datetime, Event]] = []
+            together = list(own)
+            for tail in together:
+                for event in tail.read():
+                    self._note(event)
+                    tail.latest = max(tail.latest, event.time)
+                    found.append((tail.latest, event))
+            placed += sorted(found, key=itemgetter(0))
+            if any(tail.behind for tail in together):
+                break
+        return [event for _, event in placed]
+
+    def _note(self, event: Event) -> None:
+        """Keep what tells how the run is."""
+        if isinstance(event.row, AttemptStarted | SupervisionStarted):
+            self._first[event.journal] = event
+        elif isinstance(event.row, AttemptEnded):
+            self._ended.setdefault(_attempt(event.journal), event.row)
+        self._last[event.journal] = event
 
     @property
     def ended(self) -> AttemptEnded | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class TensorboardSink:
 
     def open(self, facts: RunFacts) -> Mapping[str, int]:
         """Create the event file."""
-        folder = self._dir or facts.run_dir / "tensorboard"
+        self._folder = folder = self._dir or facts.run_dir / "tensorboard"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventFileWriter(str(folder))
@@ -58,6 +59,27 @@ class TensorboardSink:
 
     def send(self, batch: Batch) -> None:
         """Write the figures at their steps, and the notes at the newest one."""
+        with self._told_in_one_line():
+            self._send(batch)
+
+    def close(self, status: Status, time: datetime) -> None:
+        """Write the status, and close the file."""
+        with self._told_in_one_line():
+            self._text("status", str(status), time)
+            self._writer.close()
+
+    @contextmanager
+    def _told_in_one_line(self) -> Iterator[None]:
+        """Turn what the writer's thread met into an error for the user; after it, the thread is gone."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self._folder}: {error.strerror}; start the mirror again when it can be"
+            ) from error
+
+    def _send(self, batch: Batch) -> None:
+        """Write figures and notes."""
         for point in batch.points:
             values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
             event = Event(wall_time=point.time.timestamp(), step=point.step, summary=Summary(value=values))
@@ -68,11 +90,6 @@ class TensorboardSink:
         for name, text in batch.notes.items():
             self._text(name, text, time)
         self._writer.flush()
-
-    def close(self, status: Status, time: datetime) -> None:
-        """Write the status, and close the file."""
-        self._text("status", str(status), time)
-        self._writer.close()
 
     def _text(self, name: str, text: str, time: datetime) -> None:
         """Write a text. It is shown as Markdown, so it is indented as code."""

@@ -19,6 +19,7 @@ from ledger_lab.pipeline.progress import ReadingProgress
 from ledger_lab.pipeline.query_ledger import answer_sql, show_schema
 from ledger_lab.reports import (
     Bottleneck,
+    CohortSummary,
     RunSummary,
     absent_cohort_lines,
     find_bottlenecks,
@@ -100,30 +101,35 @@ def build_report(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or a journal is damaged.
     """
     args = build_parser().parse_args(argv)
+    _require_sense(args)
     if args.schema:
         show_schema()
         return 0
-    if args.csv is not None and args.sql is None:
-        raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
     ledger = whole_ledger(args.log_root)
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
     if args.compare is not None:
         sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
-        verdict = compare_runs(args.compare[0], args.compare[1], runs, price, declared_sizes=sizes)
+        comparison = compare_runs(args.compare[0], args.compare[1], runs, price, declared_sizes=sizes)
         if args.json is None:
-            show_comparison(verdict)
+            show_comparison(comparison)
         else:
-            _write_json(args.json, comparison_json(verdict))
+            _write_json(args.json, comparison_json(comparison))
         return 0
-    summaries = [summarize_run(run, price) for run in runs]
-    cohorts = summarize_cohorts(summaries, ledger.cohorts)
+    summaries, cohorts = summarize_selected(ledger, runs, price)
     if args.sql is not None:
         answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
         return 0
     if args.html is not None:
-        write_page(args.html, runs, summaries, cohorts, source=str(args.log_root))
-        make_console().print(f"wrote {args.html}: {len(runs)} runs", markup=False, soft_wrap=True)
+        absent = [] if args.runs else [cohort for cohort in ledger.cohorts if not cohort.run_ids]
+        left_out = len(ledger.runs) - len(runs)
+        with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
+            write_page(
+                args.html, runs, summaries, cohorts, source=str(args.log_root), asked=price, absent=absent,
+                left_out_runs=left_out, on_progress=progress.show,
+            )  # fmt: skip
+        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+        make_console().print(f"wrote {args.html}: {count}", markup=False, soft_wrap=True)
         return 0
     explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
     bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
@@ -153,6 +159,23 @@ def build_report(argv: Sequence[str]) -> int:
     }
     _write_json(args.json, report)
     return 0
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    """Refuse what would be ignored.
+
+    Raises:
+        UserError: If an argument has no meaning beside another one.
+    """
+    if args.csv is not None and args.sql is None:
+        raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
+    if args.html is not None and args.json is not None:
+        raise UserError("--html and --json each write a file of their own: call report.py twice")
+    other = next((f"--{name}" for name in ("html", "compare", "sql", "schema") if getattr(args, name)), None)
+    if args.checkpoints and other is not None:
+        raise UserError(f"--checkpoints goes with the table and with --json, not with {other}")
+    if args.compare is not None and args.runs:
+        raise UserError("--compare takes its two sides whole: name nothing but A and B")
 
 
 def _write_json(file: str, report: dict[str, Any]) -> None:
@@ -200,13 +223,33 @@ def whole_ledger(log_root: Path) -> Ledger:
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     try:
-        with ReadingProgress(make_console(sys.stderr), "reading") as progress:
+        with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
             ledger = read_ledger(log_root, on_progress=progress.show)
     except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
     if not ledger.runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
     return ledger
+
+
+def summarize_selected(
+    ledger: Ledger, runs: Sequence[Run], price: Price | None = None
+) -> tuple[list[RunSummary], list[CohortSummary]]:
+    """Summarize runs and their cohorts; what a cohort cost is no property of those of its runs that somebody picks.
+
+    Args:
+        ledger: The ledger.
+        runs: The runs asked for.
+        price: Price to use in place of the declared ones.
+
+    Returns:
+        One summary per run, and one per cohort, task and panel, of all of its runs.
+    """
+    chosen = {run.declared.run_id for run in runs}
+    named = {run.declared.cohort for run in runs} - {None}
+    together = [run for run in ledger.runs if run.declared.run_id in chosen or run.declared.cohort in named]
+    known = {run.declared.run_id: summarize_run(run, price) for run in together}
+    return [known[run.declared.run_id] for run in runs], summarize_cohorts(list(known.values()), ledger.cohorts)
 
 
 def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
@@ -13,14 +14,24 @@ from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.pipeline.console import make_console
-from ledger_lab.reports import summarize_run
-from ledger_lab.reports.compare import Verdict, compare, refusals, select_side
+from ledger_lab.reports import render_repricing, summarize_run
+from ledger_lab.reports.compare import Side, Verdict, compare, refusals, select_side
 from ledger_lab.reports.verdict_words import outcome_lines, verdict_notes, verdict_sentence
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two sides, and the verdict about them."""
+
+    sides: tuple[Side, Side]
+    verdict: Verdict
+    asked: Price | None
+    """Price that stands in place of the declared ones."""
 
 
 def compare_runs(
     a: str, b: str, runs: Sequence[Run], price: Price | None, declared_sizes: Mapping[str, int] | None = None
-) -> Verdict:
+) -> RunComparison:
     """Compare two sides.
 
     Args:
@@ -31,7 +42,7 @@ def compare_runs(
         declared_sizes: Declared sizes of cohorts, by their names.
 
     Returns:
-        The verdict.
+        The comparison.
 
     Raises:
         UserError: If a name stands for nothing, or the sides do not measure the same thing. Each differing field is
@@ -48,17 +59,26 @@ def compare_runs(
             f"{a} and {b} do not measure the same thing: the {count} above differ; compare runs of one task, panel, "
             "target and cost window"
         )
-    return compare(side_a, side_b)
+    return RunComparison((side_a, side_b), compare(side_a, side_b, priced_alike=price is not None), price)
 
 
-def comparison_json(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as plain JSON values, its words included."""
-    return {**verdict.to_json(), "verdict": verdict_sentence(verdict), "notes": verdict_notes(verdict)}
+def comparison_json(comparison: RunComparison) -> dict[str, Any]:
+    """Return a comparison as plain JSON values, its words included."""
+    verdict, asked = comparison.verdict, comparison.asked
+    words = {"verdict": verdict_sentence(verdict), "notes": verdict_notes(verdict)}
+    prices = {
+        "asked_price": None if asked is None else asked.to_dict(),
+        "declared_prices": {s.run_id: s.declared_price for side in comparison.sides for s in side.summaries},
+    }
+    return {**verdict.to_json(), **prices, **words}
 
 
-def show_comparison(verdict: Verdict) -> None:
+def show_comparison(comparison: RunComparison) -> None:
     """Print a verdict: its sentence, what one must know to believe it, every run, and what else differs."""
-    console = make_console()
+    console, verdict = make_console(), comparison.verdict
+    if comparison.asked is not None:
+        summaries = [summary for side in comparison.sides for summary in side.summaries]
+        console.print(render_repricing(comparison.asked, summaries))
     console.print(f"A = {verdict.a} · B = {verdict.b}", markup=False, soft_wrap=True)
     console.print(verdict_sentence(verdict), style="bold", markup=False, soft_wrap=True)
     for note in verdict_notes(verdict):

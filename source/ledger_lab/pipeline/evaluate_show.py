@@ -14,7 +14,7 @@ from ledger_lab.ledger import Outcomes, PanelResult
 from ledger_lab.panels import Comparison, Panel, compare_paired, lower_bound, wilson_interval
 from ledger_lab.pipeline.evaluate_plan import EvaluationPlan, few_differences
 from ledger_lab.pipeline.score import Simulation
-from ledger_lab.reports.format import percent
+from ledger_lab.reports.format import percent, target_share
 
 _EPISODES_NAMED = 8
 
@@ -65,7 +65,7 @@ def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:
     panel, declared = plan.panel, plan.simulations[0]
     ids = [f"{each.identity.id[:11]}…, {how}" for each, how in zip(plan.simulations, exactness, strict=True)]
     cells = f" × {len(panel.cells)} cells" if len(panel.cells) > 1 else ""
-    target = percent(panel.target_success, 0)
+    target = target_share(panel.target_success)
     yield (
         f"panel {panel.name} ({ids[0]}) · {len(panel.seeds)} seeds{cells} · “≥ {target} proven”: in this one "
         "look, the one-sided 95 % bound reaches the target; each mark errs by itself, and none is a run's verdict"
@@ -111,7 +111,7 @@ def _table(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], width:
 def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[tuple[dict[str, str], str | None]]:
     """Return the figures of each row by the names of their columns, and its style."""
     named = len(plan.panel.cells) > 1 or len(plan.simulations) > 1
-    mark = f"≥ {percent(plan.panel.target_success, 0)} proven"
+    mark = f"≥ {target_share(plan.panel.target_success)} proven"
     for place, candidate in enumerate(plan.candidates):
         who = {
             "run": candidate.run_id,

@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger_lab.pipeline.build_report import selected_runs, whole_ledger
-from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.pipeline.build_report import selected_runs, summarize_selected, whole_ledger
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
 from ledger_lab.reports.table_rows import Contents
@@ -47,12 +46,10 @@ def export_ledger(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     ledger = whole_ledger(args.log_root)
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
-    summaries = [summarize_run(run) for run in runs]
+    summaries, cohorts = summarize_selected(ledger, runs)
     written: list[Path] = []
     if tables := [kind for kind in _TABLES if kind in args.format]:
-        written += export_tables(
-            Contents(runs, summaries, summarize_cohorts(summaries, ledger.cohorts)), args.to, tables
-        )
+        written += export_tables(Contents(runs, summaries, cohorts), args.to, tables)
     if "isaaclab" in args.format:
         bundles, left_out = write_bundles(runs, summaries, args.to)
         written += bundles

@@ -14,7 +14,7 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pipeline.console import Terminal
-from ledger_lab.reports.format import percent
+from ledger_lab.reports.format import target_share
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
@@ -69,7 +69,7 @@ def list_tasks(argv: Sequence[str]) -> int:
                     panel.name,
                     f"{identity.id[:11]}…",
                     str(len(panel.episodes)),
-                    percent(panel.target_success, 0),
+                    target_share(panel.target_success),
                 )
                 shown = ["", "", ""]
             if not own:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 import secrets
 from argparse import Namespace
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import torch
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import declare_cohort, require_cohort_name
+from ledger_lab.names import require_folder_name
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
@@ -124,7 +124,7 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     if not isinstance(seed, int) or not 0 <= seed < _SEED_LIMIT:
         raise UserError(f"--seed {seed}: training seeds lie between 0 and {_SEED_LIMIT - 1}")
     env_cfg.seed = seed
-    _require_name(adapter.settings["experiment_name"], experiment)
+    require_folder_name(adapter.settings["experiment_name"], experiment)
     for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
         _at_least_one(name, count)
     try:
@@ -280,12 +280,6 @@ def _check_cohort(cohort: str | None, size: int | None) -> None:
         _at_least_one("--cohort_size", size)
         if cohort is None:
             raise UserError(f"--cohort_size {size}: name the cohort with --cohort")
-
-
-def _require_name(key: str, name: object) -> None:
-    """Refuse what can't be the name of a folder."""
-    if not isinstance(name, str) or not re.fullmatch(r"[\w][\w.+-]*", name):
-        raise UserError(f"{key} {name!r}: must be a name of letters, digits, '_', '-', '+' and '.'")
 
 
 def _make_run_dir(log_root: Path, library: str, experiment: str, run_id: str) -> Path:

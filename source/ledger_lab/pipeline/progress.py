@@ -96,16 +96,17 @@ class Progress:
 
 
 class ReadingProgress:
-    """Progress of reading journals. It shows nothing where that takes no time."""
+    """Progress of reading a ledger. It shows nothing where that takes no time."""
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: Console, title: str, unit: int = 1_000_000) -> None:
         """Wait for something to show.
 
         Args:
             console: Where to draw.
-            title: What is being done.
+            title: What is being done to what; by default megabytes of it are counted.
+            unit: How much counts as one.
         """
-        self._console, self._title = console, title
+        self._console, self._title, self._unit = console, title, unit
         self._began_s = time.monotonic()
         self._progress: Progress | None = None
 
@@ -124,13 +125,13 @@ class ReadingProgress:
         """Show how far it is, after the first two seconds.
 
         Args:
-            done: Bytes read.
-            total: Bytes to read.
+            done: How much is done, as a rule bytes read.
+            total: How much there is to do.
         """
         if self._progress is None and time.monotonic() - self._began_s > 2.0:
-            self._progress = Progress(self._console, f"{self._title} journals, MB", total // 1_000_000).__enter__()
+            self._progress = Progress(self._console, self._title, total // self._unit).__enter__()
         if self._progress is not None:
-            self._progress.advance(done // 1_000_000)
+            self._progress.advance(done // self._unit)
 
 
 def phase_bar(phase_ns: dict[str, int], width: int) -> list[Text]:

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def _print(answer: Answer) -> None:
     console = make_console()
     grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     numbers = [
-        all(isinstance(row[index], int | float) or row[index] is None for row in answer.rows[:_SHOWN_ROWS])
+        all(isinstance(row[index], int | float | Decimal) or row[index] is None for row in answer.rows[:_SHOWN_ROWS])
         for index in range(len(answer.columns))
     ]
     for name, number in zip(answer.columns, numbers, strict=True):
@@ -90,13 +91,21 @@ def _json(answer: Answer) -> bytes:
     """Encode an answer as a list of objects.
 
     Raises:
-        UserError: If two columns have one name.
+        UserError: If two columns have one name, or a number is larger than readers of JSON take.
     """
     twice = next((name for name in answer.columns if answer.columns.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"--sql: two columns are called {twice!r}: give one of them another name with AS")
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-    return orjson.dumps(rows, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+    try:
+        return orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+    except orjson.JSONEncodeError as error:
+        raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of DuckDB's that JSON has no form of its own for: decimals stay numbers, the rest is text."""
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _csv(answer: Answer) -> bytes:

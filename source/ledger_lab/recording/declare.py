@@ -14,15 +14,13 @@ from typing import Any
 
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import RunDeclared, require_cohort_name
+from ledger_lab.ledger import RunDeclared, declare_cohort, require_cohort_name
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
+from ledger_lab.names import require_folder_name
 from ledger_lab.panels import VerdictRule
 from ledger_lab.recording.exam import Exam
 from ledger_lab.recording.run import RecordedRun
-
-_NAME = re.compile(r"\w[\w.+-]*")
-"""What can be the name of a folder."""
 
 
 def record_run(
@@ -41,6 +39,7 @@ def record_run(
     physics: str = "unknown",
     experiment: str | None = None,
     cohort: str | None = None,
+    cohort_size: int | None = None,
     instance: str | None = None,
     usd_per_hour: float | None = None,
     prices: Path | None = None,
@@ -67,6 +66,7 @@ def record_run(
         physics: Physics engine.
         experiment: Name of a folder; the task's by default.
         cohort: Name of the runs that this one is to be reported with.
+        cohort_size: How many runs that cohort is going to have, so that a missing one shows.
         instance: Entry of the price book that it runs on; ``local`` by default.
         usd_per_hour: Price that replaces the instance's own [USD/h].
         prices: Price file whose entries come before those of ``config/prices.toml``.
@@ -79,13 +79,12 @@ def record_run(
 
     Raises:
         UserError: If a name can't name a folder, the price is unknown, not even successes in all episodes would prove
-            the target, or the directory can't be written.
+            the target, the cohort is declared with another size, or the directory can't be written.
     """
     started_ns = process_started_ns() if since_process_start else time.perf_counter_ns()
     experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()
-    for what, name in (("library", library), ("experiment", experiment)):
-        if not _NAME.fullmatch(name):
-            raise UserError(f"{what} {name!r}: must be a name of letters, digits, '_', '-', '+' and '.'")
+    require_folder_name("library", library)
+    require_folder_name("experiment", experiment)
     try:
         rule = VerdictRule(target_success)
     except ValueError as error:
@@ -97,7 +96,11 @@ def record_run(
         )
     if cohort is not None:
         require_cohort_name(cohort)
+    elif cohort_size is not None:
+        raise UserError(f"cohort_size {cohort_size}: name the cohort")
     price = resolve_price(instance, usd_per_hour, load_price_book(prices), today=datetime.date.today())
+    if cohort is not None and cohort_size is not None:
+        declare_cohort(log_root, cohort, cohort_size)
     program = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path()
     run_id = secrets.token_hex(4)
     declared = RunDeclared(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import (
@@ -26,15 +26,16 @@ from ledger_lab.ledger import (
     PhaseWindow,
     RunDeclared,
     Status,
+    endings,
 )
-from ledger_lab.ledger.endings import reason_of, status_of
+from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.panels import VerdictRule
 from ledger_lab.recording.exam import Exam
 
 
-class Terminated(SystemExit):
-    """The system asked the process to end (SIGTERM)."""
+class Terminated(endings.Terminated, SystemExit):
+    """The system asked the process to end (SIGTERM); a program that doesn't catch it goes as Python's programs go."""
 
 
 class RecordedRun(AbstractContextManager["RecordedRun"]):
@@ -59,6 +60,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self._confirmations = self._env_steps = self._iteration = 0
         self._journal: Journal | None = None
         self._pid = os.getpid()
+        self._seen = set(declared.panel_fields["seeds"])
+        """Seeds that a screening or a confirmation has seen."""
+        self._saved: dict[str, str] = {}
+        """SHA-256 of every checkpoint, by its path."""
 
     def __enter__(self) -> Self:
         """Write down what is going to be done, before anything else happens."""
@@ -102,7 +107,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             journal.append(
                 AttemptEnded(
                     status=self._status(error),
-                    reason=None if error is None or _left_by_choice(error) else reason_of(error),
+                    reason=None if error is None or _left_by_choice(error) else endings.reason_of(error),
                     wall_ns=wall_ns,
                     peak_host_memory_bytes=peak_host_memory_bytes(),
                     peak_gpu_memory_bytes=measured_or_none(self._peak_gpu_memory_bytes),
@@ -175,7 +180,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             The row, which :meth:`screen` and :meth:`confirm` take.
 
         Raises:
-            UserError: If the file doesn't exist, or lies elsewhere.
+            UserError: If the file doesn't exist, lies elsewhere, or held another policy before.
         """
         file = Path(path).resolve()
         if not file.is_file() or not file.is_relative_to(self.directory):
@@ -189,6 +194,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
                 env_steps=self._env_steps,
                 wall_ns=self._clock.wall_ns(),
             )
+            if self._saved.setdefault(saved.path, saved.sha256) != saved.sha256:
+                raise UserError(
+                    f"checkpoint {saved.path}: held another policy before; save each one in a file of its own"
+                )
             self._open().append(saved)
         return saved
 
@@ -215,6 +224,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         if exam.id != self._declared.panel_id:
             raise UserError(f"exam {exam.name}: is not the one that the run declared; screen on that one")
+        _require_outcomes(exam, outcomes)
         needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
         return self._score(saved, exam, outcomes, "screening", self._confirmations + 1, needed, exactness)
 
@@ -239,10 +249,20 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             The row; its ``passes`` says whether the target is reached.
 
         Raises:
-            UserError: If the seeds are not fresh, or the outcomes are not those of its seeds.
+            UserError: If the seeds are not fresh, the exam differs in more than its seeds, or the outcomes are those of
+                other seeds.
         """
-        if set(exam.seeds) & set(self._declared.panel_fields["seeds"]):
-            raise UserError(f"exam {exam.name}: a confirmation needs seeds that no screening has seen; see Exam.fresh")
+        if self._seen.intersection(exam.seeds):
+            raise UserError(
+                f"exam {exam.name}: a confirmation needs seeds that no screening and no other confirmation has seen; "
+                "see Exam.fresh"
+            )
+        if _without_seeds(exam.fields) != _without_seeds(self._declared.panel_fields):
+            raise UserError(
+                f"exam {exam.name}: a confirmation is the exam that the run declared, with other seeds; see Exam.fresh"
+            )
+        _require_outcomes(exam, outcomes)
+        self._seen.update(exam.seeds)
         self._confirmations += 1
         needed = self.rule.confirmation_needs(self._confirmations, outcomes.episodes)
         result = self._score(saved, exam, outcomes, "confirmation", self._confirmations, needed, exactness)
@@ -260,8 +280,6 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         exactness: Literal["bitwise", "statistical"],
     ) -> PanelResult:
         """Write down a score."""
-        if sorted(outcomes.seed) != sorted(exam.seeds):
-            raise UserError(f"exam {exam.name}: the outcomes must be those of its {len(exam.seeds)} seeds, each once")
         result = PanelResult(
             run_id=self.run_id,
             checkpoint=saved.path,
@@ -314,7 +332,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """Return how a run ended that an exception, or nothing, ended."""
         if error is None or _left_by_choice(error):
             return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
-        return Status.PREEMPTED if isinstance(error, Terminated) else status_of(error)
+        return endings.status_of(error)
 
 
 def _phase(phase: Phase | str) -> Phase:
@@ -328,9 +346,20 @@ def _phase(phase: Phase | str) -> Phase:
     return Phase(phase)
 
 
+def _without_seeds(fields: Mapping[str, Any]) -> bytes:
+    """Return what an exam is, whichever its seeds are."""
+    return canonical_json({key: value for key, value in fields.items() if key not in ("seeds", "fresh_seeds")})
+
+
+def _require_outcomes(exam: Exam, outcomes: Outcomes) -> None:
+    """Refuse outcomes that are not those of an exam."""
+    if sorted(outcomes.seed) != sorted(exam.seeds):
+        raise UserError(f"exam {exam.name}: the outcomes must be those of its {len(exam.seeds)} seeds, each once")
+
+
 def _left_by_choice(error: BaseException) -> bool:
     """Tell whether a program left by ``sys.exit()`` because it was done."""
-    return isinstance(error, SystemExit) and not isinstance(error, Terminated) and error.code in (None, 0)
+    return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _raise_terminated(signum: int, frame: FrameType | None) -> None:

@@ -11,13 +11,15 @@ import json
 import os
 import statistics
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptStarted, PhaseWindow, Run, Status, Telemetry
+from ledger_lab.ledger import Attempt, AttemptStarted, PhaseWindow, Run, Status, SupervisionStarted
 from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.names import names_a_folder
+from ledger_lab.reports.clock import sampled
 from ledger_lab.reports.summary import RunSummary
 
 SCHEMA_VERSION = "1.4"
@@ -93,6 +95,8 @@ def why_not(run: Run, summary: RunSummary) -> str | None:
         run: The run.
         summary: Its figures.
     """
+    if not names_a_folder(run.declared.run_id):
+        return "its id is no name of a folder"
     if run.declared.rl_library not in FRAMEWORKS:
         return f"the schema doesn't know the library {run.declared.rl_library!r}"
     if run.declared.physics not in PHYSICS:
@@ -113,7 +117,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
     """
     declared = run.declared
     windows = [window for attempt in run.attempts for window in attempt.windows if window.iteration is not None]
-    start = min(time for attempt in run.attempts for journal in attempt.journals for time in journal.times)
+    last = run.attempts[-1]
     bundle: dict[str, Any] = {
         "run": {
             "run_id": declared.run_id,
@@ -121,8 +125,9 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "config": {"physics_backend": PHYSICS[declared.physics], "rendering_backend": "none", "presets": []},
             "task": declared.task,
             "seed": declared.seed,
-            "start_time_utc": start.isoformat(),
-            "end_time_utc": (start + timedelta(seconds=summary.wall_s)).isoformat(),
+            "start_time_utc": _began(run.attempts[0]).isoformat(),
+            # Not the start and the duration: between two attempts a run may wait for days.
+            "end_time_utc": (_began(last) + timedelta(microseconds=last.wall_ns / 1000)).isoformat(),
             "duration_s": summary.wall_s,
             "status": _STATUS.get(Status(summary.status), "crashed"),
             "num_envs": declared.num_envs,
@@ -204,6 +209,15 @@ def write_bundles(
     return paths, left_out
 
 
+def _began(attempt: Attempt) -> datetime:
+    """Return when an attempt began: what it wrote first says how old it was by then."""
+    starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
+    for journal in attempt.journals:
+        starts += journal.timed(AttemptStarted)
+        starts += journal.timed(SupervisionStarted)
+    return min(time - timedelta(microseconds=row.wall_ns / 1000) for row, time in starts)
+
+
 def _versions(run: Run) -> dict[str, Any]:
     """Return the software that a run recorded."""
     recorded, git = run.declared.versions, run.declared.git
@@ -248,8 +262,7 @@ def _resources(run: Run) -> dict[str, Any]:
     cores: list[float] = []
     memory: list[float] = []
     for attempt in run.attempts:
-        before_ns = 0
-        for row in attempt.of(Telemetry):
+        for row, passed_s in sampled(attempt):
             for device in row.devices:
                 shares, gigabytes = used.setdefault(device.uuid, ([], []))
                 if device.utilization is not None:
@@ -258,10 +271,9 @@ def _resources(run: Run) -> dict[str, Any]:
                     gigabytes.append(device.memory_used_bytes / 1e9)
             if row.host is not None:
                 memory.append(row.host.memory_bytes / 1e9)
-                count, passed_s = run.declared.hardware.get("cpu_cores"), (row.wall_ns - before_ns) / 1e9
-                if count and passed_s > 0:
+                count = run.declared.hardware.get("cpu_cores")
+                if count and passed_s:
                     cores.append(100 * row.host.cpu_s / passed_s / count)
-            before_ns = row.wall_ns
     devices = [
         {"util_pct": _mean_std(shares, peak=False), "mem_gb": _mean_std(gigabytes, peak=True)}
         for shares, gigabytes in used.values()

@@ -1,8 +1,10 @@
-"""Where a moment of one attempt lies in the life of its run."""
+"""Where a moment of one attempt lies in the life of its run, and what time its samples speak for."""
 
 from __future__ import annotations
 
-from ledger_lab.ledger import PanelResult, Run
+from collections.abc import Iterator
+
+from ledger_lab.ledger import Attempt, PanelResult, Run, Telemetry
 
 
 def attempt_starts_s(run: Run) -> dict[int, float]:
@@ -31,3 +33,24 @@ def seconds_to_target(run: Run) -> float | None:
             if row.confirms:
                 return starts[attempt.number] + row.wall_ns / 1e9
     return None
+
+
+def sampled(attempt: Attempt) -> Iterator[tuple[Telemetry, float | None]]:
+    """Yield the telemetry of an attempt, each row with the seconds that its host's processor time was taken over.
+
+    The first sample of the host speaks for the time since the attempt began, any other one for that since the last.
+
+    Args:
+        attempt: The attempt.
+
+    Yields:
+        A row and its seconds [s], ``None`` where it holds nothing of the host.
+    """
+    for journal in attempt.journals:
+        before_ns = 0
+        for row in journal.of(Telemetry):
+            if row.host is None:
+                yield row, None
+                continue
+            yield row, (row.wall_ns - before_ns) / 1e9
+            before_ns = row.wall_ns

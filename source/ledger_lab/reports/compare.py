@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ledger_lab.costs import percentile_levels
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import PanelResult, Run, Status
 from ledger_lab.panels import Comparison, compare_paired
-from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.construct import Difference, construct_differences, named_differences
 from ledger_lab.reports.summary import RunSummary
 
@@ -154,16 +154,18 @@ def refusals(a: Side, b: Side) -> list[Difference]:
     return construct_differences([run.declared for run in a.runs], [run.declared for run in b.runs])
 
 
-def compare(a: Side, b: Side, seed: int = 0) -> Verdict:
+def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> Verdict:
     """Compare two sides that :func:`refusals` has no objection to.
 
     Times are compared by the ratio of their geometric means, costs by the ratio of the cost per target-reaching
     checkpoint. Intervals are percentile intervals of a bootstrap over runs (Efron & Tibshirani 1993, An Introduction to
-    the Bootstrap, chapter 13): over pairs where both sides trained on the same seeds, else over each side by itself.
+    the Bootstrap, chapter 13), expanded for few runs (:func:`~ledger_lab.costs.percentile_levels`): over pairs where
+    both sides trained on the same seeds, else over each side by itself.
 
     Args:
         a: One side.
         b: The other.
+        priced_alike: Whether both are priced by another price than the declared ones.
         seed: Seed of the bootstrap.
 
     Returns:
@@ -195,25 +197,24 @@ def compare(a: Side, b: Side, seed: int = 0) -> Verdict:
         cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         success=success,
         success_exam=exam,
-        differs=named_differences([run.declared for run in a.runs], [run.declared for run in b.runs]),
+        differs=named_differences(
+            [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
+        ),
     )
 
 
 def _outcomes(side: Side) -> list[Outcome]:
     """Return what each run came to; one that never got there is kept with its whole time."""
-    outcomes = []
-    for run, summary in zip(side.runs, side.summaries, strict=True):
-        to_target_s = seconds_to_target(run)
-        outcomes.append(
-            Outcome(
-                run_id=summary.run_id,
-                seed=summary.seed,
-                reached_target=to_target_s is not None,
-                seconds=summary.wall_s if to_target_s is None else to_target_s,
-                usd=summary.billable_usd,
-            )
+    return [
+        Outcome(
+            run_id=summary.run_id,
+            seed=summary.seed,
+            reached_target=summary.wall_to_target_s is not None,
+            seconds=summary.wall_s if summary.wall_to_target_s is None else summary.wall_to_target_s,
+            usd=summary.billable_usd,
         )
-    return outcomes
+        for summary in side.summaries
+    ]
 
 
 def _pairing(a: Side, b: Side) -> tuple[bool, str]:
@@ -263,7 +264,8 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
         unpriced = sum(outcome.usd is None for outcome in side)
         if unpriced:
             return _refuse(
-                f"{unpriced} of {len(side)} runs of {name} have no price: name an --instance or give --usd_per_hour"
+                f"{unpriced} of {len(side)} runs of {name} have no cost: name an --instance or give --usd_per_hour "
+                "(hardware of your own needs its power_w where nobody measured its energy)"
             )
     spend_a, spend_b = (np.array([outcome.usd or 0.0 for outcome in side]) for side in (a, b))
     reached_a, reached_b = (np.array([outcome.reached_target for outcome in side], dtype=float) for side in (a, b))
@@ -301,8 +303,9 @@ def _estimate(
     interval: tuple[float, float | None] | None = None
     if runs > 1:
         # Order statistics, not interpolation: an infinite ratio must not make a finite one beside it infinite.
-        low = float(np.quantile(lower, 0.025, method="inverted_cdf")) if bound != "at_most" else 0.0
-        high = float(np.quantile(upper, 0.975, method="inverted_cdf")) if bound != "at_least" else math.inf
+        below, above = percentile_levels(runs)
+        low = float(np.quantile(lower, below, method="inverted_cdf")) if bound != "at_most" else 0.0
+        high = float(np.quantile(upper, above, method="inverted_cdf")) if bound != "at_least" else math.inf
         interval = (low, high if math.isfinite(high) else None)
     return RatioEstimate(ratio=ratio, interval=interval, bound=bound, refusal=None)
 

@@ -23,11 +23,13 @@ CONSTRUCT: _Fields = {
 """Fields that give the figures their meaning. A run that trains on after its target spends money that one which stops
 there does not; a synchronized clock slows down what it measures."""
 
+PRICE = "price"
+
 MAY_DIFFER: _Fields = {
     "library": lambda declared: declared.rl_library,
     "device": lambda declared: declared.device,
     "hardware": lambda declared: declared.hardware.get("accelerator") or declared.hardware.get("cpu"),
-    "instance": lambda declared: declared.price.get("instance"),
+    PRICE: lambda declared: declared.price,
     "processes": lambda declared: declared.world_size,
     "environments per process": lambda declared: declared.num_envs,
     "horizon": lambda declared: declared.horizon,
@@ -80,9 +82,18 @@ def construct_differences(a: Sequence[RunDeclared], b: Sequence[RunDeclared]) ->
     return found
 
 
-def named_differences(a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> list[Difference]:
-    """Return every field of :data:`MAY_DIFFER` that the runs do not agree in."""
-    return _differences(MAY_DIFFER, a, b)
+def named_differences(
+    a: Sequence[RunDeclared], b: Sequence[RunDeclared], *, priced_alike: bool = False
+) -> list[Difference]:
+    """Return every field of :data:`MAY_DIFFER` that the runs do not agree in.
+
+    Args:
+        a: Declarations of side A, at least one.
+        b: Declarations of side B, at least one.
+        priced_alike: Whether another price stands in place of the declared ones, which say nothing then.
+    """
+    fields = {name: read for name, read in MAY_DIFFER.items() if not (priced_alike and name == PRICE)}
+    return _differences(fields, a, b)
 
 
 def _differences(fields: _Fields, a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> list[Difference]:

@@ -46,6 +46,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return MISSING if share is None else f"{100 * share:.{digits}f} %"
 
 
+def target_share(share: float) -> str:
+    """Return a target in percent, with all of its digits: 97.5 % is not 98 %."""
+    return f"{100 * share:.12g} %"
+
+
 def usd(amount: float | None) -> str:
     """Return an amount of money, with cents that matter."""
     if amount is None:

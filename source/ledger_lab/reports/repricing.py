@@ -13,22 +13,32 @@ from ledger_lab.reports.summary import RunSummary
 
 
 def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Text:
+    """Draw :func:`repricing_lines` for the terminal."""
+    lines = repricing_lines(asked, summaries)
+    return Text("\n".join(f"{f'{title}:':<11} {words}" for title, words in lines) + "\n")
+
+
+def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:
     """Name the price that was asked for, and those that the runs declared, with what they come to.
 
     Args:
         asked: The price that the report was asked for.
         summaries: The runs, priced by it.
+
+    Returns:
+        Titles and words.
     """
     groups: dict[tuple[tuple[str, Any], ...], list[RunSummary]] = {}
     for summary in summaries:
         groups.setdefault(tuple(summary.declared_price.items()), []).append(summary)
-    text = Text(f"asked for:  {describe_price(asked.to_dict())}")
+    lines = [("asked for", describe_price(asked.to_dict()))]
     for entry, members in groups.items():
         runs = f"{len(members)} run{'' if len(members) == 1 else 's'}"
         now, then = (_sum([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
         amounts = f"{runs}, {usd(now)} as asked for" + ("" if then is None else f" instead of {usd(then)}")
-        text.append(f"\ndeclared:   {describe_price(dict(entry))} · {amounts}")
-    return text.append("\ntimes stay as they were measured, on what each run had\n")
+        lines.append(("declared", f"{describe_price(dict(entry))} · {amounts}"))
+    lines.append(("times", "as they were measured, on what each run had"))
+    return lines
 
 
 def describe_price(entry: Mapping[str, Any]) -> str:

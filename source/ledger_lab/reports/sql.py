@@ -54,6 +54,10 @@ def query(contents: Contents, sql: str) -> Answer:
         UserError: If it is no such statement, names what doesn't exist, or DuckDB is not installed.
     """
     duckdb = _duckdb()
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise UserError("--sql: the query holds bytes that are no text in UTF-8") from error
     with duckdb.connect() as connection:
         try:
             statements = connection.extract_statements(sql)

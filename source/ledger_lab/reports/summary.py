@@ -21,9 +21,10 @@ from ledger_lab.costs import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
-from ledger_lab.ledger import HORIZON, Attempt, CheckpointSaved, Cohort, PanelResult, Run, Status
+from ledger_lab.ledger import Attempt, Cohort, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.checkpoints import CheckpointSummary, summarize_checkpoint
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
 from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
@@ -31,28 +32,6 @@ from ledger_lab.reports.load import HostSummary, summarize_host
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 _UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointSummary:
-    """A checkpoint and its held-out score, where it has one."""
-
-    path: str
-    iteration: int
-    env_steps: int
-    wall_s: float
-    """Age of the attempt when it was saved [s]."""
-    heldout_successes: int | None
-    heldout_episodes: int | None
-    outcomes: list[bool] | None
-    """Success per episode, in the order of the panel."""
-    heldout_survived: int | None
-    """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
-    exactness: str | None
-    confirmation_successes: int | None
-    """Successes on the fresh seeds of its confirmation, where it came to one."""
-    confirmed: bool
-    """Whether that proved that it reaches the target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +210,11 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         if row.invalid is not None:
             invalid = row.invalid
         elif row.purpose == "confirmation":
-            confirmations[row.checkpoint] = row
+            if row.checkpoint not in confirmations or not confirmations[row.checkpoint].confirms:
+                confirmations[row.checkpoint] = row  # what is proven stays proven
         elif row.panel_id == declared.panel_id:
             scores.setdefault(row.checkpoint, row)  # the first score stands: nobody rolls again until it passes
-    checkpoints = [_checkpoint(c, scores.get(c.path), confirmations.get(c.path)) for c in run.checkpoints]
+    checkpoints = [summarize_checkpoint(c, scores.get(c.path), confirmations.get(c.path)) for c in run.checkpoints]
     proof = next((row for row in confirmations.values() if row.confirms), None)
     shown = proof or next((scores[c.path] for c in reversed(run.checkpoints) if c.path in scores), None)
     successes, episodes = (shown.outcomes.successes, shown.outcomes.episodes) if shown else (None, None)
@@ -379,22 +359,3 @@ def _peak_gb(peaks_bytes: Sequence[int | None]) -> float | None:
     """Return the largest peak [GB = 10^9 bytes], or ``None`` where none was measured."""
     measured = [peak for peak in peaks_bytes if peak is not None]
     return max(measured) / 1e9 if measured else None
-
-
-def _checkpoint(
-    saved: CheckpointSaved, result: PanelResult | None, confirmation: PanelResult | None
-) -> CheckpointSummary:
-    """Join a checkpoint with its scores."""
-    return CheckpointSummary(
-        path=saved.path,
-        iteration=saved.iteration,
-        env_steps=saved.env_steps,
-        wall_s=saved.wall_ns / 1e9,
-        heldout_successes=result.outcomes.successes if result else None,
-        heldout_episodes=result.outcomes.episodes if result else None,
-        outcomes=result.outcomes.success if result else None,
-        heldout_survived=result.outcomes.ended_by.count(HORIZON) if result else None,
-        exactness=result.exactness if result else None,
-        confirmation_successes=confirmation.outcomes.successes if confirmation else None,
-        confirmed=confirmation is not None and confirmation.confirms,
-    )

@@ -12,7 +12,7 @@ from rich.text import Text
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, usd
+from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
 from ledger_lab.reports.health import health_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
@@ -43,9 +43,9 @@ def render_report(
     for (task, panel_id, target), members in groups.items():
         episodes = next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None)
         blocks += [
-            Text(f"task {task} · panel {members[0].panel} ({panel_id[:11]}…) · target {percent(target, 0)} of ").append(
-                f"{episodes or 'its'} held-out episodes"
-            ),
+            Text(
+                f"task {task} · panel {members[0].panel} ({panel_id[:11]}…) · target {target_share(target)} of "
+            ).append(f"{episodes or 'its'} held-out episodes"),
             *_table(members, width),
             *_reason_lines(members),
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
@@ -224,7 +224,7 @@ def render_checkpoints(summary: RunSummary) -> Table:
             duration(checkpoint.wall_s),
             MISSING if episodes is None else f"{checkpoint.heldout_survived}/{episodes}",
             MISSING if episodes is None else f"{checkpoint.heldout_successes}/{episodes}",
-            MISSING if again is None else f"{again}/{episodes}",
+            MISSING if again is None else f"{again}/{checkpoint.confirmation_episodes}",
             "target reached" if checkpoint.confirmed else "",
             style="green" if checkpoint.confirmed else None,
         )

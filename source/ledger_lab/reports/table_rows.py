@@ -212,6 +212,8 @@ def run_rows(contents: Contents, names: Sequence[str]) -> Iterator[tuple[Any, ..
         declared = run.declared
         yield (
             *[_plain(getattr(summary, name)) for name in names],
+            summary.declared_price["instance"],
+            summary.declared_price["usd_per_hour"],
             low,
             high,
             max((_progress(attempt)[0] for attempt in run.attempts), default=0),

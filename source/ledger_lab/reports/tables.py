@@ -105,6 +105,8 @@ TABLES: dict[str, Table] = {
             (
                 *_field_columns(RunSummary),
                 *_columns(
+                    "declared_instance VARCHAR entry of the price book that the run declared, whatever was asked for",
+                    "declared_usd_per_hour DOUBLE its price [USD/h]",
                     "heldout_low DOUBLE lower end of the Wilson interval of heldout_success, 95 %",
                     "heldout_high DOUBLE upper end of it",
                     "iterations BIGINT iterations completed",

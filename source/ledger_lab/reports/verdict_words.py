@@ -34,6 +34,16 @@ def verdict_sentence(verdict: Verdict) -> str:
 def verdict_notes(verdict: Verdict) -> list[str]:
     """Return what a reader must know to believe the verdict, one line each."""
     notes = [verdict.pairing]
+    compared = [
+        words
+        for words, estimate in (
+            ("geometric means of the times to target", verdict.time),
+            ("spend of all runs ÷ runs that reached the target", verdict.cost),
+        )
+        if estimate.ratio is not None
+    ]
+    if compared and min(verdict.n_a, verdict.n_b) > 1:
+        notes.append(f"compared: {', and '.join(compared)}; in brackets 95 % intervals, by a bootstrap over runs")
     for name, estimate in (("time to target", verdict.time), ("cost", verdict.cost)):
         if estimate.refusal:
             notes.append(f"no claim about the {name}: {estimate.refusal}")
@@ -84,7 +94,7 @@ def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple
         low, high = 1 / high, (1 / low if low else math.inf)
     text = f"{'' if estimate.bound == 'exact' else 'at least '}{_times(ratio)} ×"
     if estimate.interval is not None:
-        text += f" [{_times(low)}, {_times(high)}]"
+        text += f" [{_times(low)}, {_times(high)}{')' if math.isinf(high) else ']'}"
     text += f" {better}"
     if low <= 1 and estimate.interval is not None:
         text += f" (no difference in {what} shown: the interval includes 1)"

@@ -7,12 +7,14 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
+from ledger_lab.meters import Phase
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page
@@ -101,6 +103,11 @@ def test_embedded_json_is_the_same_value_without_any_character_that_matters_to_m
     assert json.loads(text) == {"a": [HOSTILE, 1.5, None]}
     with pytest.raises(ValueError, match="Out of range"):
         embedded_json(float("nan"))
+
+
+def test_every_phase_has_a_colour() -> None:
+    theme = files("ledger_lab.reports.page").joinpath("template", "js", "theme.js").read_text()
+    assert re.findall(r'^  \["(\w+)", "#', theme, re.MULTILINE) == [str(phase) for phase in Phase]
 
 
 def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:

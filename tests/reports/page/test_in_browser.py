@@ -43,7 +43,8 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for cohort in model.cohorts
     ]
     path = root / "page.html"
-    path.write_text(render_page(dataclasses.replace(model, cohorts=cohorts)), encoding="utf-8")
+    model = dataclasses.replace(model, cohorts=cohorts, absent_cohorts=[("never-began", 4)])
+    path.write_text(render_page(model), encoding="utf-8")
     return path
 
 
@@ -83,16 +84,29 @@ def test_the_table_says_what_the_ledger_says(seen: Visit) -> None:
 
 def test_cohorts_show_missing_runs_and_open_intervals(seen: Visit) -> None:
     cohort = seen.page.locator("table.cohorts tr", has_text="skrl-l4")
-    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, ∞]"):
+    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, ∞)", "8:24"):
         assert text in cohort.inner_text()
+    assert "4 missing" in seen.page.locator("table.cohorts tr", has_text="never-began").inner_text()
     assert "> 10:55" in seen.page.locator("#cohorts-body").inner_text()
+
+
+def test_health_events_have_their_moments(seen: Visit) -> None:
+    show(seen.page, "health")
+    last = seen.page.locator("#health-body tbody tr").last
+    assert [cell.split("\n") for cell in last.locator("td").all_inner_texts()][:3] == [
+        ["b593d7aa"],
+        ["2:20", "iteration 12"],
+        ["▼ non finite", "ended the run"],
+    ]
+    marks = seen.page.locator("#curves-body .js-plotly-plot").nth(1).locator(".scatterlayer .trace .point")
+    assert marks.count() == 3
 
 
 def test_filters_act_on_table_and_figures(seen: Visit) -> None:
     page = seen.page
     assert len(rows_shown(page)) == 11
     page.locator("#filters [name=cohort]").select_option(label="skrl-l4")
-    expect(page.locator("#count")).to_have_text("5 of 11 runs")
+    expect(page.locator("#count")).to_have_text("5 of 11 runs: cohort skrl-l4")
     assert all(name.startswith("b") for name in rows_shown(page))
     draw_all(page)
     assert "LedgerLab-Ant" not in page.locator("#curves-body").inner_text()
@@ -107,7 +121,7 @@ def test_filters_act_on_table_and_figures(seen: Visit) -> None:
     assert page.locator("#count").inner_text() == "0 of 11 runs"
     reset(page)
     page.locator("#filters [name=text]").fill("NaN seed 5")
-    expect(page.locator("#count")).to_have_text("1 of 11 runs")
+    expect(page.locator("#count")).to_have_text("1 of 11 runs: text nan seed 5")
     assert rows_shown(page) == ["b593d7aa"]
     reset(page)
     page.locator("#filters [name=task]").select_option(label="LedgerLab-Ant")
@@ -168,7 +182,8 @@ def test_panels_of_several_cells_and_the_seeds_that_fail(seen: Visit) -> None:
     assert "lasted to the horizon without success" in text
     page.locator("#exam-rows").select_option(label="all of run a11c4e0f · rsl-l40s")
     page.locator("#exam").select_option(index=1)
-    assert "model_5.pt" in page.locator("#exams-body").inner_text() or page.locator("#exams-body .ytick").count() > 2
+    rows = page.locator("#exams-body .ytick text").all_text_contents()
+    assert rows == [f"model_{iteration}.pt" for iteration in (5, 10, 15, 20, 25)]
     page.locator("#exam-order").select_option("hard")
     assert "the hardest first" in page.locator("#exams-body").inner_text()
     assert seen.complaints == []
@@ -202,8 +217,16 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, page_file: Path, 
 def test_paper_gets_every_row_and_every_table(browser: Browser, page_file: Path) -> None:
     seen = visit(browser, page_file, color_scheme="dark")
     page = seen.page
+    page.locator("#filters [name=cohort]").select_option(label="skrl-l4")
+    page.locator("#filters [name=text]").fill("seed")
+    expect(page.locator("#count")).to_have_text("5 of 11 runs: cohort skrl-l4 · text seed")
+    assert page.locator("#count .paper").is_hidden()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
+    assert page.locator("#count .paper").is_visible()
+    titles = "[...document.querySelectorAll('.costs th')].map(th => getComputedStyle(th, '::before').content)"
+    assert page.evaluate(titles)[:3] == ['"run"', '"status"', '"success"']
+    assert page.locator("th button:visible").count() == 0  # a browser does not repeat them on the next sheet
     assert page.locator("details:not(.long):not([open])").count() == 0
     assert page.locator("#filters select:visible").count() == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -258,7 +281,7 @@ def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
     assert "The first 30 of 1000 runs" in page.locator(".more").first.inner_text()
     assert "The first 120 of 1000 runs are drawn" in page.locator("#curves-body").inner_text()
     page.locator("#filters [name=text]").fill("r0777")
-    expect(page.locator("#count")).to_have_text("1 of 1000 runs")
+    expect(page.locator("#count")).to_have_text("1 of 1000 runs: text r0777")
     assert rows_shown(page) == ["r0777"]
     assert seen.complaints == []
     page.context.close()

@@ -19,13 +19,15 @@ from ledger_lab.ledger import (
     Run,
     SupervisionStarted,
     Telemetry,
+    declare_cohort,
     read_ledger,
 )
+from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import PageModel, build_model
 from ledger_lab.reports.page.exams import SHORT, SUCCESS, collect_exams
 from ledger_lab.reports.page.series import return_curve, telemetry_series
-from tests.fakes.ledgers import SECOND, declared, result, write_run
+from tests.fakes.ledgers import SECOND, declared, outcomes, result, write_run
 
 
 def model_of(root: Path) -> PageModel:
@@ -89,8 +91,8 @@ def test_telemetry_shows_what_was_measured_and_nothing_else(tmp_path: Path) -> N
     assert {meter for owner, meter in series if owner == "host"} == {"CPU", "memory", "memory left"}
     power = series["device 0 (GPU-1)", "power"]
     assert (power.mean, power.highest, power.samples, len(power.y)) == (105.5, 110, 20, 4)
-    cpu = series["host", "CPU"]  # the first sample of each attempt has no time that it was taken over
-    assert (cpu.mean, cpu.unit, cpu.samples) == (1.5, "cores", 18)
+    cpu = series["host", "CPU"]
+    assert (cpu.mean, cpu.unit, cpu.samples) == (1.5, "cores", 20)
 
 
 def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
@@ -106,8 +108,46 @@ def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:
     assert (first.at_s, first.successes, first.episodes, first.again, first.confirmed) == (5.0, 5, 10, None, False)
     assert (first.low, first.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
     assert (last.at_s, last.again, last.again_episodes, last.confirmed) == (8.0, 9, 10, True)
-    assert model.runs[0].to_target_s == 9.0
+    assert model.runs[0].summary["wall_to_target_s"] == 9.0
     assert (model.yardsticks[0].task, model.yardsticks[0].episodes) == ("T", 10)
+
+
+def test_a_confirmation_has_its_own_number_of_episodes(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=8)
+    proof = dataclasses.replace(result("aa", "model_2.pt", 9, "p1-more", "confirmation"), outcomes=outcomes(19, 20))
+    later = result("aa", "model_2.pt", 5, "p1-again", "confirmation")
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=0))
+        journal.append(proof)
+        journal.append(later)  # what is proven stays proven
+    last = model_of(tmp_path).runs[0].scores[-1]
+    assert (last.successes, last.episodes) == (9, 10)
+    assert (last.again, last.again_episodes, last.confirmed) == (19, 20, True)
+
+
+def test_no_figure_of_a_run_hides_another_one(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    (run,) = model_of(tmp_path).runs
+    assert set(run.summary) & {field.name for field in dataclasses.fields(run)} == set()  # the script reads them as one
+
+
+def test_cohorts_without_a_run_and_runs_left_out_are_counted(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa", cohort="c", target_success=0.975)
+    write_run(tmp_path / "logs", "bb", cohort="c", target_success=0.975)
+    declare_cohort(tmp_path / "logs", "never", 4)
+    page, log_root = tmp_path / "page.html", str(tmp_path / "logs")
+    build_report(["--log_root", log_root, "--html", str(page)])
+    whole = page.read_text()
+    assert "<bdi>never</bdi>" in whole and "4 missing" in whole
+    assert "target 97.5 % of 10" in whole
+    assert 'class="prices"' not in whole
+    build_report(["aa", "--log_root", log_root, "--html", str(page), "--instance", "aws-g5.xlarge"])
+    part = page.read_text()
+    assert f"ledger <bdi>{log_root}</bdi> · 1 of its 2 runs" in part
+    assert "<dt>asked for</dt><dd><bdi>aws-g5.xlarge at $1.006 per hour" in part
+    assert "<dt>declared</dt><dd><bdi>local (unpriced)" in part
+    assert "0 of 2" in part  # the cohort is whole
+    assert "<bdi>never</bdi>" not in part
 
 
 def test_intervals_count_seeds_where_a_panel_has_several_cells(tmp_path: Path) -> None:

@@ -8,16 +8,17 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Run
+from ledger_lab.ledger import Cohort, Run
 from ledger_lab.reports.page.model import PageModel, build_model
-from ledger_lab.reports.page.tables import cohort_table, cost_tables, definitions, text
+from ledger_lab.reports.page.tables import cohort_table, cost_tables, definitions, repricing, selection, text
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 SCRIPTS = (
@@ -49,6 +50,10 @@ def write_page(
     cohorts: Sequence[CohortSummary],
     *,
     source: str = "",
+    asked: Price | None = None,
+    absent: Sequence[Cohort] = (),
+    left_out_runs: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write the page of some runs.
 
@@ -58,12 +63,20 @@ def write_page(
         summaries: Their figures, in the same order.
         cohorts: Figures of their cohorts.
         source: Which ledger it is, for the reader.
+        asked: Price that stands in place of the declared ones.
+        absent: Cohorts that were declared, and have no run at all.
+        left_out_runs: Runs of the ledger that are not among these.
+        on_progress: Hears how many runs are read, of how many; each is read twice.
 
     Raises:
         UserError: If the file can't be written.
     """
     created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    model = build_model(runs, summaries, cohorts, source=source, created_at=created_at)
+    model = build_model(
+        runs, summaries, cohorts,
+        source=source, created_at=created_at, asked=asked, absent=absent, left_out_runs=left_out_runs,
+        on_progress=on_progress,
+    )  # fmt: skip
     document = render_page(model).encode("utf-8", errors="replace")
     target = path.resolve()
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
@@ -98,6 +111,8 @@ def render_page(model: PageModel) -> str:
         "source": text(model.source),
         "created_at": text(model.created_at),
         "style": style,
+        "selection": selection(model),
+        "repricing": repricing(model),
         "cost_tables": cost_tables(model),
         "cohort_table": cohort_table(model),
         "definitions": definitions(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import ascii_letters, digits
 
@@ -35,7 +35,6 @@ class ExamSheet:
     exam: int
     """Place in :attr:`ExamCollection.exams`."""
     checkpoint: str
-    purpose: str
     letters: str
     """One letter per episode: how it ended."""
 
@@ -53,7 +52,9 @@ class ExamCollection:
     """Sheets left out, to keep the page small."""
 
 
-def collect_exams(runs: Sequence[Run], episodes: int = EPISODES) -> ExamCollection:
+def collect_exams(
+    runs: Sequence[Run], episodes: int = EPISODES, on_run: Callable[[int], None] = lambda place: None
+) -> ExamCollection:
     """Collect the outcomes of every policy that was screened or evaluated.
 
     Confirmations are not among them: their seeds are fresh each time, and say nothing about which seeds are hard. Nor
@@ -62,23 +63,19 @@ def collect_exams(runs: Sequence[Run], episodes: int = EPISODES) -> ExamCollecti
     Args:
         runs: The runs.
         episodes: Episodes that may be kept in all.
+        on_run: Hears which run is read.
 
     Returns:
         The sheets.
     """
-    scored = [_scored(run) for run in runs]
-    total = sum(row.outcomes.episodes for rows in scored for row in rows)
-    share = 1.0 if total <= episodes else episodes / total
     exams: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
     found: list[Exam] = []
     letters = {SUCCESS: _LETTERS[0], SHORT: _LETTERS[1]}
     sheets: list[list[ExamSheet]] = []
-    left_out = 0
-    for rows in scored:
-        kept = rows[-max(1, int(share * len(rows))) :] if rows else rows
-        left_out += len(rows) - len(kept)
+    for place, run in enumerate(runs):
+        on_run(place)
         own = []
-        for row in kept:
+        for row in _scored(run):
             outcomes = row.outcomes
             key = (row.panel_id, tuple(outcomes.cell), tuple(outcomes.seed))
             if key not in exams:
@@ -87,9 +84,13 @@ def collect_exams(runs: Sequence[Run], episodes: int = EPISODES) -> ExamCollecti
             text = "".join(
                 _letter(ok, end, letters) for ok, end in zip(outcomes.success, outcomes.ended_by, strict=True)
             )
-            own.append(ExamSheet(exam=exams[key], checkpoint=row.checkpoint, purpose=row.purpose, letters=text))
+            own.append(ExamSheet(exam=exams[key], checkpoint=row.checkpoint, letters=text))
         sheets.append(own)
-    return ExamCollection(exams=found, ends=list(letters), sheets=sheets, left_out=left_out)
+    total = sum(len(sheet.letters) for own in sheets for sheet in own)
+    share = min(1.0, episodes / max(1, total))
+    kept = [own[-max(1, int(share * len(own))) :] for own in sheets]
+    left_out = sum(map(len, sheets)) - sum(map(len, kept))
+    return ExamCollection(exams=found, ends=list(letters), sheets=kept, left_out=left_out)
 
 
 def _scored(run: Run) -> list[PanelResult]:

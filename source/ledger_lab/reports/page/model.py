@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab.ledger import CheckpointSaved, Health, Run
+from ledger_lab.costs import Price
+from ledger_lab.ledger import CheckpointSaved, Cohort, Health, Run
 from ledger_lab.panels import wilson_interval
-from ledger_lab.reports.clock import attempt_starts_s, seconds_to_target
+from ledger_lab.reports.clock import attempt_starts_s
+from ledger_lab.reports.construct import CONSTRUCT
 from ledger_lab.reports.page.exams import Exam, ExamSheet, collect_exams
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
+from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
+METERED_RUNS = 1000
+"""Runs whose telemetry is on the page, the newest of all: it is as large as everything else of them together."""
 CURVE_POINTS = 120_000
 """Points of all curves of a kind together."""
 FEWEST_POINTS, MOST_POINTS = 40, 300
@@ -68,13 +73,12 @@ class PageRun:
     """A run on the page: its summary, and what is drawn of it."""
 
     summary: dict[str, Any]
-    """Its figures, as :class:`~ledger_lab.reports.summary.RunSummary` names them, without the checkpoints."""
-    declared_at: str
+    """Its figures, as :class:`~ledger_lab.reports.summary.RunSummary` names them, without checkpoints and health."""
     accelerator: str | None
     yardstick: int
     """Place in :attr:`PageModel.yardsticks`."""
-    to_target_s: float | None
-    """Wall-clock time to the confirmed target, over all attempts [s]."""
+    construct: dict[str, Any]
+    """What gives its figures their meaning: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
     scores: list[Score]
     returns: Curve | None
     """Training return over time."""
@@ -90,17 +94,23 @@ class PageModel:
     source: str
     """Which ledger, as the user named it."""
     created_at: str
+    left_out_runs: int
+    """Runs of the ledger that are not on the page."""
+    repricing: list[tuple[str, str]]
+    """Titles and words of the price that was asked for and of those that were declared; empty where none was."""
     yardsticks: list[Yardstick]
     runs: list[PageRun]
     cohorts: list[dict[str, Any]]
     """Cohorts, as :class:`~ledger_lab.reports.summary.CohortSummary` names their figures."""
+    absent_cohorts: list[tuple[str, int]]
+    """Names and sizes of cohorts that were declared and have no run."""
     exams: list[Exam]
     ends: list[str]
     """How episodes end: a sheet has one letter per episode, the place of its end in here."""
     most_points: int
-    """Points that a curve is thinned out to."""
-    thinned_curves: int
-    """Curves that were."""
+    """Points that a curve is thinned out to, each the mean of some samples in a row."""
+    metered_runs: int
+    """Runs whose telemetry is on the page, as far as there is any: the newest ones."""
     left_out_sheets: int
     """Scored checkpoints whose episodes are left out, to keep the page small; their totals are in."""
 
@@ -116,6 +126,10 @@ def build_model(
     *,
     source: str,
     created_at: str,
+    asked: Price | None = None,
+    absent: Sequence[Cohort] = (),
+    left_out_runs: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> PageModel:
     """Work out everything that the page shows.
 
@@ -125,6 +139,10 @@ def build_model(
         cohorts: Figures of their cohorts.
         source: Which ledger, for the reader.
         created_at: When, for the reader.
+        asked: Price that stands in place of the declared ones.
+        absent: Cohorts that were declared, and have no run at all.
+        left_out_runs: Runs of the ledger that are not among these.
+        on_progress: Hears how many runs are read, of how many; each is read twice.
 
     Returns:
         The model.
@@ -132,37 +150,45 @@ def build_model(
     yardsticks = _yardsticks(summaries)
     places = {(y.task, y.panel_id, y.target_success): place for place, y in enumerate(yardsticks)}
     points = max(FEWEST_POINTS, min(MOST_POINTS, CURVE_POINTS // max(1, len(runs))))
-    collection = collect_exams(runs)
+
+    def tell(runs_read: int) -> None:
+        if on_progress is not None:
+            on_progress(runs_read, 2 * len(runs))
+
+    collection = collect_exams(runs, on_run=tell)
     page_runs = []
-    for run, summary, sheets in zip(runs, summaries, collection.sheets, strict=True):
+    for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
+        tell(len(runs) + place)
         accelerator = run.declared.hardware.get("accelerator") or run.declared.hardware.get("cpu")
         figures = summary.to_json()
-        del figures["checkpoints"]
+        for told_elsewhere in ("checkpoints", "health"):  # scores and events, with their moments
+            del figures[told_elsewhere]
         page_runs.append(
             PageRun(
                 summary=figures,
-                declared_at=run.declared_at.isoformat(timespec="seconds"),
                 accelerator=None if accelerator is None else str(accelerator),
                 yardstick=places[summary.task, summary.panel_id, summary.target_success],
-                to_target_s=seconds_to_target(run),
+                construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(run, summary, _seeds(collection.exams, summary.panel_id)),
                 returns=return_curve(run, points),
-                telemetry=telemetry_series(run, points),
+                telemetry=telemetry_series(run, points) if len(runs) - place <= METERED_RUNS else [],
                 health=_events(run),
                 sheets=sheets,
             )
         )
-    drawn = [curve for run in page_runs for curve in (run.returns, *run.telemetry) if curve is not None]
     return PageModel(
         source=source,
         created_at=created_at,
+        left_out_runs=left_out_runs,
+        repricing=[] if asked is None else repricing_lines(asked, summaries),
         yardsticks=yardsticks,
         runs=page_runs,
         cohorts=[cohort.to_json() for cohort in cohorts],
+        absent_cohorts=[(cohort.name, cohort.size) for cohort in absent],
         exams=collection.exams,
         ends=collection.ends,
         most_points=points,
-        thinned_curves=sum(curve.samples > len(curve.y) for curve in drawn),
+        metered_runs=min(len(runs), METERED_RUNS),
         left_out_sheets=collection.left_out,
     )
 
@@ -218,7 +244,7 @@ def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
                 low=round(low, 5),
                 high=round(high, 5),
                 again=checkpoint.confirmation_successes,
-                again_episodes=None if checkpoint.confirmation_successes is None else episodes,
+                again_episodes=checkpoint.confirmation_episodes,
                 confirmed=checkpoint.confirmed,
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ledger_lab.ledger import DeviceSample, Run, Telemetry
-from ledger_lab.reports.clock import attempt_starts_s
+from ledger_lab.reports.clock import attempt_starts_s, sampled
 
 _DIGITS = 5
 
@@ -92,10 +92,9 @@ def telemetry_series(run: Run, points: int) -> list[TelemetrySeries]:
     samples: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     names: dict[str, str] = {}
     for attempt in run.attempts:
-        before_s: float | None = None
-        for row in attempt.of(Telemetry):
+        for row, passed_s in sampled(attempt):
             at_s = starts[attempt.number] + row.wall_ns / 1e9
-            for meter, unit, value in _host_figures(row, None if before_s is None else at_s - before_s):
+            for meter, unit, value in _host_figures(row, passed_s):
                 samples.setdefault(("host", meter, unit), []).append((at_s, value))
             for device in row.devices:
                 name = names.setdefault(device.uuid, f"device {len(names)} ({device.uuid[:12]})")
@@ -103,7 +102,6 @@ def telemetry_series(run: Run, points: int) -> list[TelemetrySeries]:
                     reading = read(device)
                     if reading is not None:
                         samples.setdefault((name, meter, unit), []).append((at_s, float(reading)))
-            before_s = at_s
     series = [_series(*key, values, points) for key, values in samples.items()]
     return sorted(series, key=lambda each: (each.owner == "host", _ORDER.index(each.meter)))
 
@@ -114,7 +112,7 @@ def _host_figures(row: Telemetry, passed_s: float | None) -> list[tuple[str, str
     if host is None:
         return []
     figures = [("memory", "GB", host.memory_bytes / 1e9), ("memory left", "GB", host.available_bytes / 1e9)]
-    if passed_s is not None and passed_s > 0:  # processor seconds mean nothing without the time they were taken in
+    if passed_s:  # processor seconds mean nothing without the time that they were taken in
         figures.insert(0, ("CPU", "cores", host.cpu_s / passed_s))
     if host.busiest_thread is not None:
         figures.append(("busiest thread", "%", 100 * host.busiest_thread))

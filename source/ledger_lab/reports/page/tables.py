@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.ledger import Status
 from ledger_lab.meters import Phase
-from ledger_lab.reports.format import MISSING, duration, gigabytes, percent, quantity, usd
+from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
 from ledger_lab.reports.page.model import PageModel, PageRun
 from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
 
@@ -50,6 +50,19 @@ class _Column:
         return "number" if self.numeric else "word"
 
 
+def selection(model: PageModel) -> str:
+    """Return how many of the ledger's runs the page holds, where these are not all."""
+    if not model.left_out_runs:
+        return ""
+    return f" · {len(model.runs)} of its {len(model.runs) + model.left_out_runs} runs"
+
+
+def repricing(model: PageModel) -> str:
+    """Return the price that was asked for and those that were declared, where one was."""
+    lines = "".join(f"<dt>{text(title)}</dt><dd>{name(words)}</dd>" for title, words in model.repricing)
+    return f'<dl class="prices">{lines}</dl>' if lines else ""
+
+
 def cost_tables(model: PageModel) -> str:
     """Return one table per yardstick, with a line per run."""
     return "\n".join(_cost_table(model, place) for place in range(len(model.yardsticks)))
@@ -60,7 +73,7 @@ def _cost_table(model: PageModel, place: int) -> str:
     yardstick = model.yardsticks[place]
     episodes = f"{yardstick.episodes}" if yardstick.episodes else "its"
     head = "".join(
-        f'<th scope="col" aria-sort="none" class="{column.style}">'
+        f'<th scope="col" aria-sort="none" class="{column.style}" data-title="{text(column.title)}">'
         f'<button type="button" data-sort="{column.key}">{text(column.title)}</button>'
         f"<small>{text(column.denominator)}</small></th>"
         for column in _COLUMNS
@@ -70,7 +83,7 @@ def _cost_table(model: PageModel, place: int) -> str:
         f'<section class="yardstick" data-yardstick="{place}">'
         f"<h3>{name(yardstick.task)}</h3>"
         f'<p class="exam">panel {name(yardstick.panel)} <code title="{text(yardstick.panel_id)}">'
-        f"{text(yardstick.panel_id[:11])}…</code> · target {percent(yardstick.target_success, 0)} of {episodes} "
+        f"{text(yardstick.panel_id[:11])}…</code> · target {target_share(yardstick.target_success)} of {episodes} "
         "held-out episodes, confirmed on fresh ones</p>"
         '<div class="scroll" role="region" tabindex="0" aria-label="Cost of every run">'
         f'<table class="cards costs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -124,9 +137,8 @@ def _success_cell(run: PageRun) -> str:
 
 def _time_cell(run: PageRun) -> str:
     """Return the time to target; of a run that never got there, the time that was not enough."""
-    if run.to_target_s is None:
-        return f"&gt; {duration(run.summary['wall_s'])}"
-    return duration(run.to_target_s)
+    to_target_s = run.summary["wall_to_target_s"]
+    return f"&gt; {duration(run.summary['wall_s'])}" if to_target_s is None else duration(to_target_s)
 
 
 def _memory_cell(run: PageRun) -> str:
@@ -143,6 +155,31 @@ def _library_cell(run: PageRun) -> str:
     return f"{name(run.summary['rl_library'])}<small>{environments} envs</small>"
 
 
+def _cost_cell(run: PageRun) -> str:
+    """Return what the run cost, by its own price, too, where another one was asked for, and what it drew."""
+    figures = run.summary
+    known = figures["billable_usd"] is not None
+    cost = text(usd(figures["billable_usd"])) if known else _why_unpriced(figures["usd_per_hour"] is not None)
+    details = []
+    if figures["declared_usd"] not in (None, figures["billable_usd"]):
+        details.append(f"declared: {usd(figures['declared_usd'])}")
+    if figures["energy_kwh"] is not None:
+        details.append(("~" if figures["energy_source"] == "power" else "") + energy(figures["energy_kwh"]))
+    return cost + "".join(f"<small>{text(detail)}</small>" for detail in details)
+
+
+def _instance_cell(run: PageRun) -> str:
+    """Return the entry of the price book, its price, and the accelerator or processor that was there."""
+    price = run.summary["usd_per_hour"]
+    details = [None if price is None else f"{text(usd(price))} per hour", run.accelerator and name(run.accelerator)]
+    return name(run.summary["instance"]) + "".join(f"<small>{detail}</small>" for detail in details if detail)
+
+
+def _why_unpriced(energy_is_unknown: bool) -> str:
+    """Return why there is no cost: nobody named a price, or nobody measured the energy that is paid on top."""
+    return "energy unknown" if energy_is_unknown else "unpriced"
+
+
 def _figure(key: str, show: Callable[[Any], str]) -> Callable[[PageRun], str]:
     """Return a cell that shows a figure of the summary."""
     return lambda run: text(show(run.summary[key]))
@@ -151,45 +188,36 @@ def _figure(key: str, show: Callable[[Any], str]) -> Callable[[PageRun], str]:
 _COLUMNS = (
     _Column("run_id", "run", "cohort, training seed", _run_cell, numeric=False),
     _Column("status", "status", "of its last attempt", _status_cell, numeric=False),
-    _Column("heldout_success", "success", "of held-out episodes, 95 %", _success_cell),
-    _Column("to_target_s", "to target", "wall-clock until confirmed", _time_cell),
-    _Column(
-        "billable_usd",
-        "cost",
-        "all attempts, whole run",
-        lambda run: text(usd(run.summary["billable_usd"]) if run.summary["usd_per_hour"] is not None else "unpriced"),
-    ),
+    _Column("heldout_success", "success", "of held-out episodes, 95\u00a0%", _success_cell),
+    _Column("wall_to_target_s", "to target", "wall-clock until confirmed", _time_cell),
+    _Column("billable_usd", "cost", "and energy, whole run", _cost_cell),
     _Column("env_steps_per_s", "steps/s", "÷ s in the training loop", _figure("env_steps_per_s", quantity)),
     _Column("updates_per_min", "updates/min", "÷ min in the training loop", _figure("updates_per_min", quantity)),
     _Column("evaluation_share", "eval share", "÷ wall-clock", _figure("evaluation_share", percent)),
     _Column("peak_gpu_memory_gb", "peak memory", "of the whole run", _memory_cell),
     _Column("rl_library", "library", "and environments", _library_cell, numeric=False),
-    _Column(
-        "instance",
-        "instance",
-        "and accelerator",
-        lambda run: (
-            name(run.summary["instance"]) + (f"<small>{name(run.accelerator)}</small>" if run.accelerator else "")
-        ),
-        numeric=False,
-    ),
+    _Column("instance", "instance", "its price, and what it trained on", _instance_cell, numeric=False),
+)
+
+
+_COHORT_COLUMNS = (
+    ("cohort", "task", "word"),
+    ("runs", "made, of those declared", "number"),
+    ("reached", "of the runs made", "number"),
+    ("failed", "of the runs made", "number"),
+    ("spent", "all runs, failed ones too", "number"),
+    ("per target-reaching checkpoint", "spent ÷ runs that reached it", "number"),
+    ("median to target", "of all runs made", "number"),
 )
 
 
 def cohort_table(model: PageModel) -> str:
     """Return a line per cohort; the runs of no cohort are counted together, as the terminal's report does."""
     head = "".join(
-        f'<th scope="col" class="{style}">{title}<small>{small}</small></th>'
-        for title, small, style in (
-            ("cohort", "task", "word"),
-            ("runs", "made, of those declared", "number"),
-            ("reached", "of the runs made", "number"),
-            ("failed", "of the runs made", "number"),
-            ("spent", "all runs, failed ones too", "number"),
-            ("per target-reaching checkpoint", "spent ÷ runs that reached it", "number"),
-        )
+        f'<th scope="col" class="{style}">{title}<small>{small}</small></th>' for title, small, style in _COHORT_COLUMNS
     )
     rows = "".join(_cohort_row(place, cohort) for place, cohort in enumerate(model.cohorts))
+    rows += "".join(_absent_row(*cohort) for cohort in model.absent_cohorts)
     return (
         '<div class="scroll" role="region" tabindex="0" aria-label="Cost of every cohort">'
         f'<table class="cards cohorts"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -202,15 +230,19 @@ def _cohort_row(place: int, cohort: dict[str, Any]) -> str:
     made = f"{runs} of {size}" if size is not None else f"{runs}"
     missing = f'<small class="bad">{lost} missing</small>' if lost else ""
     interval = cohort.get("usd_per_target_reaching_checkpoint_interval")
-    spent = "unpriced" if cohort["spend_usd"] is None else usd(cohort["spend_usd"])
+    unknown = cohort["runs_of_unknown_energy"]
+    spent = _why_unpriced(unknown > 0) if cohort["spend_usd"] is None else usd(cohort["spend_usd"])
     if cohort["usd_per_target_reaching_checkpoint"] is not None:
         each = text(usd(cohort["usd_per_target_reaching_checkpoint"]))
         if interval is not None:
             low, high = interval
-            each += f"<small>[{text(usd(low))}, {'∞' if high is None else text(usd(high))}], 95 %</small>"
+            each += f"<small>[{text(usd(low))}, {'∞)' if high is None else text(usd(high)) + ']'} 95 %</small>"
     else:
         least = "" if cohort["spend_usd"] is None else f", ≥ {usd(cohort['spend_usd'])} spent"
-        each = f"undefined{text(least)}<small>{name(cohort['undefined_reason'])}</small>"
+        reason = f"the energy of {unknown} runs is unknown" if unknown else cohort["undefined_reason"]
+        each = f"undefined{text(least)}<small>{name(_cut(reason))}</small>"
+    exactly_s, exceeds_s = cohort["median_wall_to_target_s"], cohort["median_wall_to_target_exceeds_s"]
+    median = duration(exactly_s) if exactly_s is not None else f"> {duration(exceeds_s)}"
     title = name(cohort["cohort"]) if cohort["cohort"] else "in no cohort"
     cells = (
         ("cohort", f"<strong>{title}</strong><small>{name(cohort['task'])}</small>"),
@@ -219,14 +251,28 @@ def _cohort_row(place: int, cohort: dict[str, Any]) -> str:
         ("failed", f"{cohort['failed_runs']} of {runs}"),
         ("spent", text(spent)),
         ("per target-reaching checkpoint", each),
+        ("median to target", text(median)),
     )
-    return (
-        f'<tr data-cohort="{place}">'
-        + "".join(
-            f'<td data-label="{label}" class="{"word" if label == "cohort" else "number"}">{cell}</td>'
-            for label, cell in cells
-        )
-        + "</tr>"
+    return f'<tr data-cohort="{place}">{_cohort_cells(cells)}</tr>'
+
+
+def _cut(reason: str, longest: int = 120) -> str:
+    """Return a reason that may name all runs of a large cohort in a length that a cell takes."""
+    return reason if len(reason) <= longest else f"{reason[:longest]}…"
+
+
+def _absent_row(cohort: str, size: int) -> str:
+    """Return the line of a cohort that was declared and has no run."""
+    missing = f'0 of {size}<small class="bad">{size} missing</small>'
+    cells = [("cohort", f"<strong>{name(cohort)}</strong>"), ("runs", missing)]
+    return f"<tr>{_cohort_cells([*cells, *((title, MISSING) for title, _, _ in _COHORT_COLUMNS[2:])])}</tr>"
+
+
+def _cohort_cells(cells: Sequence[tuple[str, str]]) -> str:
+    """Return cells by the titles of their columns."""
+    return "".join(
+        f'<td data-label="{label}" class="{"word" if label == "cohort" else "number"}">{cell}</td>'
+        for label, cell in cells
     )
 
 

@@ -20,6 +20,8 @@ WORDS = {
     "steps/s": "Environment steps of the learner, over all processes, ÷ seconds in the training loop: all phases but "
     "startup, compile, evaluate and shutdown. Steps of held-out episodes are not among them.",
     "updates/min": "Iterations of collecting and learning ÷ minutes in the training loop.",
+    "energy": "What the accelerators of a run drew in all attempts, by their own counters; “~” where it is integrated "
+    "from samples of their power. There is none where more than a tenth of the time went unmetered.",
     "eval share": "Seconds in the phase evaluate ÷ wall-clock seconds of all attempts.",
     "training return": "Mean return of the training episodes that ended lately, as the learner sees it: with its "
     "exploration, its noise and its curriculum. It proves nothing.",

@@ -11,38 +11,40 @@ function drawCohorts(node) {
     const yardstick = model.yardsticks[place];
     const all = [...groupBy(members, (run) => run.cohort)],
       groups = all.slice(0, MOST_COHORTS);
-    const longest = Math.max(1, ...members.map((run) => run.to_target_s ?? run.wall_s));
+    const longest = Math.max(1, ...members.map((run) => run.wall_to_target_s ?? run.wall_s));
     const data = groups.map(([cohort, own], row) => {
       const offset = (i) => row + (own.length > 1 ? 0.36 * (i / (own.length - 1) - 0.5) : 0);
       return {
         type: "scatter",
         mode: "markers",
-        x: own.map((run) => run.to_target_s ?? run.wall_s),
+        x: own.map((run) => run.wall_to_target_s ?? run.wall_s),
         y: own.map((_, i) => offset(i)),
         cliponaxis: false,
         marker: {
           size: 11,
           color: hue(row),
-          symbol: own.map((run) => (run.to_target_s === null ? "triangle-right-open" : SYMBOLS[row % SYMBOLS.length])),
-          line: { width: own.map((run) => (run.to_target_s === null ? 2 : 0)), color: hue(row) },
+          symbol: own.map((run) => (run.wall_to_target_s === null ? "triangle-right-open" : SYMBOLS[row % SYMBOLS.length])),
+          line: { width: own.map((run) => (run.wall_to_target_s === null ? 2 : 0)), color: hue(row) },
         },
         customdata: own.map((run) => [
           plain(run.run_id),
-          run.to_target_s === null
+          run.wall_to_target_s === null
             ? `> ${duration(run.wall_s)}, ${statusWords(run.status)}`
-            : duration(run.to_target_s),
+            : duration(run.wall_to_target_s),
           run.seed,
         ]),
         hovertemplate: "%{customdata[0]}, seed %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
       };
     });
     const words = groups.map(([cohort, own]) => {
-      const lost = model.cohorts.find(
-        (c) => c.cohort === cohort && c.panel_id === yardstick.panel_id && c.task === yardstick.task,
-      )?.missing_runs;
-      const missing = lost ? `, ${lost} missing` : "";
-      const reached = own.filter((run) => run.to_target_s !== null);
-      return `${plain(cohort, narrow() ? 16 : 34)}<br>${reached.length} of ${counted(own.length, "run")}${missing}`;
+      const whole = model.cohorts.find(
+        (c) =>
+          c.cohort === cohort && ["task", "panel_id", "target_success"].every((field) => c[field] === yardstick[field]),
+      );
+      const missing = whole?.missing_runs ? `, ${whole.missing_runs} missing` : "";
+      const elsewhere = whole && whole.runs > own.length ? `<br>${whole.runs - own.length} more not on this page` : "";
+      const reached = own.filter((run) => run.wall_to_target_s !== null);
+      return `${plain(cohort, narrow() ? 16 : 34)}<br>${reached.length} of ${counted(own.length, "run")}${missing}${elsewhere}`;
     });
     plot(node, {
       title: `Time to target: ${yardstick.task}, panel ${yardstick.panel}`,
@@ -51,7 +53,7 @@ function drawCohorts(node) {
       label: `Time to target of ${counted(members.length, "run")} in ${counted(groups.length, "cohort")}`,
       layout: {
         margin: { l: 8, r: 20, t: 4, b: 44 },
-        xaxis: axis("wall-clock time to the confirmed target [min:s]", {
+        xaxis: axis(`${narrow() ? "time to target" : "wall-clock time to the confirmed target"} ${timeUnit(longest)}`, {
           range: [0, longest * 1.06],
           ...timeTicks(longest),
         }),
@@ -73,7 +75,7 @@ function drawCohorts(node) {
       );
     for (const [cohort, own] of groups) {
       const times = own.map((run) =>
-        run.to_target_s === null ? `> ${duration(run.wall_s)}` : duration(run.to_target_s),
+        run.wall_to_target_s === null ? `> ${duration(run.wall_s)}` : duration(run.wall_to_target_s),
       );
       node.append(
         element(

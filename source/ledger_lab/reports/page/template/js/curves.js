@@ -92,7 +92,7 @@ function drawPair(left, right, yardstick, members, style) {
   let longest = 1;
   for (const run of members) {
     const look = style.get(run.index);
-    longest = Math.max(longest, run.wall_s, run.to_target_s ?? 0);
+    longest = Math.max(longest, run.wall_s, run.wall_to_target_s ?? 0);
     if (run.scores.length) {
       const shares = run.scores.map((score) => (100 * score.successes) / score.episodes);
       success.push({
@@ -128,14 +128,9 @@ function drawPair(left, right, yardstick, members, style) {
       });
     }
     const proof = run.scores.find((score) => score.confirmed);
-    if (run.to_target_s !== null && proof) {
-      marks.push({
-        run,
-        x: steps ? proof.env_steps : run.to_target_s,
-        y: (100 * proof.again) / proof.again_episodes,
-        colour: look.colour,
-      });
-    }
+    const moment = steps ? proof?.env_steps : run.wall_to_target_s;
+    if (run.target_reached && moment !== undefined)
+      marks.push({ run, x: moment, y: 100 * run.heldout_success, colour: look.colour });
     if (run.returns) {
       const x = steps ? run.returns.env_steps : run.returns.t;
       returns.push({
@@ -163,10 +158,10 @@ function drawPair(left, right, yardstick, members, style) {
     text: labelled(marks, longest, steps),
     textposition: "top center",
     textfont: { size: 10, color: c.soft },
-    customdata: marks.map((m) => [plain(m.run.run_id), duration(m.run.to_target_s)]),
+    customdata: marks.map((m) => [plain(m.run.run_id), duration(m.run.wall_to_target_s)]),
     hovertemplate: "%{customdata[0]} confirmed at %{customdata[1]}: %{y:.1f} %<extra></extra>",
   });
-  const target = 100 * yardstick.target_success;
+  const target = Number((100 * yardstick.target_success).toPrecision(12));
   const lines = [
     {
       type: "line",
@@ -184,9 +179,9 @@ function drawPair(left, right, yardstick, members, style) {
     );
   const xAxis = steps
     ? axis("environment steps of the learner", { rangemode: "tozero" })
-    : axis("wall-clock time of the run, all attempts [min:s]", { range: [0, longest * 1.03], ...timeTicks(longest) });
+    : axis(`wall-clock time of the run, all attempts ${timeUnit(longest)}`, { range: [0, longest * 1.03], ...timeTicks(longest) });
   const height = narrow() ? 280 : 340;
-  if (success.length > 1) {
+  if (success.length > 1 || marks.length) {
     plot(left, {
       title: "Held-out success",
       height,
@@ -198,7 +193,7 @@ function drawPair(left, right, yardstick, members, style) {
         xaxis: xAxis,
         yaxis: axis(`successes of ${yardstick.episodes ?? "the"} episodes [%]`, {
           range: [-3, 103],
-          tickvals: [0, 25, 50, 75, target, 100],
+          tickvals: [0, 25, 50, 75, 100].filter((tick) => Math.abs(tick - target) > 5).concat(target),
         }),
       },
     });
@@ -250,7 +245,7 @@ function labelled(marks, longest, steps) {
   let last = -Infinity;
   for (const i of order) {
     if (marks[i].x - last < 0.09 * width) continue;
-    texts[i] = duration(marks[i].run.to_target_s);
+    texts[i] = duration(marks[i].run.wall_to_target_s);
     last = marks[i].x;
   }
   return texts;
@@ -298,9 +293,8 @@ function scoreTable(members) {
     "details",
     { class: "long" },
     element("summary", {}, `Every score as a table${more}`),
-    element(
-      "div",
-      { class: "scroll" },
+    wideTable(
+      "Scores",
       element(
         "table",
         {},

@@ -191,9 +191,8 @@ function drawCells(node, exam, sheets) {
       "details",
       {},
       element("summary", {}, "Every cell as a table"),
-      element(
-        "div",
-        { class: "scroll" },
+      wideTable(
+        "Cells",
         element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)),
       ),
     ),
@@ -242,13 +241,14 @@ function drawSeeds(node, exam, sheets) {
     x === 0 || exam.episodeCells[i] !== exam.episodeCells[order[x - 1]] ? [x] : [],
   );
   const several = exam.names.length > 1;
+  const roomy = several && (printing ? PAPER_WIDTH : node.clientWidth) / exam.names.length >= 80;
   const every =
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].find((step) => order.length / step <= (narrow() ? 5 : 12)) ?? 1024;
   const ticks = several || hardest ? [] : order.map((_, x) => x).filter((x) => x % every === 0);
   plot(node, {
     title: "Which episodes fail",
     key: used.map((code) => ({ fill: paint.get(code), text: `${model.ends[code]}: ${tally.get(code)} of ${total}` })),
-    height: (several ? 94 : 78) + sheets.length * (sheets.length > 20 ? 14 : 20),
+    height: (roomy ? 94 : 78) + sheets.length * (sheets.length > 20 ? 14 : 20),
     label: `Outcome of each of ${order.length} episodes for ${counted(sheets.length, "row")}; the hardest are named below`,
     data: [
       {
@@ -271,16 +271,16 @@ function drawSeeds(node, exam, sheets) {
       },
     ],
     layout: {
-      margin: { l: 8, r: 12, t: several ? 20 : 4, b: 42 },
-      annotations: several
+      margin: { l: 8, r: 12, t: roomy ? 20 : 4, b: 42 },
+      annotations: roomy
         ? starts.map((x, i) => ({
             x: (x + (starts[i + 1] ?? order.length)) / 2 - 0.5,
             yref: "paper",
             y: 1,
             yanchor: "bottom",
-            text: plain(exam.episodeCells[order[x]], narrow() ? 9 : 20),
+            text: plain(exam.episodeCells[order[x]], 20),
             showarrow: false,
-            font: { size: narrow() ? 9 : 11, color: c.soft },
+            font: { size: 11, color: c.soft },
           }))
         : [],
       xaxis: axis(
@@ -309,6 +309,8 @@ function drawSeeds(node, exam, sheets) {
       })),
     },
   });
+  if (several && !roomy)
+    node.append(element("p", { class: "note" }, "Cells, from the left: ", nameOf(exam.names.join(" · "))));
   const worst = exam.seeds
     .map((seed, i) => [failures[i], i])
     .filter(([count]) => count > 0)
@@ -322,7 +324,7 @@ function drawSeeds(node, exam, sheets) {
       "p",
       { class: "note" },
       worst.length
-        ? `Seeds that fail most often: ${named}${worst.length > 12 ? ` and ${worst.length - 12} more` : ""}; ${worst.length} of ${exam.seeds.length} episodes fail at least once.`
+        ? `Seeds that fail${sheets.length > 1 ? " most often" : ""}: ${named}${worst.length > 12 ? ` and ${worst.length - 12} more` : ""}; ${worst.length} of ${exam.seeds.length} episodes fail${sheets.length > 1 ? " at least once" : ""}.`
         : `No episode of ${exam.seeds.length} fails in any row.`,
     ),
   );

@@ -41,10 +41,22 @@ function applyFilters() {
       FIELDS.every((field) => chosen[field] === null || run[field] === chosen[field]) &&
       words.every((word) => run.words.includes(word)),
   );
-  byId("count").textContent =
-    shown.length === runs.length ? counted(runs.length, "run") : `${shown.length} of ${counted(runs.length, "run")}`;
+  byId("count").replaceChildren(
+    shown.length === runs.length ? counted(runs.length, "run") : `${shown.length} of ${counted(runs.length, "run")}`,
+    element("span", { class: "paper" }, ...filtersInWords()),
+  );
   for (const listener of listeners) listener();
   redraw();
+}
+
+/** Says by what runs were picked: on paper, the filters themselves can't be seen. */
+function filtersInWords() {
+  const asked = FIELDS.filter((field) => chosen[field] !== null).map((field) => [
+    byId("filters").elements[field].labels[0].querySelector("span").textContent.toLowerCase(),
+    field === "status" ? statusWords(chosen[field]) : chosen[field],
+  ]);
+  if (chosen.text) asked.push(["text", chosen.text]);
+  return asked.flatMap(([title, value], place) => [`${place ? " · " : ": "}${title} `, nameOf(value)]);
 }
 
 // The cost table: hides what the filters hide, sorts, and shows long ledgers in parts.
@@ -109,7 +121,7 @@ function sortable() {
 
 /** What a column sorts by; a run that never got there took longer than any that did. */
 function sortValue(run, key) {
-  if (key === "to_target_s") return run.to_target_s ?? 1e12 + run.wall_s;
+  if (key === "wall_to_target_s") return run.wall_to_target_s ?? 1e12 + run.wall_s;
   if (key === "num_envs") return run.envs;
   if (key === "peak_gpu_memory_gb") return run.peak_gpu_memory_gb ?? run.peak_host_memory_gb;
   return run[key];
@@ -124,12 +136,12 @@ function showTiles() {
   const unpriced = shown.length - priced.length;
   const yardsticks = new Set(shown.map((run) => run.yardstick)).size;
   // What a policy costs is no property of the runs that got there: whoever picks runs by their outcome gets no quotient.
-  const whole = chosen.status === null && chosen.text === "";
+  const whole = chosen.status === null && chosen.text === "" && !model.left_out_runs;
   const each = whole && reached && priced.length && !unpriced && yardsticks === 1 ? usd(spent / reached) : MISSING;
   const why = !shown.length
     ? "no run"
     : !whole
-      ? "runs that fell short count, too: clear status and text"
+      ? `runs that fell short count, too: ${model.left_out_runs ? "write the page of the whole ledger" : "clear status and text"}`
       : yardsticks > 1
         ? "tasks, panels or targets differ: filter one"
         : unpriced
@@ -138,10 +150,10 @@ function showTiles() {
             ? `undefined, ≥ ${usd(spent)} spent`
             : `${usd(spent)} ÷ ${counted(reached, "run")}`;
   const tiles = [
-    ["runs", String(shown.length), `of ${runs.length} in the ledger`],
+    ["runs", String(shown.length), `of ${runs.length} on this page`],
     ["reached the target", String(reached), `of ${counted(shown.length, "run")}`],
     ["failed", String(failed), `of ${counted(shown.length, "run")}`],
-    ["wall-clock", duration(wall), "all attempts, h:mm:ss"],
+    ["wall-clock", duration(wall), `all attempts, ${wall >= 3600 ? "h:mm:ss" : "m:ss"}`],
     [
       "spent",
       priced.length ? usd(spent) : MISSING,

@@ -25,9 +25,8 @@ function drawHealth(node) {
       ),
     );
   node.append(
-    element(
-      "div",
-      { class: "scroll" },
+    wideTable(
+      "Health events",
       element(
         "table",
         { class: "cards events" },

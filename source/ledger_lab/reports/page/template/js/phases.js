@@ -62,7 +62,7 @@ function phaseBars(node, rows, title, label) {
       margin: { l: 8, r: 16, t: 4, b: 40 },
       xaxis: share
         ? axis("share of the wall-clock time of all attempts [%]", { range: [0, 100] })
-        : axis("wall-clock time of all attempts [min:s]", { range: [0, longest * 1.02], ...timeTicks(longest) }),
+        : axis(`wall-clock time of all attempts ${timeUnit(longest)}`, { range: [0, longest * 1.02], ...timeTicks(longest) }),
       yaxis: axis("", {
         tickvals: rows.map((_, i) => i),
         ticktext: rows.map((row) => plain(row.title, narrow() ? 14 : 40)),
@@ -119,9 +119,8 @@ function phaseTable(rows) {
     "details",
     {},
     element("summary", {}, "Every phase as a table"),
-    element(
-      "div",
-      { class: "scroll" },
+    wideTable(
+      "Phases",
       element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)),
     ),
   );

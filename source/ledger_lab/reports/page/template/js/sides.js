@@ -66,13 +66,13 @@ function spread(values, show) {
 }
 
 function timeSpread(members) {
-  if (members.every((run) => run.to_target_s !== null))
+  if (members.every((run) => run.wall_to_target_s !== null))
     return spread(
-      members.map((run) => run.to_target_s),
+      members.map((run) => run.wall_to_target_s),
       duration,
     );
   const texts = members.map((run) =>
-    run.to_target_s === null ? `> ${duration(run.wall_s)}` : duration(run.to_target_s),
+    run.wall_to_target_s === null ? `> ${duration(run.wall_s)}` : duration(run.wall_to_target_s),
   );
   return { text: `${texts.slice(0, 8).join(" · ")}${texts.length > 8 ? " · …" : ""}`, value: null };
 }
@@ -128,7 +128,7 @@ const SIDE_FIGURES = [
     (m) =>
       spread(
         m.map((run) => run.usd_per_hour),
-        (v) => `$${v.toFixed(2)}/h`,
+        (v) => `${usd(v)}/h`,
       ),
     false,
   ],
@@ -192,6 +192,26 @@ const SIDE_FIGURES = [
       ),
     false,
   ],
+  [
+    "energy",
+    "of the accelerators, all attempts",
+    (m) =>
+      spread(
+        m.map((run) => run.energy_kwh),
+        (v) => (v >= 0.9995 ? `${Number(v.toPrecision(3))} kWh` : `${Number((1000 * v).toPrecision(3))} Wh`),
+      ),
+    false,
+  ],
+  [
+    "GPU busy",
+    "mean over the run",
+    (m) =>
+      spread(
+        m.map((run) => run.mean_gpu_utilization),
+        percent,
+      ),
+    false,
+  ],
   ["library", "", (m) => ({ text: [...new Set(m.map((run) => run.rl_library))].join(", "), value: null }), false],
   [
     "device",
@@ -214,27 +234,22 @@ const SIDE_FIGURES = [
   ],
 ];
 
-const YARDSTICK = [
-  ["task", "task"],
-  ["panel_id", "panel id"],
-  ["target_success", "target"],
-  ["timing", "timing mode"],
-];
-
 function drawSides(node) {
   fillSides();
   const [a, b] = ["side-a", "side-b"].map((id) => sideOptions[Number(byId(id).value)]);
   if (!a || !b) return emptyNote(node, "No run passes the filters.");
-  const differs = YARDSTICK.filter(
-    ([field]) => new Set([...a.members, ...b.members].map((run) => run[field])).size > 1,
+  const differs = Object.keys(a.members[0].construct).filter(
+    (field) => new Set([...a.members, ...b.members].map((run) => run.construct[field])).size > 1,
   );
-  for (const [field, title] of differs) {
-    const values = [a, b].map((side) => [...new Set(side.members.map((run) => String(run[field])))].join(", "));
+  for (const field of differs) {
+    const values = [a, b].map((side) =>
+      [...new Set(side.members.map((run) => String(run.construct[field])))].join(", "),
+    );
     node.append(
       element(
         "p",
         { class: "warn" },
-        `Not measured by the same yardstick: ${title} is `,
+        `Not measured by the same yardstick: ${field} is `,
         nameOf(values[0]),
         " (A) and ",
         nameOf(values[1]),
@@ -261,9 +276,8 @@ function drawSides(node) {
     );
   });
   node.append(
-    element(
-      "div",
-      { class: "scroll" },
+    wideTable(
+      "Side by side",
       element(
         "table",
         { class: "cards sides" },

@@ -10,6 +10,14 @@ function fillTelemetryRuns() {
 
 function drawTelemetry(node) {
   fillTelemetryRuns();
+  if (model.metered_runs < runs.length)
+    node.append(
+      element(
+        "p",
+        { class: "note" },
+        `To keep the page small, it holds the telemetry of the newest ${model.metered_runs} of its ${runs.length} runs. Name runs to report.py to see theirs.`,
+      ),
+    );
   if (byId("telemetry-run").value === "")
     return emptyNote(node, "None of these runs has telemetry: nobody watched its host or its accelerators.");
   const run = runs[Number(byId("telemetry-run").value)];
@@ -27,7 +35,7 @@ function drawTelemetry(node) {
   const longest = Math.max(run.wall_s, ...run.telemetry.map((series) => series.t[series.t.length - 1]));
   const c = colours();
   const moments = [
-    ...(run.to_target_s === null ? [] : [{ at: run.to_target_s, text: "★ target", colour: c.good }]),
+    ...(run.wall_to_target_s === null ? [] : [{ at: run.wall_to_target_s, text: "★ target", colour: c.good }]),
     ...run.health.map((event) => ({
       at: event.at_s,
       text: `▼ ${plain(event.event.replaceAll("_", " "), 24)}`,
@@ -85,8 +93,7 @@ function drawTelemetry(node) {
     element(
       "tr",
       {},
-      element("td", {}, nameOf(series.owner)),
-      element("td", {}, series.meter),
+      element("td", {}, series.meter, element("small", {}, nameOf(series.owner))),
       ...[series.mean, series.highest].map((value) =>
         element("td", { class: "number" }, `${Number(value.toPrecision(4))} ${series.unit}`),
       ),
@@ -94,25 +101,23 @@ function drawTelemetry(node) {
     ),
   );
   const head = [
-    ["of", "word"],
     ["meter", "word"],
     ["mean", "number"],
-    ["highest sample", "number"],
+    ["highest", "number"],
     ["samples", "number"],
   ].map(([title, style]) => element("th", { scope: "col", class: style }, title));
   const thinned = run.telemetry.some((series) => series.samples > series.y.length);
   node.append(
-    element(
-      "div",
-      { class: "scroll" },
-      element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)),
+    wideTable(
+      "Telemetry",
+      element("table", { class: "meters" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)),
     ),
   );
   node.append(
     element(
       "p",
       { class: "note" },
-      `Over the wall-clock time of run ${run.run_id} [min:s].${thinned ? ` Curves are thinned out to at most ${model.most_points} points, each the mean of some samples in a row; mean and highest are of all samples.` : ""} Device memory is that of the whole device.`,
+      `Over the wall-clock time of run ${run.run_id} ${timeUnit(longest)}.${thinned ? ` Curves are thinned out to at most ${model.most_points} points, each the mean of some samples in a row; mean and highest are of all samples.` : ""} Device memory is that of the whole device.`,
     ),
   );
 }

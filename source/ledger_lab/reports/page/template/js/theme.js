@@ -70,6 +70,8 @@ function timeTicks(longest) {
   return { tickvals: values, ticktext: values.map(duration) };
 }
 
+const timeUnit = (longest) => (longest >= 3600 ? "[h:min:s]" : "[min:s]");
+
 function axis(title, more = {}) {
   const c = colours();
   return {
@@ -174,5 +176,9 @@ function legend(node, items) {
   }
   node.append(list);
 }
+
+/** Wraps a table that may be wider than the window, so that it can be scrolled, by keyboard, too. */
+const wideTable = (label, table) =>
+  element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, table);
 
 const emptyNote = (node, text) => node.append(element("p", { class: "empty" }, text));

@@ -1,0 +1,36 @@
+"""How far out the percentiles of a bootstrap over a few runs must lie."""
+
+from __future__ import annotations
+
+from math import sqrt
+from statistics import NormalDist
+
+
+def percentile_levels(runs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the levels of the two percentiles that bound an interval from a bootstrap over runs.
+
+    A bootstrap over few runs spreads too little: it divides by n where n - 1 would be right, and takes the spread for
+    known. The expanded percentile interval makes up for both, by percentiles further out (Hesterberg 2015, The American
+    Statistician 69:371, section 5.3). Of log-normal times, the usual 2.5 % percentiles cover the truth 86 % of the time
+    with 5 runs and 90 % with 10, the expanded ones 94 % and 95 %. With fewer than 5 runs they are the smallest and the
+    largest resample, which is still too narrow: 77 % with 3 runs, 50 % with 2.
+
+    Args:
+        runs: Runs that are resampled, at least 2; the smaller number where two groups are.
+        confidence: Two-sided confidence level in (0, 1).
+
+    Returns:
+        Lower and upper level, in [0, 1].
+    """
+    normal, freedom = NormalDist(), runs - 1
+    z = normal.inv_cdf(0.5 + confidence / 2)
+    # The quantile of Student's t (Abramowitz & Stegun 1964, 26.7.5): within 1 % from 5 runs on; fewer end at the
+    # outermost resamples anyhow.
+    t = (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
+    tail = normal.cdf(-sqrt(runs / freedom) * t)
+    return tail, 1 - tail

@@ -1,0 +1,57 @@
+"""What a checkpoint of a run is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger_lab.ledger import HORIZON, CheckpointSaved, PanelResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSummary:
+    """A checkpoint and its held-out score, where it has one."""
+
+    path: str
+    iteration: int
+    env_steps: int
+    wall_s: float
+    """Age of the attempt when it was saved [s]."""
+    heldout_successes: int | None
+    heldout_episodes: int | None
+    outcomes: list[bool] | None
+    """Success per episode, in the order of the panel."""
+    heldout_survived: int | None
+    """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
+    exactness: str | None
+    confirmation_successes: int | None
+    """Successes on the fresh seeds of its confirmation, where it came to one."""
+    confirmation_episodes: int | None
+    """Episodes of that confirmation."""
+    confirmed: bool
+    """Whether that proved that it reaches the target."""
+
+
+def summarize_checkpoint(
+    saved: CheckpointSaved, result: PanelResult | None, confirmation: PanelResult | None
+) -> CheckpointSummary:
+    """Join a checkpoint with its scores.
+
+    Args:
+        saved: The checkpoint.
+        result: Its first score on the run's panel.
+        confirmation: Its confirmation, if it came to one.
+    """
+    return CheckpointSummary(
+        path=saved.path,
+        iteration=saved.iteration,
+        env_steps=saved.env_steps,
+        wall_s=saved.wall_ns / 1e9,
+        heldout_successes=result.outcomes.successes if result else None,
+        heldout_episodes=result.outcomes.episodes if result else None,
+        outcomes=result.outcomes.success if result else None,
+        heldout_survived=result.outcomes.ended_by.count(HORIZON) if result else None,
+        exactness=result.exactness if result else None,
+        confirmation_successes=confirmation.outcomes.successes if confirmation else None,
+        confirmation_episodes=confirmation.outcomes.episodes if confirmation else None,
+        confirmed=confirmation is not None and confirmation.confirms,
+    )

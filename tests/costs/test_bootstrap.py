@@ -1,0 +1,34 @@
+"""Intervals from few runs are as wide as they must be to hold what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ledger_lab.costs import percentile_levels
+
+
+@pytest.mark.parametrize(
+    ("runs", "level"),
+    [(5, 0.00095), (10, 0.00855), (20, 0.01588), (10_000, 0.025)],  # by scipy.stats.t
+)
+def test_the_levels_are_those_of_the_t_distribution(runs: int, level: float) -> None:
+    low, high = percentile_levels(runs)
+    assert low == pytest.approx(level, rel=0.05)
+    assert high == 1 - low
+
+
+def test_so_few_runs_end_at_the_outermost_resamples() -> None:
+    for runs in (2, 3, 4):
+        assert 0 <= percentile_levels(runs)[0] < 0.0002
+
+
+@pytest.mark.parametrize("runs", [5, 10])
+def test_the_interval_of_a_few_times_covers_the_truth(runs: int) -> None:
+    random = np.random.default_rng(1)
+    times = random.normal(0.0, 0.3, size=(1000, runs))  # logarithms, whose true mean is 0
+    means = np.stack([each[random.integers(runs, size=(2000, runs))].mean(axis=1) for each in times])
+    low, high = np.quantile(means, percentile_levels(runs), axis=1, method="inverted_cdf")
+    usual_low, usual_high = np.quantile(means, [0.025, 0.975], axis=1, method="inverted_cdf")
+    assert ((low <= 0) & (high >= 0)).mean() > 0.92
+    assert ((usual_low <= 0) & (usual_high >= 0)).mean() < 0.91
