@@ -36,6 +36,10 @@ TRAIN_MISTAKES = [
     ),
     (["env.decimatoin=4"], r"'env.decimatoin=4' matches nothing: env has no 'decimatoin': did you mean 'decimation'"),
     (["agent.algorithm.gama=0.9"], r"agent.algorithm has no 'gama': did you mean 'gamma'"),
+    (
+        ["--rl_library", "rl_games", "agent.params.config.gama=0.9"],
+        r"params.config has no 'gama': did you mean 'gamma'",
+    ),
     (["enw.decimation=4"], r"'enw.decimation=4' matches nothing"),
     (["env.decimation=fast"], r"env.decimation is of type int \(2\), and 'fast' is not"),
     (["physics=newton_mujoco"], r"has no physics 'newton_mujoco': did you mean 'newton_mjwarp'"),

@@ -13,19 +13,25 @@ from ledger_lab.errors import UserError
 from ledger_lab.recipes import (
     CARTPOLE,
     DIALECTS,
+    RL_GAMES,
     RSL_RL,
     SKRL,
     Dialect,
     PpoRecipe,
     equivalence_table,
     scaled_learning_rate,
+    to_rl_games,
     to_rsl_rl,
     to_skrl,
 )
 from ledger_lab.recipes.equivalence import TASK_FIELDS
 
 ROOT = Path(__file__).parents[2]
-TRANSLATORS = [pytest.param(RSL_RL, to_rsl_rl, id="rsl_rl"), pytest.param(SKRL, to_skrl, id="skrl")]
+TRANSLATORS = [
+    pytest.param(RSL_RL, to_rsl_rl, id="rsl_rl"),
+    pytest.param(RL_GAMES, to_rl_games, id="rl_games"),
+    pytest.param(SKRL, to_skrl, id="skrl"),
+]
 FIELDS = {field.name for field in fields(PpoRecipe)} - TASK_FIELDS
 
 CHANGED: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""Finding the time that Warp spends on compiling."""
+"""Finding the time that Warp and torch spend on compiling."""
 
 from __future__ import annotations
 
@@ -66,3 +66,30 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
         yield
     finally:
         warp.ScopedTimer, warp.ScopedCapture = timer, capture
+
+
+@contextmanager
+def metered_torch_compilation(clock: PhaseClock) -> Iterator[None]:
+    """Count what ``torch.compile`` does, when it does it, for the phase ``compile``.
+
+    Torch compiles a function inside its first call, and its gradient inside the first one of that, perhaps in a thread
+    of autograd; then the calling thread waits.
+
+    Args:
+        clock: The clock.
+    """
+    from torch._dynamo.callback import callback_handler
+
+    def opened(_: object) -> None:
+        clock.open(Phase.COMPILE)
+
+    def closed(_: object) -> None:
+        clock.close()
+
+    callback_handler.register_start_callback(opened)
+    callback_handler.register_end_callback(closed)
+    try:
+        yield
+    finally:
+        callback_handler.remove_start_callback(opened)
+        callback_handler.remove_end_callback(closed)

@@ -22,6 +22,7 @@ PACKAGES = (
     "ovphysx",
     "torch",
     "rsl-rl-lib",
+    "rl-games",
     "skrl",
     "numpy",
 )

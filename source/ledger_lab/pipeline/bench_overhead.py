@@ -21,10 +21,14 @@ from ledger_lab.pipeline.progress import Progress
 from ledger_lab.recipes import DIALECTS
 from ledger_lab.reports.format import quantity
 
-_HEARTBEATS = {"rsl_rl": "Perf/total_fps", "skrl": "Policy / Standard deviation"}
+_HEARTBEATS = {"rsl_rl": "Perf/total_fps", "rl_games": "info/epochs", "skrl": "Policy / Standard deviation"}
 """A scalar that each library writes once per iteration in both arms; only its time stamps are used."""
 
-_PLAIN_DEVICES = {"rsl_rl": ["agent.device"], "skrl": []}
+_PLAIN_DEVICES = {
+    "rsl_rl": ["agent.device"],
+    "rl_games": ["agent.params.config.device", "agent.params.config.device_name"],
+    "skrl": [],
+}
 """Overrides without which the agent of ``isaaclab train`` would compute elsewhere than asked for."""
 
 

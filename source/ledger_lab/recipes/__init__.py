@@ -5,15 +5,17 @@ from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.equivalence import equivalence_table
 from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.scaling import scaled_learning_rate
+from ledger_lab.recipes.to_rl_games import RL_GAMES, to_rl_games
 from ledger_lab.recipes.to_rsl_rl import RSL_RL, to_rsl_rl
 from ledger_lab.recipes.to_skrl import SKRL, to_skrl
 
-DIALECTS = (RSL_RL, SKRL)
+DIALECTS = (RSL_RL, RL_GAMES, SKRL)
 """All libraries that recipes are translated to, in the order of the README's table."""
 
 __all__ = [
     "CARTPOLE",
     "DIALECTS",
+    "RL_GAMES",
     "RSL_RL",
     "SKRL",
     "STOCK_CARTPOLE",
@@ -23,6 +25,7 @@ __all__ = [
     "Setting",
     "equivalence_table",
     "scaled_learning_rate",
+    "to_rl_games",
     "to_rsl_rl",
     "to_skrl",
 ]

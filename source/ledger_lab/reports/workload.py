@@ -21,6 +21,7 @@ _FREE = (
     "env.scene.num_envs=",
     "env.seed=",
     "agent.seed=",
+    "agent.params.seed=",
     *(
         f"{dialect.overrides[field]}="
         for dialect in DIALECTS

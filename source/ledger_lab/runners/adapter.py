@@ -23,6 +23,7 @@ type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 
 LIBRARIES = {
     "rsl_rl": "ledger_lab.runners.rsl_rl_adapter:RslRlAdapter",
+    "rl_games": "ledger_lab.runners.rl_games_adapter:RlGamesAdapter",
     "skrl": "ledger_lab.runners.skrl_adapter:SkrlAdapter",
 }
 """Where the adapter of each library is found; it is imported when it is asked for."""
@@ -143,6 +144,9 @@ class Adapter(Protocol):
     """Name on the command line and in the log directory."""
     settings: Mapping[str, str]
     """Overrides by the names of fields of :class:`ledger_lab.recipes.PpoRecipe`: what advice calls a setting."""
+    optional: Mapping[str, Any]
+    """Settings that a configuration of nested dictionaries may leave out, by their dotted paths, and what they are
+    then. They can be overridden all the same, and :meth:`prepare` writes them down."""
     circumstances: Sequence[str]
     """Dotted paths into the configuration that say where, how long or under which name something is learned, not what:
     runs that differ in these alone have the same agent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.errors import UserError, first_line, nearest
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.runners.adapter import load_adapter
 
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
@@ -45,6 +47,7 @@ def resolve_configs(
     }
     choices = [override for override in overrides if _is_choice(override, task, plain)]
     env_cfg, agent_cfg = _resolve(task, agent_key, choices)
+    complete(agent_cfg, load_adapter(library).optional)
     for override in overrides:
         if override not in choices:
             _check_value(override, {"env": env_cfg, "agent": agent_cfg})
@@ -71,6 +74,26 @@ def _with_numbers(node: Any) -> Any:
     if isinstance(node, list):
         return [_with_numbers(value) for value in node]
     return float(node) if isinstance(node, str) and _NUMBER.fullmatch(node) else node
+
+
+def complete(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
+    """Write down what a configuration of nested dictionaries leaves out.
+
+    Args:
+        agent_cfg: The configuration.
+        optional: Settings by their dotted paths, with what they are then.
+
+    Raises:
+        UserError: If there is something else where a group of settings should be.
+    """
+    for path, value in optional.items():
+        *groups, name = path.split(".")
+        node = agent_cfg
+        for group in groups:
+            node = node.setdefault(group, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise UserError(f"the agent's configuration has no group {'.'.join(groups)}")
+        node.setdefault(name, value)
 
 
 def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
@@ -113,6 +136,8 @@ def _check_value(override: str, resolved: Mapping[str, Any]) -> None:
             known = nearest(name, _children(parent))
             raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
     node = _follow(resolved[root], path)
+    if type(node) is int and isinstance(parent, Mapping):
+        node = float(node)  # a YAML file writes 4 where 4.5 would do as well
     parsed = _parse(value)
     if parsed is None or node is None:
         return
@@ -179,6 +204,8 @@ def plain_config(value: Any) -> Any:
         return [plain_config(item) for item in value]
     if isinstance(value, str) and value.startswith("/") and Path(value).is_file():
         return f"sha256:{hashlib.sha256(Path(value).read_bytes()).hexdigest()}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no infinity
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

@@ -10,22 +10,25 @@ import torch
 
 
 @contextmanager
-def recorded_gradient_norms() -> Iterator[list[torch.Tensor]]:
+def recorded_gradient_norms(module: Any = torch.nn.utils) -> Iterator[list[torch.Tensor]]:  # noqa: ANN401 - a module
     """Keep the norm that every gradient has before torch clips it.
+
+    Args:
+        module: Where the library looks ``clip_grad_norm_`` up.
 
     Yields:
         The norms, to be emptied by whoever reads them.
     """
     norms: list[torch.Tensor] = []
-    clip = torch.nn.utils.clip_grad_norm_
+    clip = module.clip_grad_norm_
 
     def clip_grad_norm_(*args: Any, **kwargs: Any) -> torch.Tensor:
         norm = clip(*args, **kwargs)
         norms.append(norm.detach())
         return norm
 
-    torch.nn.utils.clip_grad_norm_ = clip_grad_norm_
+    module.clip_grad_norm_ = clip_grad_norm_
     try:
         yield norms
     finally:
-        torch.nn.utils.clip_grad_norm_ = clip
+        module.clip_grad_norm_ = clip

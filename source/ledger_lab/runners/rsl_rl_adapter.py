@@ -24,6 +24,7 @@ from tensordict import TensorDict
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL, PpoRecipe, to_rsl_rl
 from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
@@ -50,6 +51,7 @@ class RslRlAdapter:
 
     library = "rsl_rl"
     settings = RSL_RL.overrides
+    optional: Mapping[str, Any] = {}
     circumstances = ("device", "seed", "max_iterations", "save_interval", "experiment_name", "run_name", "logger")
 
     def prepare(
@@ -139,7 +141,7 @@ class RslRlTrainer:
         observer: TrainingObserver,
     ) -> None:
         """Build the runner and put the meter around it."""
-        self._agent_cfg = agent_cfg
+        self._agent_cfg, self._clock = agent_cfg, clock
         self._observer, self._run_dir = observer, run_dir
         self._last_saved: str | None = None
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
@@ -166,8 +168,9 @@ class RslRlTrainer:
         """Run the library's loop."""
         cfg, done = self._agent_cfg, self._runner.current_learning_iteration
         scatter = cfg.init_at_random_ep_len and done == 0  # episodes that go on have their lengths
+        compiling = metered_torch_compilation(self._clock) if cfg.torch_compile_mode else contextlib.nullcontext()
         try:
-            with self._listening():
+            with self._listening(), compiling:
                 self._runner.learn(cfg.max_iterations - done, init_at_random_ep_len=scatter)
         except _Stop:
             self.save()

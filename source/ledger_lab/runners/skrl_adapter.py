@@ -46,6 +46,7 @@ class SkrlAdapter:
 
     library = "skrl"
     settings = SKRL.overrides
+    optional: Mapping[str, Any] = {}
     circumstances = ("seed", "trainer", "agent.experiment")
 
     def prepare(

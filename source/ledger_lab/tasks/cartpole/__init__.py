@@ -9,6 +9,7 @@ gym.register(
     kwargs={
         "env_cfg_entry_point": f"{__name__}.env_cfg:CartpoleEnvCfg",
         "rsl_rl_cfg_entry_point": f"{__name__}.agents:rsl_rl_cfg",
+        "rl_games_cfg_entry_point": f"{__name__}.agents:rl_games_cfg",
         "skrl_cfg_entry_point": f"{__name__}.agents:skrl_cfg",
         "default_agent": "rsl_rl",
         "default_panel": "cartpole_v1",
