@@ -31,6 +31,7 @@ def one_run_dir(log_root: Path) -> Path:
     return journal.parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker what shares something expensive: the tests of a file, and those that look at the one run."""
     for item in items:

@@ -8,5 +8,12 @@ ASSET_ROOT = Path(__file__).parent / "usd"
 """Folder of the USD files, written by :mod:`ledger_lab.assets.build`."""
 
 ANT_USD = ASSET_ROOT / "ant.usda"
+ANYMAL_C_USD = ASSET_ROOT / "anymal_c.usda"
 CARTPOLE_USD = ASSET_ROOT / "cartpole.usda"
+GO2_USD = ASSET_ROOT / "go2.usda"
 GROUND_USD = ASSET_ROOT / "ground.usda"
+HUMANOID_USD = ASSET_ROOT / "humanoid.usda"
+PANDA_USD = ASSET_ROOT / "panda.usda"
+
+DESCRIPTIONS = Path(__file__).parent / "descriptions"
+"""Folder of the publishers' descriptions that robots are built from, each with its license."""

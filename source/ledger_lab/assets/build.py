@@ -14,6 +14,7 @@ from ledger_lab.assets import ASSET_ROOT
 from ledger_lab.assets.ant import write_ant
 from ledger_lab.assets.cartpole import write_cartpole
 from ledger_lab.assets.ground import write_ground
+from ledger_lab.assets.robots import ROBOTS, write
 
 
 def main() -> None:
@@ -25,6 +26,8 @@ def main() -> None:
     write_ant(output / "ant.usda")
     write_cartpole(output / "cartpole.usda")
     write_ground(output / "ground.usda")
+    for name in ROBOTS:
+        write(name, output / f"{name}.usda")
 
 
 if __name__ == "__main__":
