@@ -63,6 +63,13 @@ def test_light_rooms_load_where_heavy_packages_are_missing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_report_does_not_wait_for_what_few_reports_need() -> None:
+    seldom = ("duckdb", "numpy", "plotly", "psutil")
+    program = f"import sys, ledger_lab.pipeline.build_report\nprint([n for n in {seldom!r} if n in sys.modules])\n"
+    finished = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert finished.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_rooms_keep_the_law(path: Path) -> None:
     room = path.relative_to(PACKAGE).parts[0]

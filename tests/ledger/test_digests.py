@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab import cores as cores_module
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, LedgerDamageError, PhaseWindow, find_journals, read_journal, read_ledger
 from ledger_lab.ledger import cache as cache_module
 from ledger_lab.ledger import content as content_module
 from ledger_lab.ledger import digests as digests_module
 from ledger_lab.ledger.cache import cache_file
-from ledger_lab.ledger.digest import WindowSums
+from ledger_lab.ledger.tally import WindowSums
 from ledger_lab.pipeline.synthetic_ledger import write_ledger
 from ledger_lab.pipeline.verify_ledger import verify_ledger
 from ledger_lab.reports import summarize_run
@@ -148,9 +149,11 @@ def test_several_processes_find_what_one_finds(ledger: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     pools: list[int] = []
-    real = digests_module.ProcessPoolExecutor
+    real = cores_module.ProcessPoolExecutor
     monkeypatch.setattr(
-        digests_module, "ProcessPoolExecutor", lambda size, mp_context: (pools.append(size), real(size, mp_context))[1]
+        cores_module,
+        "ProcessPoolExecutor",
+        lambda size, *how, **more: (pools.append(size), real(size, *how, **more))[1],
     )
     together = read_ledger(ledger, use_cache=False, on_progress=lambda *each: seen.append(each))
     assert together == alone

@@ -126,9 +126,9 @@ def test_rows_survive_kill_9(tmp_path: Path) -> None:
     os.kill(writer.pid, signal.SIGKILL)
     writer.wait()
     writer.stdout.close()
-    rows = read_journal(path).rows
-    assert len(rows) > 50
-    assert [row.env_steps for row in rows if isinstance(row, PhaseWindow)] == list(range(len(rows)))
+    windows = read_journal(path).of(PhaseWindow)
+    assert len(windows) > 50
+    assert [window.env_steps for window in windows] == list(range(len(windows)))
 
 
 def test_telemetry_that_finds_no_room_waits_and_comes_in_its_order(

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from ledger_lab.ledger import LedgerDamageError, read_ledger
 from ledger_lab.pipeline import build_report as module
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.pipeline.synthetic_ledger import write_ledger
+from ledger_lab.reports import summarize_run
+
+
+def test_runs_are_summarized_on_all_cores_as_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ledger(tmp_path, runs=5, rows=150)
+    runs = read_ledger(tmp_path).runs
+    alone = [summarize_run(run) for run in runs]
+    assert module.summarize_runs(runs) == alone
+    monkeypatch.setattr(module, "_PARALLEL_FROM", 1)
+    monkeypatch.setattr(module, "_BATCH", 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert module.summarize_runs(runs) == alone
+    journal = runs[3].attempts[0].ranks[0]
+    journal.path.write_bytes(journal.path.read_bytes().replace(b'"needed":231', b'"needed":230'))
+    with pytest.raises(LedgerDamageError, match="the row was changed while the ledger was read"):
+        module.summarize_runs(runs)
 
 
 def test_bottlenecks_of_many_rows_are_told_of_named_runs(

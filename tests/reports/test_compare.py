@@ -15,7 +15,6 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.compare import Verdict, compare, refusals, select_side
 from ledger_lab.reports.verdict_words import verdict_notes, verdict_sentence
 from tests.fakes.ledgers import SECOND, declared, result, write_run
@@ -182,7 +181,7 @@ def test_two_policies_are_paired_by_held_out_seed(tmp_path: Path) -> None:
 def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
     run_of(tmp_path, "a", 1, 30, attempts=3)
     (run,) = read_ledger(tmp_path).runs
-    assert seconds_to_target(run) == 90.0
+    assert summarize_run(run).wall_to_target_s == 90.0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import LedgerDamageError, WindowSums
+from ledger_lab.ledger.digest import LedgerDamageError
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals, read_ledger
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
@@ -25,6 +25,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.tally import Tally, WindowSums
 
 __all__ = [
     "CAPACITY",
@@ -55,6 +56,7 @@ __all__ = [
     "ShutdownEnded",
     "Status",
     "SupervisionStarted",
+    "Tally",
     "Telemetry",
     "WindowSums",
     "cohort_journal",

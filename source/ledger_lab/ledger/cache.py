@@ -25,7 +25,7 @@ SETTLED_NS = 2_000_000_000
 """How long nobody must have touched a journal before its digest is kept [ns]. Within one tick of the file system's
 clock, two changes can bear the same time."""
 
-_FORMAT = f"ledger_lab digests 1 of rows {VERSION}".encode()
+_FORMAT = f"ledger_lab digests 2 of rows {VERSION}".encode()
 """To be raised whenever the meaning of a digest changes."""
 
 Digests = Mapping[Path, tuple[Stamp, Digest]]
@@ -73,10 +73,10 @@ def keep_digests(root: Path, digests: Digests) -> None:
         root: Root of the ledger.
         digests: The digests; those of journals that somebody has just written to are left out.
     """
-    now_ns = time.time_ns()
+    now_ns, prefix = time.time_ns(), len(os.fspath(root / "_")) - 1
     content = orjson.dumps(
         {
-            str(path.relative_to(root)): [stamp, digest]
+            os.fspath(path)[prefix:]: [stamp, digest]
             for path, (stamp, digest) in digests.items()
             if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS
         },

@@ -13,16 +13,17 @@ from typing import NamedTuple, Self, TypeVar, cast
 import orjson
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, WindowSums, digest_journal
-from ledger_lab.ledger.encoding import GENESIS, hash_of_body, kind_begins, split_line, verify_line, what_is_wrong
+from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, digest_journal
+from ledger_lab.ledger.encoding import GENESIS, hash_of_body, kind_begins, split_line, verify_lines, what_is_wrong
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.results import PanelResult
-from ledger_lab.ledger.rows import PhaseWindow, Row, Telemetry
+from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.tally import TALLIED, Tally, WindowSums
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 
 _R = TypeVar("_R", bound=Row)
 
-_BULK = (PhaseWindow, Telemetry)
+_BULK = (*TALLIED, Tally)
 """Kinds that come by the million: a digest says what they sum to, and not where they stand."""
 
 _Decoded = tuple[tuple[Row, ...], tuple[datetime, ...]]
@@ -103,12 +104,12 @@ class JournalContent:
     @property
     def windows(self) -> WindowSums:
         """What its phase windows come to."""
-        return self.digest.windows
+        return self.digest.sums.windows
 
     @property
     def telemetry(self) -> TelemetrySums:
         """What its telemetry comes to."""
-        return self.digest.telemetry
+        return self.digest.sums.telemetry
 
     def of(self, kind: type[_R]) -> list[_R]:
         """Return the rows of one kind, in order."""
@@ -130,7 +131,7 @@ class JournalContent:
         return list(zip(cast(list[_R], rows), times, strict=True))
 
     def places(self, kind: type[Row]) -> list[Place]:
-        """Return where the rows of a kind stand that is neither phase window nor telemetry."""
+        """Return where the rows of a kind stand that does not come by the million."""
         return [place for place in self.digest.places if place.kind == kind.__name__]
 
     @cached_property
@@ -199,21 +200,20 @@ def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> Deco
 
     Args:
         path: The journal.
-        line: The line, without its newline.
+        line: The line.
         sequence: The place it stands in, from 0.
         previous: Hash of the line before, or :data:`ledger_lab.ledger.encoding.GENESIS`.
 
     Raises:
         LedgerDamageError: If the line is not what its writer wrote.
     """
-    verified = verify_line(line, sequence, previous)
-    if verified is None:
+    hashes = verify_lines([line], sequence, previous)
+    if not hashes:
         raise LedgerDamageError(path, sequence + 1, what_is_wrong(line))
-    row_hash, kind_at = verified
     try:
-        parts = split_line(line, kind_at)
+        parts = split_line(line, kind_begins(sequence))
         row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-        return DecodedLine(datetime.fromisoformat(parts.time), row, row_hash)
+        return DecodedLine(datetime.fromisoformat(parts.time), row, hashes[0])
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
 
@@ -226,7 +226,7 @@ def _decode_all(content: JournalContent) -> _Decoded:
     try:
         with content.path.open("rb") as file:
             for number in range(content.digest.rows):
-                line = decode_line(content.path, file.readline()[:-1], number, previous)
+                line = decode_line(content.path, file.readline(), number, previous)
                 previous = line.hash
                 rows.append(line.row)
                 times.append(line.time)

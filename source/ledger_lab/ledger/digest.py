@@ -1,14 +1,17 @@
 """What one pass over a journal leaves in memory: sums of its telemetry, and where its other rows stand.
 
-A journal of a million rows is a gigabyte of objects; its digest is a kilobyte. The pass verifies every line.
+A journal of a million rows is a gigabyte of objects; its digest is a kilobyte. The pass verifies every line. What it
+adds up are the rows since the last tally, see :mod:`ledger_lab.ledger.tally`, or, where it is to be thorough, all rows.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, compress, count, repeat
+from operator import not_
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,13 +20,11 @@ import orjson
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.encoding import (
     GENESIS,
-    TAIL_LENGTH,
-    TIME_LENGTH,
     kind_and_data,
     kind_begins,
     may_be_torn,
     split_line,
-    verify_line,
+    verify_lines,
     what_is_wrong,
 )
 from ledger_lab.ledger.kinds import KINDS
@@ -40,10 +41,13 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
 )
-from ledger_lab.ledger.telemetry_sums import TelemetrySums
+from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
 
-_CHUNK = 1 << 20
-"""Bytes that are read at once [B]."""
+_BUFFER = 1 << 17
+"""Bytes that are read at once [B]: the processor's caches hold them until they are done with."""
+
+_MOST_WAITING = 32
+"""Buffers whose rows wait for a tally at most."""
 
 _LONG = (PanelResult.__name__, RunDeclared.__name__)
 """Kinds whose rows are long, and are parsed when somebody asks for them."""
@@ -51,9 +55,9 @@ _LONG = (PanelResult.__name__, RunDeclared.__name__)
 _AGED = (SupervisionStarted, AttemptStarted, Health, CheckpointSaved, AttemptEnded, ShutdownEnded)
 """Kinds besides telemetry whose ``wall_ns`` is an age of the attempt."""
 
-_WINDOW, _TELEMETRY = kind_and_data(PhaseWindow.__name__), kind_and_data(Telemetry.__name__)
-_WINDOW_FIELDS = frozenset(each.name for each in fields(PhaseWindow))
-_FIGURES, _SUMMED = b',"figures":', _WINDOW_FIELDS - {"figures", "non_finite"}
+_TALLY = kind_and_data(Tally.__name__)
+_INVALID = (AttributeError, KeyError, TypeError, ValueError)
+"""What a row raises whose fields are not those of its kind."""
 
 
 class LedgerDamageError(UserError):
@@ -99,45 +103,11 @@ class Place(NamedTuple):
     offset: int
     """First byte of its line [B]."""
     length: int
-    """Bytes of its line without the newline [B]."""
+    """Bytes of its line [B]."""
     time: str
     """When it was written, by the wall clock, ISO 8601."""
     hash: str
     """Its own hash, which stands for all rows before it, too."""
-
-
-@dataclass(kw_only=True, slots=True)
-class WindowSums:
-    """What the phase windows of a journal come to."""
-
-    count: int = 0
-    phase_ns: dict[str, int] = field(default_factory=dict)
-    """Nanoseconds per phase."""
-    env_steps: int = 0
-    """Environment steps of all processes."""
-    iterations: int = 0
-    """Iterations completed."""
-    wall_ns: int = 0
-    """Age of the process at the end of its last window [ns]."""
-
-    def add(self, window: dict[str, Any]) -> None:
-        """Add the fields of a window; those of the training's figures may be missing.
-
-        Raises:
-            TypeError: If another one is missing or unknown.
-        """
-        if window.keys() != _SUMMED and window.keys() != _WINDOW_FIELDS:
-            raise TypeError(f"its fields are {sorted(window)}")
-        self.count += 1
-        phase_ns = self.phase_ns
-        for phase, spent_ns in window["phase_ns"].items():
-            phase_ns[phase] = phase_ns.get(phase, 0) + spent_ns
-        if window["env_steps"] > self.env_steps:
-            self.env_steps = window["env_steps"]
-        if (window["iteration"] or 0) > self.iterations:
-            self.iterations = window["iteration"]
-        if window["wall_ns"] > self.wall_ns:
-            self.wall_ns = window["wall_ns"]
 
 
 @dataclass(kw_only=True)
@@ -157,17 +127,16 @@ class Digest:
     """When the last row was written, ISO 8601."""
     wall_ns: int = 0
     """Age of the attempt at its last sign of life in this journal [ns]."""
-    windows: WindowSums = field(default_factory=WindowSums)
-    telemetry: TelemetrySums = field(default_factory=TelemetrySums)
+    sums: Sums = field(default_factory=Sums)
+    """What its phase windows and telemetry come to."""
     places: list[Place] = field(default_factory=list)
-    """All rows but phase windows and telemetry, in order."""
+    """All other rows but tallies, in order."""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
         """Build a digest from its JSON value."""
-        windows, telemetry = WindowSums(**data["windows"]), TelemetrySums.from_data(data["telemetry"])
         places = [Place(*place) for place in data["places"]]
-        return cls(**{**data, "windows": windows, "telemetry": telemetry, "places": places})
+        return cls(**{**data, "sums": Sums.from_data(data["sums"]), "places": places})
 
     @classmethod
     def of(cls, rows: Sequence[Row], times: Sequence[datetime]) -> Self:
@@ -181,12 +150,12 @@ class Digest:
         digest = cls(rows=len(rows), first_time=first, last_time=last)
         for row, time in zip(rows, times, strict=True):
             if isinstance(row, PhaseWindow):
-                digest.windows.add(row.to_data())
+                digest.sums.windows.add(row.to_data())
             elif isinstance(row, Telemetry):
-                digest.telemetry.add(time.isoformat(), row.to_data())
+                digest.sums.telemetry.add(time.isoformat(), row.to_data())
             elif isinstance(row, _AGED):
                 digest.wall_ns = max(digest.wall_ns, row.wall_ns)
-        digest.wall_ns = max(digest.wall_ns, digest.windows.wall_ns, digest.telemetry.wall_ns)
+        digest.wall_ns = max(digest.wall_ns, digest.sums.wall_ns)
         return digest
 
 
@@ -194,9 +163,9 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
     """Verify a journal from its first to its last byte, and digest it.
 
     Args:
-        path: The journal. Its writer may go on writing: the digest is of what was there at the beginning.
-        thorough: Whether to parse panel results and the figures of a training, too. They are more than half of a
-            journal, and nothing here sums them up; their bytes are what their writer wrote in either case.
+        path: The journal. Its writer may go on writing.
+        thorough: Whether to parse every row, too, and check its writer's tallies. Otherwise rows that the digest can do
+            without are what their writer wrote, whatever that is.
 
     Returns:
         What the system said of the file before it was read, and the digest.
@@ -205,75 +174,114 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
         LedgerDamageError: If a line is not what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
-    digest = Digest()
-    add_window, add_telemetry = digest.windows.add, digest.telemetry.add
-    previous, kind_at = GENESIS, 0
-    with path.open("rb", buffering=0) as file:
+    reading = _Reading(path, thorough)
+    with path.open("rb", buffering=_BUFFER) as file:
         stamp = Stamp.of(os.fstat(file.fileno()))
-        for lines, tail in _pieces(file.fileno(), stamp.size):
-            size = digest.size
-            for number, line in enumerate(lines, start=digest.rows):  # in this loop, every call is paid for
-                verified = verify_line(line, number, previous)
-                if verified is None:
-                    raise LedgerDamageError(path, number + 1, what_is_wrong(line))
-                previous, kind_at = verified
+        while (lines := file.readlines(_BUFFER)) and lines[-1].endswith(b"\n"):
+            reading.add(lines)
+    *whole, rest = lines or [b""]
+    reading.add(whole)
+    return stamp, reading.end(rest)
+
+
+class _Reading:
+    """The reading of one journal, many lines at once: whatever is done for each of a million lines shows."""
+
+    def __init__(self, path: Path, thorough: bool) -> None:
+        """Begin at the first line."""
+        self._path, self._thorough = path, thorough
+        self._digest, self._previous = Digest(), GENESIS
+        self._tally: tuple[int, bytes] | None = None
+        """Place and line of the last tally."""
+        self._waiting: list[tuple[int, list[bytes]]] = []
+        """Lines after it with the places of the first ones. The next tally may stand for them."""
+
+    def add(self, lines: list[bytes]) -> None:
+        """Verify the next lines, and take what they say."""
+        while lines:
+            alike = 10 ** len(str(self._digest.rows)) - self._digest.rows  # lines whose kinds begin at the same byte
+            self._add(lines[:alike])
+            lines = lines[alike:]
+        if len(self._waiting) > _MOST_WAITING:
+            self._sum_up()
+
+    def _add(self, lines: list[bytes]) -> None:
+        """Verify lines whose kinds begin at the same byte, and take what they say."""
+        digest, first = self._digest, self._digest.rows
+        kind_at, hashes = kind_begins(first), verify_lines(lines, first, self._previous)
+        verified, begin = lines[: len(hashes)], 0
+        tallied = map(bytes.startswith, verified, repeat(TALLIED_BEGIN), repeat(kind_at))
+        offsets = [*accumulate(map(len, verified), initial=digest.size)]
+        for index in compress(count(), map(not_, tallied)):
+            number, line = first + index, verified[index]
+            if line.startswith(_TALLY, kind_at):
+                self._waiting.append((first + begin, verified[begin:index]))
+                self._take_tally(number, line)
+                begin = index + 1
+            else:
+                self._take(number, line, offsets[index], hashes[index])
+        self._waiting.append((first + begin, verified[begin:]))
+        if len(verified) < len(lines):
+            self._sum_up()  # the first damage is the one to tell
+            raise LedgerDamageError(self._path, first + len(verified) + 1, what_is_wrong(lines[len(verified)]))
+        digest.rows, digest.size, self._previous = first + len(lines), offsets[-1], hashes[-1]
+        digest.first_time = digest.first_time or split_line(lines[0], kind_at).time
+        digest.last_time = split_line(lines[-1], kind_at).time
+
+    def _take(self, number: int, line: bytes, offset: int, row_hash: bytes) -> None:
+        """Take a row that no tally stands for; it is kept where it stands."""
+        try:
+            parts = split_line(line, kind_begins(number))
+            if parts.kind not in KINDS:
+                raise ValueError(f"no row is of the kind {parts.kind!r}")
+            if self._thorough or parts.kind not in _LONG:
+                row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
+                if isinstance(row, _AGED):
+                    self._digest.wall_ns = max(self._digest.wall_ns, row.wall_ns)
+        except _INVALID as error:
+            raise self._invalid(number, error) from error
+        self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash.decode()))
+
+    def _take_tally(self, number: int, line: bytes) -> None:
+        """Take a tally in place of the rows that it stands for, or check it against them."""
+        if not self._thorough:
+            self._tally, self._waiting = (number, line), []
+            return
+        self._sum_up()
+        if self._sums_in(number, line) != self._digest.sums:
+            raise LedgerDamageError(self._path, number + 1, "the tally is not what the rows before it come to")
+
+    def _sum_up(self) -> None:
+        """Add up the rows that no tally has stood for."""
+        if self._tally is not None:
+            self._digest.sums = self._sums_in(*self._tally)
+        for first, lines in self._waiting:
+            kind_at = kind_begins(first)
+            for number, line in enumerate(lines, start=first):
                 try:
-                    if line.startswith(_WINDOW, kind_at):
-                        data = line[kind_at + len(_WINDOW) : -TAIL_LENGTH]
-                        sums, cut, _ = data.partition(_FIGURES)
-                        add_window(orjson.loads(sums + b"}" if cut and not thorough else data))
-                    elif line.startswith(_TELEMETRY, kind_at):
-                        time = line[kind_at - TIME_LENGTH : kind_at].decode()
-                        telemetry = orjson.loads(line[kind_at + len(_TELEMETRY) : -TAIL_LENGTH])
-                        if thorough:
-                            Telemetry.from_data(telemetry)
-                        add_telemetry(time, telemetry)
-                    else:
-                        _add_row(digest, line, kind_at, (number, size, previous), thorough)
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    raise LedgerDamageError(path, number + 1, f"not a valid row: {error}") from error
-                size += len(line) + 1
-            digest.rows, digest.size = digest.rows + len(lines), size
-            if lines:
-                digest.last_time = split_line(lines[-1], kind_at).time
-                digest.first_time = digest.first_time or split_line(lines[0], kind_begins(0)).time
-            digest.torn_bytes = len(tail)
-            if not may_be_torn(tail, digest.rows):
-                reason = "the line has no end, and is not what a stopped writer leaves behind"
-                raise LedgerDamageError(path, digest.rows + 1, reason)
-    digest.last_hash = previous.decode()
-    digest.wall_ns = max(digest.wall_ns, digest.windows.wall_ns, digest.telemetry.wall_ns)
-    return stamp, digest
+                    self._digest.sums.add(line, kind_at, thorough=self._thorough)
+                except _INVALID as error:
+                    raise self._invalid(number, error) from error
+        self._tally, self._waiting = None, []
 
+    def _sums_in(self, number: int, line: bytes) -> Sums:
+        """Return what a tally says."""
+        try:
+            return Sums.from_data(orjson.loads(split_line(line, kind_begins(number)).data))
+        except _INVALID as error:
+            raise self._invalid(number, error) from error
 
-def _pieces(descriptor: int, size: int) -> Iterator[tuple[list[bytes], bytes]]:
-    """Yield a file as far as it went when it was opened.
+    def _invalid(self, number: int, error: Exception) -> LedgerDamageError:
+        """Return the error that a row is none."""
+        return LedgerDamageError(self._path, number + 1, f"not a valid row: {error}")
 
-    Yields:
-        Lines without their newlines, and what follows the last newline: empty but for the last time.
-    """
-    begun: list[bytes] = []
-    while size > 0 and (chunk := os.read(descriptor, min(_CHUNK, size))):
-        size -= len(chunk)
-        lines = chunk.split(b"\n")
-        if len(lines) == 1:
-            begun.append(chunk)
-            continue
-        begun.append(lines[0])
-        lines[0] = b"".join(begun)
-        begun = [lines.pop()]
-        yield lines, b""
-    yield [], b"".join(begun)
-
-
-def _add_row(digest: Digest, line: bytes, kind_at: int, place: tuple[int, int, bytes], thorough: bool) -> None:
-    """Add a verified line that is neither a phase window nor telemetry; it is kept where it stands."""
-    parts = split_line(line, kind_at)
-    if parts.kind not in KINDS:
-        raise ValueError(f"no row is of the kind {parts.kind!r}")
-    if thorough or parts.kind not in _LONG:
-        row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-        if isinstance(row, _AGED):
-            digest.wall_ns = max(digest.wall_ns, row.wall_ns)
-    number, offset, row_hash = place
-    digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash.decode()))
+    def end(self, rest: bytes) -> Digest:
+        """Take what follows the last newline, and return the digest."""
+        digest = self._digest
+        self._sum_up()
+        if not may_be_torn(rest, digest.rows):
+            reason = "the line has no end, and is not what a stopped writer leaves behind"
+            raise LedgerDamageError(self._path, digest.rows + 1, reason)
+        digest.torn_bytes, digest.last_hash = len(rest), self._previous.decode()
+        digest.wall_ns = max(digest.wall_ns, digest.sums.wall_ns)
+        return digest

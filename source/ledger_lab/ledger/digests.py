@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import stat
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
+from ledger_lab.cores import map_on_cores
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.cache import keep_digests, load_digests
 from ledger_lab.ledger.digest import Digest, LedgerDamageError, Stamp, digest_journal
@@ -84,8 +81,9 @@ def _digest_new(sizes: dict[Path, int], on_progress: OnProgress | None, *, thoro
     """Digest journals whose sizes are given."""
     total, done = sum(sizes.values()), 0
     found: dict[Path, Found] = {}
-    digest_batch = partial(_digest_batch, thorough)
-    for batch, results in _map(digest_batch, list(_batches(sizes)), parallel=total >= PARALLEL_FROM):
+    batches = list(_batches(sizes))
+    digested = map_on_cores(partial(_digest_batch, thorough), batches, parallel=total >= PARALLEL_FROM)
+    for batch, results in zip(batches, digested, strict=True):
         for path, result in zip(batch, results, strict=True):
             if isinstance(result, OSError):
                 raise UserError(f"cannot read {path}: {result.strerror}") from result
@@ -109,19 +107,6 @@ def _batches(sizes: dict[Path, int]) -> Iterator[list[Path]]:
             batch, filled = [], 0
     if batch:
         yield batch
-
-
-def _map(
-    digest_batch: Callable[[list[Path]], list[_Result]], batches: list[list[Path]], *, parallel: bool
-) -> Iterator[tuple[list[Path], list[_Result]]]:
-    """Yield batches with what came of them, in their order."""
-    workers = min(len(os.sched_getaffinity(0)), len(batches))
-    if not parallel or workers < 2 or threading.active_count() > 1:  # a fork may inherit locks that threads hold
-        yield from ((batch, digest_batch(batch)) for batch in batches)
-        return
-    # The children parse and hash, and touch nothing else of what they inherit.
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        yield from zip(batches, pool.map(digest_batch, batches), strict=True)
 
 
 def _digest_batch(thorough: bool, batch: list[Path]) -> list[_Result]:

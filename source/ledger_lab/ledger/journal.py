@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Self
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.tally import TALLIED, Tallied
 
 SYNC_AT_LEAST_EVERY = 1 << 20
 """Bytes of telemetry after which it is synchronized to disk even if no durable row comes [B]."""
@@ -50,7 +52,8 @@ class Journal:
     """An append-only file of hash-chained rows, written by exactly one process, in one thread at a time.
 
     Each row is one line. Rows of a durable kind are on disk when :meth:`append` returns. Others wait in memory while
-    the file takes nothing, and are written, in their order, as soon as it does again.
+    the file takes nothing, and are written, in their order, as soon as it does again. Now and then it writes a row of
+    its own: see :mod:`ledger_lab.ledger.tally`.
     """
 
     def __init__(self, path: Path, on_trouble: Callable[[OSError], None] = lambda error: None) -> None:
@@ -66,8 +69,8 @@ class Journal:
         self.path = path
         self._on_trouble, self._in_trouble = on_trouble, False
         self._redactor = Redactor()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self._tail = _Tail(begin=0, sequence=0, previous=GENESIS)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._tail, self._tallied = _Tail(begin=0, sequence=0, previous=GENESIS), Tallied()
         sync_folder(path.parent)
 
     def append(self, row: Row) -> None:
@@ -84,6 +87,12 @@ class Journal:
                 waits, like telemetry, for the next call.
             ValueError: If a number is not finite. Nothing is written then.
         """
+        self._append(row)
+        if isinstance(row, TALLIED):
+            self._tally()
+
+    def _append(self, row: Row) -> bytes:
+        """Write a row, and return its line."""
         data = encode_value(self._redactor.value(row.to_data())) if row.DURABLE else encode_fields(row)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         tail = self._tail
@@ -101,6 +110,18 @@ class Journal:
                 self._on_trouble(error)
         else:
             self._in_trouble = False
+        return line
+
+    def _tally(self) -> None:
+        """Write a tally where one is due, and no row waits that it would have to stand for."""
+        count, size = self._tail.written
+        rows, end = self._tail.sequence + count, self._tail.begin + size
+        if count == len(self._tail.lines) and self._tallied.is_due(rows, end):
+            # What stands in the file is what counts: a signal may have come between a row and any note of it.
+            lines = io.BytesIO(os.pread(self._file, end - self._tallied.size, self._tallied.size)).readlines()
+            tally = self._tallied.next(lines)
+            length = len(self._append(tally))
+            self._tallied = Tallied(rows + 1, end + length, length, tally)
 
     def settle(self) -> None:
         """Bring everything that was appended to disk.

@@ -18,6 +18,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.tally import Tally
 
 KINDS: dict[str, type[Row]] = {
     kind.__name__: kind
@@ -28,6 +29,7 @@ KINDS: dict[str, type[Row]] = {
         AttemptStarted,
         PhaseWindow,
         Telemetry,
+        Tally,
         Health,
         CheckpointSaved,
         PanelResult,

@@ -7,14 +7,13 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import Digest, LedgerDamageError, WindowSums
+from ledger_lab.ledger.digest import Digest, LedgerDamageError
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
@@ -29,6 +28,7 @@ from ledger_lab.ledger.rows import (
     Status,
     SupervisionStarted,
 )
+from ledger_lab.ledger.tally import WindowSums
 
 __all__ = [
     "HEARTBEAT_LIMIT",
@@ -69,12 +69,12 @@ class Attempt:
         """Return the rows of one kind: those of its processes by rank, then its supervisor's."""
         return [row for journal in self.journals for row in journal.of(kind)]
 
-    @property
+    @cached_property
     def ended(self) -> AttemptEnded | None:
         """How it ended; ``None`` where nobody ever said."""
         return next(iter(self.of(AttemptEnded)), None)
 
-    @property
+    @cached_property
     def shutdown(self) -> ShutdownEnded | None:
         """How its processes went away after that; ``None`` where nobody said."""
         return next(iter(self.of(ShutdownEnded)), None)
@@ -114,6 +114,8 @@ class Attempt:
 
 def is_alive(pid: int, seen: datetime) -> bool:
     """Tell whether the process that was seen at a time still runs on this host."""
+    import psutil  # takes longer to load than all else here
+
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
@@ -138,14 +140,19 @@ class Run:
         return [row for attempt in self.attempts for row in attempt.of(CheckpointSaved)]
 
     @property
-    def results(self) -> tuple[PanelResult, ...]:
-        """All panel results, read anew by each call.
+    def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
+        """All panel results with the attempts that they come from, read anew by each call: they are long.
 
-        First those of its attempts, in their order, then those of stand-alone evaluations. The order does not hang on
-        the wall clock, but for that of evaluations among each other.
+        First those of its attempts, in their order, then those of stand-alone evaluations, with ``None``. The order
+        does not hang on the wall clock, but for that of evaluations among each other.
         """
-        of_attempts = [row for attempt in self.attempts for row in attempt.of(PanelResult)]
-        return (*of_attempts, *(row for journal in self.evaluations for row in journal.of(PanelResult)))
+        of_attempts = [(attempt, row) for attempt in self.attempts for row in attempt.of(PanelResult)]
+        return [*of_attempts, *((None, row) for journal in self.evaluations for row in journal.of(PanelResult))]
+
+    @property
+    def results(self) -> tuple[PanelResult, ...]:
+        """All panel results, in the order of :attr:`judged`, read anew by each call."""
+        return tuple(row for _, row in self.judged)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from ledger_lab.ledger.rows import Row
@@ -34,10 +34,11 @@ class Outcomes:
 
     def __post_init__(self) -> None:
         """Refuse columns that do not describe each episode exactly once."""
-        lengths = {len(getattr(self, field.name)) for field in fields(self)}
+        lengths = set(map(len, vars(self).values()))
         if len(lengths) != 1:
             raise ValueError(f"outcome columns differ in length: {sorted(lengths)}")
-        if len(set(zip(self.cell, self.seed, strict=True))) != len(self.seed):
+        episodes = len(self.seed)
+        if len(set(self.seed)) != episodes and len(set(zip(self.cell, self.seed, strict=True))) != episodes:
             raise ValueError("an episode is counted twice")
         if not all(map(math.isfinite, filter(None, self.episode_return))):
             raise ValueError("a return that is not finite must be None")

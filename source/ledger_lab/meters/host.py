@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -31,11 +30,13 @@ PACKAGES = (
 
 def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """Return the versions of those of the packages that are installed."""
+    from importlib import metadata  # takes longer to load than all else here
+
     versions: dict[str, str] = {"python": platform.python_version()}
     for name in names:
         try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
     return versions
 

@@ -61,7 +61,7 @@ class JournalTail:
                 data += file.readline()  # a row that is longer than all this
         events = []
         for line in data.split(b"\n")[:-1]:
-            events.append(self._event(line))
+            events.append(self._event(line + b"\n"))
             self._offset += len(line) + 1
         self.behind = bool(events) and len(data) >= _CHUNK_BYTES
         return events

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, read_journal, read_ledger
+from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, Tally, read_journal, read_ledger
 from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import write_findings
 from ledger_lab.pipeline.console import make_console
@@ -142,7 +142,7 @@ def _look_at(path: Path, run: int, attempt: int, pid: int, acknowledged: list[in
     try:
         if path.exists():
             content = read_journal(path)
-            rows, torn_bytes = content.rows, content.torn_bytes
+            rows, torn_bytes = tuple(each for each in content.rows if not isinstance(each, Tally)), content.torn_bytes
     except LedgerDamageError as error:
         trouble = str(error)
     if trouble is None and acknowledged and acknowledged[-1] >= len(rows):

@@ -7,16 +7,16 @@ import datetime
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.cores import map_on_cores
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
-from ledger_lab.pipeline.compare_runs import compare_runs, comparison_json, show_comparison
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import ReadingProgress
-from ledger_lab.pipeline.query_ledger import answer_sql, show_schema
 from ledger_lab.reports import (
     Bottleneck,
     CohortSummary,
@@ -29,8 +29,9 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
-from ledger_lab.reports.page import write_page
-from ledger_lab.reports.table_rows import Contents
+
+_BATCH, _PARALLEL_FROM = 32, 256
+"""Runs that a process summarizes at once, and from how many on more than one process does."""
 
 _EXPLAINED_ROWS = 200_000
 """Rows of telemetry and phases that are looked at one by one, for bottlenecks, where nobody names the runs."""
@@ -102,13 +103,18 @@ def build_report(argv: Sequence[str]) -> int:
     """
     args = build_parser().parse_args(argv)
     _require_sense(args)
+    # Comparisons, queries and pages take longer to load than most reports take.
     if args.schema:
+        from ledger_lab.pipeline.query_ledger import show_schema
+
         show_schema()
         return 0
     ledger = whole_ledger(args.log_root)
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
     if args.compare is not None:
+        from ledger_lab.pipeline.compare_runs import compare_runs, comparison_json, show_comparison
+
         sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
         comparison = compare_runs(args.compare[0], args.compare[1], runs, price, declared_sizes=sizes)
         if args.json is None:
@@ -118,9 +124,14 @@ def build_report(argv: Sequence[str]) -> int:
         return 0
     summaries, cohorts = summarize_selected(ledger, runs, price)
     if args.sql is not None:
+        from ledger_lab.pipeline.query_ledger import answer_sql
+        from ledger_lab.reports.table_rows import Contents
+
         answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
         return 0
     if args.html is not None:
+        from ledger_lab.reports.page import write_page
+
         absent = [] if args.runs else [cohort for cohort in ledger.cohorts if not cohort.run_ids]
         left_out = len(ledger.runs) - len(runs)
         with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
@@ -248,8 +259,26 @@ def summarize_selected(
     chosen = {run.declared.run_id for run in runs}
     named = {run.declared.cohort for run in runs} - {None}
     together = [run for run in ledger.runs if run.declared.run_id in chosen or run.declared.cohort in named]
-    known = {run.declared.run_id: summarize_run(run, price) for run in together}
-    return [known[run.declared.run_id] for run in runs], summarize_cohorts(list(known.values()), ledger.cohorts)
+    summaries = summarize_runs(together, price)
+    known = {summary.run_id: summary for summary in summaries}
+    return [known[run.declared.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
+
+
+def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:
+    """Work out every figure of each run, on all cores where there are many.
+
+    Args:
+        runs: The runs.
+        price: Price to use in place of the declared ones.
+    """
+    batches = [runs[start : start + _BATCH] for start in range(0, len(runs), _BATCH)]
+    summarized = map_on_cores(partial(_summarize_batch, price), batches, parallel=len(runs) >= _PARALLEL_FROM)
+    return [summary for batch in summarized for summary in batch]
+
+
+def _summarize_batch(price: Price | None, runs: Sequence[Run]) -> list[RunSummary]:
+    """Work out every figure of some runs."""
+    return [summarize_run(run, price) for run in runs]
 
 
 def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:

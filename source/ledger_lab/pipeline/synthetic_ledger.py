@@ -29,6 +29,7 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
+from ledger_lab.ledger.tally import TALLIED, Tallied
 
 EPISODES = 256
 """Held-out episodes of a panel."""
@@ -51,7 +52,7 @@ def write_ledger(root: Path, runs: int, rows: int, on_progress: Callable[[int], 
     """Write a ledger: per run, a training process's journal and a supervisor's.
 
     Of the rows, three in five are phase windows, two in five telemetry of one accelerator; each run has four
-    checkpoints, three scores and a confirmation.
+    checkpoints, three scores and a confirmation. Tallies come on top.
 
     Args:
         root: Root of the ledger; it exists.
@@ -243,12 +244,24 @@ def _write_run(root: Path, index: int, rows: int) -> None:
 
 
 def _write(path: Path, began: datetime, rows: Iterator[tuple[int, Row]]) -> None:
-    """Write rows, each with its age [ns], as a journal would, but all at once."""
-    previous, lines = GENESIS, []
-    for sequence, (age_ns, row) in enumerate(rows):
+    """Write rows, each with its age [ns], as a journal would, tallies included, but all at once."""
+    lines: list[bytes] = []
+    size, tallied = 0, Tallied()
+
+    def put(row: Row) -> int:
+        """Add the line of a row, and return its length."""
+        previous = hash_of(lines[-1]) if lines else GENESIS
+        lines.append(encode_line(len(lines), time, type(row).__name__, encode_fields(row), previous))
+        return len(lines[-1])
+
+    for age_ns, row in rows:
         time = (began + timedelta(microseconds=age_ns // 1000)).isoformat(timespec="milliseconds")
-        lines.append(encode_line(sequence, time, type(row).__name__, encode_fields(row), previous))
-        previous = hash_of(lines[-1])
+        size += put(row)
+        if isinstance(row, TALLIED) and tallied.is_due(len(lines), size):
+            tally = tallied.next(lines[tallied.rows :])
+            length = put(tally)
+            size += length
+            tallied = Tallied(len(lines), size, length, tally)
     path.write_bytes(b"".join(lines))
 
 

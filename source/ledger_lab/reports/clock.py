@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ledger_lab.ledger import Attempt, PanelResult, Run, Telemetry
 
@@ -21,18 +21,21 @@ def attempt_starts_s(run: Run) -> dict[int, float]:
     return starts
 
 
-def seconds_to_target(run: Run) -> float | None:
+def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResult]]) -> float | None:
     """Return the wall-clock time until a policy was confirmed to reach the target [s], over all attempts.
+
+    Args:
+        run: The run.
+        judged: Its panel results, see :attr:`ledger_lab.ledger.Run.judged`.
 
     Returns:
         ``None`` where none was confirmed.
     """
-    starts = attempt_starts_s(run)
-    for attempt in run.attempts:
-        for row in attempt.of(PanelResult):
-            if row.confirms:
-                return starts[attempt.number] + row.wall_ns / 1e9
-    return None
+    first = next(((attempt, row) for attempt, row in judged if attempt is not None and row.confirms), None)
+    if first is None:
+        return None
+    attempt, row = first
+    return attempt_starts_s(run)[attempt.number] + row.wall_ns / 1e9
 
 
 def sampled(attempt: Attempt) -> Iterator[tuple[Telemetry, float | None]]:

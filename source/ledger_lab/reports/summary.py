@@ -206,7 +206,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     scores: dict[str, PanelResult] = {}
     confirmations: dict[str, PanelResult] = {}
     invalid: str | None = None
-    for row in run.results:
+    judged = run.judged
+    for _, row in judged:
         if row.invalid is not None:
             invalid = row.invalid
         elif row.purpose == "confirmation":
@@ -245,7 +246,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         wall_s=wall_s,
         env_steps_per_s=env_steps_per_s(env_steps, train_s),
         updates_per_min=updates_per_min(updates, train_s),
-        wall_to_target_s=seconds_to_target(run),
+        wall_to_target_s=seconds_to_target(run, judged),
         evaluation_share=evaluation_share(evaluate_s, wall_s),
         peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
         peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -57,6 +58,8 @@ def render_report(
             blocks += _load_line(member)
             blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
         blocks.append(Text())
+    for block in blocks:
+        block.no_wrap = block.no_wrap or block.cell_len <= width  # else each of its words is measured
     return Group(*blocks)
 
 
@@ -89,35 +92,38 @@ def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
     rows = [_cells(summary) for summary in summaries]
     widths: dict[str, int] = {}
     for name in _COLUMNS:
-        if name in _WHERE_METERED and all(row[name].plain == MISSING for row in rows):
+        if name in _WHERE_METERED and all(row[name] == MISSING for row in rows):
             continue
-        wanted = max(len(name), *(row[name].cell_len for row in rows))
+        wanted = max(len(name), *(cell_len(row[name]) for row in rows))
         if sum(widths.values()) + _GAP * len(widths) + wanted > width and len(widths) >= 3:
             break
         widths[name] = wanted
-    headings = {name: Text(name, style="bold") for name in widths}
-    return [_line(cells, widths) for cells in (headings, *rows)]
+    lines = [_line({name: name for name in widths}, widths)]
+    lines[0].stylize("bold")
+    for summary, cells in zip(summaries, rows, strict=True):
+        line = _line(cells, widths)
+        begin = len(cells["run"]) + widths["run"] - cell_len(cells["run"]) + _GAP
+        line.stylize(_STATUS_STYLES.get(summary.status, "red"), begin, begin + len(cells["status"]))
+        lines.append(line)
+    return lines
 
 
-def _line(cells: dict[str, Text], widths: dict[str, int]) -> Text:
+def _line(cells: dict[str, str], widths: dict[str, int]) -> Text:
     """Return cells side by side."""
-    line = Text(no_wrap=True, overflow="ellipsis")
+    padded = []
     for name, cell_width in widths.items():
-        cell = cells[name]
-        space = " " * (cell_width - cell.cell_len)
-        line.append(space if _COLUMNS[name] == "right" else "")
-        line.append_text(cell)
-        line.append((space if _COLUMNS[name] == "left" else "") + " " * _GAP)
-    line.rstrip()
-    return line
+        space = " " * (cell_width - cell_len(cells[name]))
+        padded.append(space + cells[name] if _COLUMNS[name] == "right" else cells[name] + space)
+    return Text((" " * _GAP).join(padded).rstrip(), no_wrap=True, overflow="ellipsis")
 
 
-def _cells(summary: RunSummary) -> dict[str, Text]:
+def _cells(summary: RunSummary) -> dict[str, str]:
     """Return the figures of a run by the names of their columns."""
     on_gpu = summary.peak_gpu_memory_gb is not None
     peak = gigabytes(summary.peak_gpu_memory_gb if on_gpu else summary.peak_host_memory_gb)
-    texts = {
+    return {
         "run": summary.run_id,
+        "status": _status(summary),
         "success (95 %)": _success(summary),
         "to target": duration(summary.wall_to_target_s) if summary.target_reached else f"> {duration(summary.wall_s)}",
         "cost": usd(summary.billable_usd) if summary.usd_per_hour is not None else "unpriced",
@@ -131,8 +137,6 @@ def _cells(summary: RunSummary) -> dict[str, Text]:
         "updates/min": quantity(summary.updates_per_min),
         "envs": quantity(summary.num_envs * summary.world_size),
     }
-    cells = {name: Text(text) for name, text in texts.items()}
-    return {**cells, "status": Text(_status(summary), style=_STATUS_STYLES.get(summary.status, "red"))}
 
 
 def _success(summary: RunSummary) -> str:

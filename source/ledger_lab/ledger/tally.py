@@ -1,0 +1,147 @@
+"""What the phase windows and the telemetry of a journal come to, and the row in which its writer says so.
+
+These rows come by the million. A journal holds a tally of them now and then, hash-chained like every other row, so that
+its readers add up only those that came after the last one. ``scripts/verify_ledger.py`` adds up all of them, and finds
+a tally that says anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+import orjson
+
+from ledger_lab.ledger.encoding import TAIL_LENGTH, TIME_LENGTH, kind_and_data, kind_begins
+from ledger_lab.ledger.rows import PhaseWindow, Row, Telemetry
+from ledger_lab.ledger.telemetry_sums import TelemetrySums
+
+TALLIED = (PhaseWindow, Telemetry)
+"""Kinds that a tally stands for."""
+
+_WINDOW, _TELEMETRY = TALLIED_BEGIN = tuple(kind_and_data(kind.__name__) for kind in TALLIED)
+"""What stands between time and data of these rows, see :func:`ledger_lab.ledger.encoding.kind_and_data`."""
+
+_FIGURES = b',"figures":'
+_WINDOW_FIELDS = frozenset(each.name for each in fields(PhaseWindow))
+_SUMMED = _WINDOW_FIELDS - {"figures", "non_finite"}
+
+_LEAST_ROWS, _LEAST_RATIO = 128, 16
+"""A tally comes after so many rows at the earliest, and so many times as many bytes as the one before took: of many
+accelerators it is long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally(Row):
+    """What all phase windows and telemetry before it come to."""
+
+    DURABLE: ClassVar[bool] = False
+
+    windows: dict[str, Any]
+    """The fields of :class:`WindowSums`."""
+    telemetry: dict[str, Any]
+    """The fields of :class:`ledger_lab.ledger.telemetry_sums.TelemetrySums`."""
+
+
+@dataclass(kw_only=True, slots=True)
+class WindowSums:
+    """What the phase windows of a journal come to."""
+
+    count: int = 0
+    phase_ns: dict[str, int] = field(default_factory=dict)
+    """Nanoseconds per phase."""
+    env_steps: int = 0
+    """Environment steps of all processes."""
+    iterations: int = 0
+    """Iterations completed."""
+    wall_ns: int = 0
+    """Age of the process at the end of its last window [ns]."""
+
+    def add(self, window: dict[str, Any]) -> None:
+        """Add the fields of a window; those of the training's figures may be missing.
+
+        Raises:
+            TypeError: If another one is missing or unknown.
+        """
+        if window.keys() != _SUMMED and window.keys() != _WINDOW_FIELDS:
+            raise TypeError(f"its fields are {sorted(window)}")
+        self.count += 1
+        phase_ns = self.phase_ns
+        for phase, spent_ns in window["phase_ns"].items():
+            phase_ns[phase] = phase_ns.get(phase, 0) + spent_ns
+        if window["env_steps"] > self.env_steps:
+            self.env_steps = window["env_steps"]
+        if (window["iteration"] or 0) > self.iterations:
+            self.iterations = window["iteration"]
+        if window["wall_ns"] > self.wall_ns:
+            self.wall_ns = window["wall_ns"]
+
+
+@dataclass(kw_only=True, slots=True)
+class Sums:
+    """What the phase windows and the telemetry of a journal come to."""
+
+    windows: WindowSums = field(default_factory=WindowSums)
+    telemetry: TelemetrySums = field(default_factory=TelemetrySums)
+
+    @property
+    def wall_ns(self) -> int:
+        """Age of the attempt at the last of these rows [ns]."""
+        return max(self.windows.wall_ns, self.telemetry.wall_ns)
+
+    def add(self, line: bytes, kind_at: int, *, thorough: bool = False) -> None:
+        """Add a verified line; those of other kinds are left out.
+
+        Args:
+            line: The line, newline included.
+            kind_at: Where its kind begins.
+            thorough: Whether to parse the figures of a training, too. They are half of a window, and nothing here sums
+                them up.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: If it is not a valid row.
+        """
+        if line.startswith(_WINDOW, kind_at):
+            data = line[kind_at + len(_WINDOW) : -TAIL_LENGTH]
+            sums, cut, _ = data.partition(_FIGURES)
+            self.windows.add(orjson.loads(sums + b"}" if cut and not thorough else data))
+        elif line.startswith(_TELEMETRY, kind_at):
+            time = line[kind_at - TIME_LENGTH : kind_at].decode()
+            telemetry = orjson.loads(line[kind_at + len(_TELEMETRY) : -TAIL_LENGTH])
+            if thorough:
+                Telemetry.from_data(telemetry)
+            self.telemetry.add(time, telemetry)
+
+    def tally(self) -> Tally:
+        """Return the row that says so."""
+        return Tally(**asdict(self))
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Self:
+        """Build the sums from their JSON value, or the fields of a tally."""
+        return cls(windows=WindowSums(**data["windows"]), telemetry=TelemetrySums.from_data(data["telemetry"]))
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """How far a journal's writer has tallied it."""
+
+    rows: int = 0
+    """Rows up to the last tally, itself included."""
+    size: int = 0
+    """Bytes of these rows [B]."""
+    length: int = 0
+    """Bytes of that tally [B]."""
+    tally: Tally | None = None
+
+    def is_due(self, rows: int, size: int) -> bool:
+        """Tell whether the next tally is due in a journal of so many rows and bytes."""
+        return rows - self.rows >= _LEAST_ROWS and size - self.size >= _LEAST_RATIO * self.length
+
+    def next(self, lines: Iterable[bytes]) -> Tally:
+        """Return what a journal comes to that has got more lines, newlines included."""
+        sums = Sums() if self.tally is None else Sums.from_data(self.tally.to_data())
+        for number, line in enumerate(lines, start=self.rows):
+            sums.add(line, kind_begins(number))
+        return sums.tally()
