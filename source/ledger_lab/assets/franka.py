@@ -10,7 +10,7 @@ from __future__ import annotations
 import isaaclab.sim as sim_utils
 from isaaclab.actuators import ImplicitActuatorCfg
 from isaaclab.assets import ArticulationCfg
-from isaaclab_newton.sim.schemas import NewtonArticulationCfg
+from isaaclab_newton.sim.schemas import MujocoRigidBodyCfg, NewtonArticulationCfg
 from isaaclab_physx.sim.schemas import PhysxArticulationCfg, PhysxRigidBodyCfg
 
 from ledger_lab.assets import PANDA_USD
@@ -31,7 +31,10 @@ def franka_cfg(*, high_pd: bool = False) -> ArticulationCfg:
         spawn=sim_utils.UsdFileCfg(
             usd_path=str(PANDA_USD),
             activate_contact_sensors=True,
-            rigid_props=PhysxRigidBodyCfg(disable_gravity=high_pd, max_depenetration_velocity=5.0),
+            rigid_props=[
+                PhysxRigidBodyCfg(disable_gravity=high_pd, max_depenetration_velocity=5.0),
+                MujocoRigidBodyCfg(gravcomp=1.0 if high_pd else 0.0),
+            ],
             articulation_props=[
                 PhysxArticulationCfg(
                     enabled_self_collisions=False, solver_position_iteration_count=8, solver_velocity_iteration_count=0

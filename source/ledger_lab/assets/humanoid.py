@@ -4,6 +4,9 @@ Bodies are ``torso`` (with the head), ``lower_waist``, ``pelvis`` and, for each 
 _shin, _foot, _upper_arm, _lower_arm`` (with the hand). A joint is named after the body that hangs on it, and its axes
 are numbered: ``lower_waist:0`` turns about z and ``:1`` about y, ``_thigh:0`` about x, ``:1`` about y (it swings the
 leg) and ``:2`` about z, ``_foot:0`` about y.
+
+Joints of several axes are one joint each, as in Isaac Lab's model, and the engines read their positions differently:
+Newton turns about one axis after the other, PhysX about one rotation vector. They agree where one axis is turned.
 """
 
 from __future__ import annotations

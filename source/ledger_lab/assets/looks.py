@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import trimesh
+from scipy.spatial import cKDTree
 
 from ledger_lab.assets import DESCRIPTIONS
 from ledger_lab.assets.robot_usd import Mesh
@@ -43,18 +44,21 @@ def read_looks(path: Path) -> dict[str, list[Mesh]]:
 
 
 def simplify(path: Path, max_faces: int) -> list[trimesh.Trimesh]:
-    """Return a mesh in parts of one color each, with about as many faces as asked for in all."""
+    """Return a mesh in parts of one color each, with at most about as many faces as asked for in all."""
     whole = trimesh.util.concatenate([_painted(part) for part in trimesh.load_scene(path).dump()])
-    colors, members = np.unique(_palette(whole), axis=0, return_inverse=True)
+    simple = trimesh.Trimesh(whole.vertices, whole.faces)
+    simple.merge_vertices(digits_vertex=5)
+    if len(simple.faces) > max_faces:
+        simple = simple.simplify_quadric_decimation(face_count=max_faces)
+    # colors come after: cut along them before, a mesh would fall to pieces
+    _, nearest = cKDTree(whole.triangles_center).query(simple.triangles_center)
+    tones, members = np.unique(
+        _palette(whole.visual.face_colors[nearest, :3], simple.area_faces), axis=0, return_inverse=True
+    )
     parts = []
-    for number, color in enumerate(colors):
-        part = whole.submesh([np.flatnonzero(members.flatten() == number)], append=True)
-        part = trimesh.Trimesh(part.vertices, part.faces)
-        part.merge_vertices(digits_vertex=5)
-        target = max(12, round(max_faces * len(part.faces) / len(whole.faces)))
-        if target < len(part.faces):
-            part = part.simplify_quadric_decimation(face_count=target)
-        material = trimesh.visual.material.PBRMaterial(baseColorFactor=[*map(int, color), 255])
+    for number, tone in enumerate(tones):
+        part = simple.submesh([np.flatnonzero(members.flatten() == number)], append=True)
+        material = trimesh.visual.material.PBRMaterial(baseColorFactor=[*map(int, tone), 255])
         part.visual = trimesh.visual.TextureVisuals(material=material)
         parts.append(part)
     return parts
@@ -71,9 +75,9 @@ def _painted(part: trimesh.Trimesh) -> trimesh.Trimesh:
     return trimesh.Trimesh(part.vertices, part.faces, face_colors=faces, process=False)
 
 
-def _palette(mesh: trimesh.Trimesh, tones: int = 3, apart: float = 80.0) -> np.ndarray:
-    """Return a color for each face, out of a few that are well apart from each other, shape (faces, 3)."""
-    colors = mesh.visual.face_colors[:, :3].astype(float)
+def _palette(colors: np.ndarray, areas: np.ndarray, tones: int = 3, apart: float = 80.0) -> np.ndarray:
+    """Return each face's color out of a few that are well apart from each other, shape (faces, 3)."""
+    colors = colors.astype(float)
     centers = [np.median(colors, axis=0)]
     while len(centers) < tones:
         distance = np.linalg.norm(colors[:, None] - np.array(centers), axis=2).min(axis=1)
@@ -83,7 +87,7 @@ def _palette(mesh: trimesh.Trimesh, tones: int = 3, apart: float = 80.0) -> np.n
     nearest = np.linalg.norm(colors[:, None] - np.array(centers), axis=2).argmin(axis=1)
     for number in range(len(centers)):
         members = nearest == number
-        colors[members] = np.average(colors[members], axis=0, weights=mesh.area_faces[members] + 1e-12)
+        colors[members] = np.average(colors[members], axis=0, weights=areas[members] + 1e-12)
     return colors.round()
 
 
@@ -91,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Copy the descriptions and simplify their meshes."""
     parser = argparse.ArgumentParser(description="Take robot descriptions over from example-robot-data.")
     parser.add_argument("robots", type=Path, help="Its folder 'robots'.")
-    parser.add_argument("--faces", type=int, default=350, help="Triangles of a mesh at most (default: 350).")
+    parser.add_argument("--faces", type=int, default=700, help="Triangles of a mesh at most (default: 700).")
     args = parser.parse_args(argv)
     for here, there in SOURCES.items():
         source, target = args.robots / there, DESCRIPTIONS / here
