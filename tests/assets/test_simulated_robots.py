@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -122,7 +123,7 @@ def environment_config(physics: str) -> Any:
             self.sim.dt, self.sim.device = 0.005, "cpu"
             self.sim.physics_material.static_friction = self.sim.physics_material.dynamic_friction = 1.0
             solver = MJWarpSolverCfg(njmax=400, nconmax=150, cone="pyramidal", impratio=10, integrator="implicitfast")
-            newton = NewtonCfg(solver_cfg=solver, num_substeps=1, use_cuda_graph=False)
+            newton = NewtonCfg(solver_cfg=solver, num_substeps=1, use_cuda_graph=True)
             self.sim.physics = {"newton_mjwarp": newton, "ovphysx": OvPhysxCfg()}[physics]
 
     return EnvironmentCfg()
@@ -132,6 +133,7 @@ def observe(physics: str) -> Observed:
     """Put the robots into random poses, then let them hold their default ones for two seconds."""
     from isaaclab.envs import ManagerBasedEnv
 
+    from ledger_lab.runners.cpu_graphs import recorded_physics
     from ledger_lab.runners.session import simulation_app
 
     cfg = environment_config(physics)
@@ -157,8 +159,9 @@ def observe(physics: str) -> Observed:
             for name, robot in robots.items()
         }
         env.reset()
-        for _ in range(100):
-            env.step(torch.zeros(2, env.action_manager.total_action_dim))
+        with recorded_physics(SimpleNamespace(unwrapped=env)):  # all that it looks at
+            for _ in range(100):
+                env.step(torch.zeros(2, env.action_manager.total_action_dim))
         forces = {name: env.scene[f"{name}_contacts"] for name in NAMES}
         observed = Observed(
             joint_names={name: list(robot.joint_names) for name, robot in robots.items()},
