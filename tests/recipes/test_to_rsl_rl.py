@@ -48,6 +48,8 @@ def test_the_benchmark_turns_our_recipe_into_the_stock_one() -> None:
     from ledger_lab.pipeline.bench_time_to_target import stock_overrides
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.rsl_rl_adapter import native_config
+    from ledger_lab.runners.session import registered_tasks
 
+    registered_tasks()
     _, agent = resolve_configs("LedgerLab-Cartpole", "rsl_rl", stock_overrides())
     assert agent.to_dict() == native_config(STOCK_CARTPOLE).to_dict()
