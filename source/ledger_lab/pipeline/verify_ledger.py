@@ -31,9 +31,9 @@ def verify_ledger(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         description=(
             "Verify the hash chain of every journal, from the first byte to the last, whatever was verified before, "
-            "and that no two journals claim the same process, run or cohort. A last line that a killed writer left "
-            "unfinished is reported and tolerated; anything else is damage, told with file and line. Exit status 0 "
-            "or 1."
+            "that tallies are what their rows come to, and that no two journals claim the same process, run or cohort. "
+            "A last line that a killed writer left unfinished is reported and tolerated; anything else is damage, told "
+            "with file and line. Exit status 0 or 1."
         )
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
