@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ledger_lab.pipeline.launcher import launch_processes
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.supervisor import run_supervised
 
@@ -14,4 +15,5 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
 
 if __name__ == "__main__":
+    launch_processes()
     run_supervised(main)

@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "source" / "ledger_lab"
 LIGHT = [
     "ledger_lab.ledger",
     "ledger_lab.costs",
+    "ledger_lab.launch",
     "ledger_lab.meters",
     "ledger_lab.recipes",
     "ledger_lab.reports",
@@ -28,7 +29,9 @@ LIGHT = [
     "ledger_lab.pipeline.build_report",
     "ledger_lab.pipeline.export_ledger",
     "ledger_lab.pipeline.import_prices",
+    "ledger_lab.pipeline.launcher",
     "ledger_lab.pipeline.mirror_run",
+    "ledger_lab.pipeline.supervisor",
     "ledger_lab.pipeline.verify_ledger",
 ]
 
@@ -79,7 +82,7 @@ def test_rooms_keep_the_law(path: Path) -> None:
     if not path.name.endswith("_adapter.py"):
         libraries = ("rsl_rl", "rl_games", "skrl", "isaaclab_rl.rsl_rl", "isaaclab_rl.rl_games", "isaaclab_rl.skrl")
         assert not [name for name in found if name.split(".")[0] in libraries or name in libraries]
-    if room in ("ledger", "costs", "reports", "recipes", "recording", "mirrors"):
+    if room in ("ledger", "costs", "reports", "recipes", "recording", "mirrors", "launch"):
         assert not [name for name in found if name.split(".")[0] in HEAVY]
 
 

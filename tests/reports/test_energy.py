@@ -54,7 +54,7 @@ def attempt(number: int, wall_s: float, *journals: JournalContent) -> Attempt:
         peak_host_memory_bytes=None,
         peak_gpu_memory_bytes=None,
     )
-    return Attempt(number, (JournalContent(Path("r"), (end,), (NOON,), 0), *journals), None)
+    return Attempt(number, (JournalContent(Path("r"), (end,), (NOON,), 0), *journals), ())
 
 
 def run(*attempts: Attempt, device: str = "cuda:0", world_size: int = 1) -> Run:

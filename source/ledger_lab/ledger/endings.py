@@ -29,12 +29,22 @@ class Terminated(BaseException):
     """The system asked the process to end (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)."""
 
 
+class CollectiveError(RuntimeError):
+    """A collective failed: a process of the same training has ended, or can't be reached."""
+
+
+class RanksDifferError(RuntimeError):
+    """Processes of one training hold different parameters: what they train is nobody's policy."""
+
+
 def status_of(error: BaseException) -> Status:
     """Return the status of an attempt that an exception ended."""
     if isinstance(error, KeyboardInterrupt):
         return Status.INTERRUPTED
     if isinstance(error, Terminated):
         return Status.PREEMPTED
+    if isinstance(error, RanksDifferError):
+        return Status.INVALID
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Status.DISK_FULL
     if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):

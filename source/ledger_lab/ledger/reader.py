@@ -57,21 +57,26 @@ class Attempt:
     """Place among the attempts of its run, from 1."""
     ranks: tuple[JournalContent, ...]
     """Journals of its processes, in the order of their ranks."""
-    supervision: JournalContent | None
-    """The supervisor's journal; ``None`` where nobody supervises."""
+    supervisions: tuple[JournalContent, ...]
+    """Journals of their supervisors, in the same order; none where nobody supervises."""
+
+    @property
+    def supervision(self) -> JournalContent | None:
+        """The first one of them."""
+        return next(iter(self.supervisions), None)
 
     @property
     def journals(self) -> tuple[JournalContent, ...]:
         """All its journals."""
-        return self.ranks if self.supervision is None else (*self.ranks, self.supervision)
+        return (*self.ranks, *self.supervisions)
 
     def of(self, kind: type[_R]) -> list[_R]:
-        """Return the rows of one kind: those of its processes by rank, then its supervisor's."""
+        """Return the rows of one kind: those of its processes by rank, then their supervisors' by rank."""
         return [row for journal in self.journals for row in journal.of(kind)]
 
     @cached_property
     def ended(self) -> AttemptEnded | None:
-        """How it ended; ``None`` where nobody ever said."""
+        """How it ended, as its first process tells; ``None`` where nobody ever said."""
         return next(iter(self.of(AttemptEnded)), None)
 
     @cached_property
@@ -271,7 +276,7 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     """Make a run of the journals of one directory; ``None`` where none was declared."""
     declared: tuple[RunDeclared, datetime] | None = None
     ranks: dict[int, dict[int, JournalContent]] = {}
-    supervisions: dict[int, JournalContent] = {}
+    supervisions: dict[int, dict[int, JournalContent]] = {}
     evaluations: list[tuple[str, JournalContent]] = []
     for journal in sorted(journals, key=lambda journal: journal.path):
         for declaration in journal.timed(RunDeclared):
@@ -284,7 +289,9 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
             _claim(own, start.rank, journal, f"rank {start.rank} of attempt {start.attempt}")
         for supervision in supervised:
             if supervision.attempt is not None:
-                _claim(supervisions, supervision.attempt, journal, f"the supervisor of attempt {supervision.attempt}")
+                own = supervisions.setdefault(supervision.attempt, {})
+                who = f"the supervisor of rank {supervision.rank} of attempt {supervision.attempt}"
+                _claim(own, supervision.rank, journal, who)
         results = journal.places(PanelResult)
         if results and not starts:
             evaluations.append((results[0].time, journal))
@@ -293,8 +300,7 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     attempts = tuple(
         Attempt(
             number,
-            tuple(content for _, content in sorted(ranks.get(number, {}).items())),
-            supervisions.get(number),
+            *(tuple(content for _, content in sorted(each.get(number, {}).items())) for each in (ranks, supervisions)),
         )
         for number in sorted({*ranks, *supervisions})
     )

@@ -33,7 +33,8 @@ class Status(StrEnum):
     NON_FINITE = "non_finite"
     """NaN or infinity in observations, rewards or losses."""
     INVALID = "invalid"
-    """Whatever was judged is no proof of anything: the physics engine dropped contacts or constraints."""
+    """Whatever was judged is no proof of anything: the physics engine dropped contacts or constraints, or the processes
+    of the training hold different parameters."""
     STOPPED = "stopped"
     """A health event ended it that the run was told to stop on (``--stop_on``)."""
     RUNNING = "running"
@@ -99,7 +100,8 @@ class RunDeclared(Row):
     """What the panel's id is the hash of, so that a refusal to compare can name the difference."""
     target_success: float
     held_out_slots: int
-    """Slots beside the training environments in which policies are judged while training goes on; 0 for none."""
+    """Slots beside the training environments of each process in which policies are judged while training goes on; 0
+    for none."""
     eval_every: int | None
     """Iterations between two judged policies; ``None`` judges back to back."""
     stop_at_target: bool
@@ -152,6 +154,8 @@ class SupervisionStarted(Row):
     host: str
     wall_ns: int
     """Age of the attempt."""
+    rank: int = 0
+    """Rank of the process that it supervises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +169,8 @@ class AttemptStarted(Row):
     host: str
     wall_ns: int
     """Age of the process when the row was written: its imports and the parsing of its request."""
+    seed: int | None = None
+    """Seed of the training in this process; ``None`` where nobody said."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,15 +41,17 @@ def check_batch(num_envs: int, batch: BatchPlan) -> None:
     )
 
 
-def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[str]) -> str:
+def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[str], processes: int) -> str:
     """Return the override that scales a learning rate from the batch it was chosen for to the one asked for.
 
-    The reference is what the task is registered with: its number of environments, and the agent's own configuration.
+    The reference is what the task is registered with: its number of environments, and the agent's own configuration, in
+    one process. Several processes average their gradients, so that each adds to the batch.
 
     Args:
         args: Parsed command line of ``scripts/train.py``.
         adapter: The library.
         overrides: Hydra overrides of the command line.
+        processes: Processes of the training.
 
     Raises:
         UserError: If the learning rate is given on the command line, too.
@@ -61,7 +63,7 @@ def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[s
         resolve_configs(args.task, adapter.library, chosen, args.agent) for chosen in ([], overrides)
     )
     reference = _plan(adapter, own_agent).effective_batch(own_env.scene.num_envs)
-    batch = _plan(adapter, agent_cfg).effective_batch(args.num_envs or env_cfg.scene.num_envs)
+    batch = _plan(adapter, agent_cfg).effective_batch((args.num_envs or env_cfg.scene.num_envs) * processes)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
         raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is no learning rate to scale")
@@ -71,9 +73,11 @@ def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[s
 def describe_batch(plan: TrainPlan) -> str:
     """Return the batch arithmetic of a training in one line."""
     num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
+    in_all = num_envs * plan.world.size
+    environments = str(num_envs) if in_all == num_envs else f"{plan.world.size} × {num_envs}"
     line = (
-        f"batch {num_envs} × {batch.horizon} = {num_envs * batch.horizon} steps in {batch.minibatches_of(num_envs)} "
-        f"minibatches, {batch.epochs} epochs: effective batch {batch.effective_batch(num_envs)} · learning rate "
+        f"batch {environments} × {batch.horizon} = {in_all * batch.horizon} steps in {batch.minibatches_of(num_envs)} "
+        f"minibatches, {batch.epochs} epochs: effective batch {batch.effective_batch(in_all)} · learning rate "
         f"{read_setting(plan.agent_cfg, plan.adapter.settings['learning_rate'])}"
     )
     return f"{line} (scaled to the batch)" if plan.scaled_lr else line

@@ -26,14 +26,16 @@ class Terminal:
     to a temporary file first, and to ``console.log`` in the run's directory once that exists.
     """
 
-    def __init__(self, *, quiet_libraries: bool = True) -> None:
+    def __init__(self, *, quiet_libraries: bool = True, speaks: bool = True) -> None:
         """Take the terminal.
 
         Args:
             quiet_libraries: Whether the libraries' output goes to the log; otherwise it stays on the terminal.
+            speaks: Whether LedgerLab says anything; of several processes, only the first one does.
         """
         self._saved = [os.dup(1), os.dup(2)]
-        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+        out = os.dup(1) if speaks else os.open(os.devnull, os.O_WRONLY)
+        self._out = os.fdopen(out, "w", encoding="utf-8", errors="replace")
         self.console = make_console(self._out)
         self._log: IO[bytes] | None = None
         self.log: Path | None = None

@@ -11,8 +11,8 @@ import torch
 from ledger_lab.ledger import CheckpointSaved, PanelResult
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
-from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.pipeline.preflight import TrainPlan
+from ledger_lab.pipeline.ranks import SpreadSlots
 from ledger_lab.runners import Policy
 from ledger_lab.runners.session import exactness
 
@@ -39,7 +39,7 @@ class Judge:
     def __init__(
         self,
         plan: TrainPlan,
-        slots: HeldOutSlots,
+        slots: SpreadSlots,
         clock: PhaseClock,
         append: Callable[[PanelResult], None],
         snapshot: Callable[[], CheckpointSaved],
@@ -99,7 +99,7 @@ class Judge:
             while self._exam is not None or self._last_is_unjudged():
                 if self._exam is None:
                     self._screen()
-                while not self._slots.idle:
+                while not self._slots.idle_here:
                     self._slots.step(idle)
                     on_step()
                 self._conclude()

@@ -16,6 +16,7 @@ import torch
 
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
+from ledger_lab.launch import World, read_world
 from ledger_lab.ledger import declare_cohort, require_cohort_name
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
@@ -24,11 +25,13 @@ from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.pipeline.batch import check_batch, scale_learning_rate
 from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.mirror_run import require_mirrors
+from ledger_lab.pipeline.ranks import require_divisible
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import config_sha256, resolve_configs
 from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import (
     held_out_config,
     registered_tasks,
@@ -51,8 +54,11 @@ _SEED_LIMIT = 2**32
 class TrainPlan:
     """A training that nothing speaks against."""
 
-    run_id: str
-    run_dir: Path
+    run_id: str = ""
+    run_dir: Path = Path()
+    """Where the run is written; nowhere while its request is still being checked."""
+    world: World
+    """The processes of the training, and which of them this is."""
     task: str
     cohort: str | None
     overrides: list[str]
@@ -64,6 +70,7 @@ class TrainPlan:
     launcher_args: dict[str, Any]
     device: str
     seed: int
+    """Seed of the training; that of a process is its rank more, and stands in the configurations."""
     batch: BatchPlan
     scaled_lr: bool
     """Whether the learning rate was scaled to the batch; the override says to what."""
@@ -74,6 +81,7 @@ class TrainPlan:
     slots_cfg: ManagerBasedRLEnvCfg
     """The environment with its held-out slots; the training's own, where there are none."""
     held_out_slots: int
+    """Held-out slots of this process."""
     eval_every: int | None
     stop_at_target: bool
     stop_on: list[str]
@@ -83,13 +91,19 @@ class TrainPlan:
     mirrors: list[str]
     timing: Literal["host", "synchronized"]
 
+    @property
+    def log(self) -> Path:
+        """Where the libraries' output goes."""
+        return self.run_dir / ("console.log" if self.world.first else f"console-1-{self.world.rank}.log")
 
-def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
+
+def plan_training(args: Namespace, overrides: list[str], group: ProcessGroup = ALONE) -> TrainPlan:
     """Resolve and check a request. Nothing is written but the cohort's declaration and the run's empty directory.
 
     Args:
         args: Parsed command line of ``scripts/train.py``.
         overrides: Hydra overrides.
+        group: The processes of the training, all of which come here.
 
     Returns:
         The plan.
@@ -97,19 +111,38 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     Raises:
         UserError: If the request can't be carried out.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("WORLD_SIZE is above 1: training in several processes is not supported yet; start one process")
+    plan = group.agree(lambda: _check(args, overrides, group.world))
+    group.agree(lambda: group.try_out(plan.device))
+
+    def begin() -> tuple[str, str]:
+        if args.cohort_size is not None:
+            declare_cohort(args.log_root, args.cohort, args.cohort_size)
+        run_id = secrets.token_hex(4)
+        library, experiment = plan.adapter.library, plan.adapter.experiment(plan.agent_cfg)
+        return run_id, str(_make_run_dir(args.log_root, library, experiment, run_id))
+
+    run_id, path = group.first(begin)
+    group.agree(lambda: _make_folder(Path(path), args.log_root))  # other machines may have disks of their own
+    plan.env_cfg.log_dir = plan.slots_cfg.log_dir = path
+    return replace(plan, run_id=run_id, run_dir=Path(path))
+
+
+def _check(args: Namespace, overrides: list[str], world: World) -> TrainPlan:
+    """Resolve and check a request in one process."""
+    read_world(os.environ, distributed=args.distributed)
+    if args.nproc is not None:
+        raise UserError(f"--nproc {args.nproc}: write it in full, to train.py itself")
     require_mirrors(args.mirror)
     price = resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
     _check_cohort(args.cohort, args.cohort_size)
     stop_on = parse_stop_on(args.stop_on)
-    device = resolve_device(args.device)
+    device = resolve_device(args.device, world)
     library = args.rl_library or require_task_default(args.task)
     adapter = load_adapter(library)
     registered = require_task(args.task, library, args.agent)
     panel = task_panel(args.task, args.panel or registered.get("default_panel"), args.target)
     if args.scale_lr:
-        overrides = [*overrides, scale_learning_rate(args, adapter, overrides)]
+        overrides = [*overrides, scale_learning_rate(args, adapter, overrides, world.size)]
     env_cfg, agent_cfg = resolve_configs(args.task, library, overrides, args.agent)
 
     if args.max_iterations is not None:
@@ -118,13 +151,15 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     env_cfg.sim.device = device
     if not args.no_eval:
         require_judgeable(panel, env_cfg)
+        require_divisible(panel, world.size)
     if args.num_envs is not None:
         env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
-    seed, experiment = adapter.seed(agent_cfg), adapter.experiment(agent_cfg)
-    if not isinstance(seed, int) or not 0 <= seed < _SEED_LIMIT:
-        raise UserError(f"--seed {seed}: training seeds lie between 0 and {_SEED_LIMIT - 1}")
-    env_cfg.seed = seed
-    require_folder_name(adapter.settings["experiment_name"], experiment)
+    seed = adapter.seed(agent_cfg)
+    if not isinstance(seed, int) or not 0 <= seed <= _SEED_LIMIT - world.size:
+        raise UserError(f"--seed {seed}: training seeds lie between 0 and {_SEED_LIMIT - world.size}")
+    env_cfg.seed = seed + world.rank
+    agent_cfg = adapter.with_seed(agent_cfg, seed + world.rank)
+    require_folder_name(adapter.settings["experiment_name"], adapter.experiment(agent_cfg))
     for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
         _at_least_one(name, count)
     try:
@@ -135,19 +170,12 @@ def plan_training(args: Namespace, overrides: list[str]) -> TrainPlan:
     if args.eval_every is not None:
         _at_least_one("--eval_every", args.eval_every)
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
-    flags = launcher_args(args, device)
+    flags = {**launcher_args(args, device), "distributed": args.distributed and device != "cpu"}
     require_runtime(env_cfg, flags)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
-    held_out_slots = 0 if args.no_eval else len(panel.episodes)
-
-    if args.cohort_size is not None:
-        declare_cohort(args.log_root, args.cohort, args.cohort_size)
-    run_id = secrets.token_hex(4)
-    run_dir = _make_run_dir(args.log_root, library, experiment, run_id)
-    env_cfg.log_dir = str(run_dir)
+    held_out_slots = 0 if args.no_eval else len(panel.episodes) // world.size
     return TrainPlan(
-        run_id=run_id,
-        run_dir=run_dir,
+        world=world,
         task=args.task,
         cohort=args.cohort,
         overrides=overrides,
@@ -286,10 +314,15 @@ def _make_run_dir(log_root: Path, library: str, experiment: str, run_id: str) ->
     """Create the directory of a run."""
     stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     run_dir = log_root / library / experiment / f"{stamp}_{run_id}"
+    _make_folder(run_dir, log_root)
+    return run_dir.resolve()
+
+
+def _make_folder(run_dir: Path, log_root: Path) -> None:
+    """See to it that there is a directory, and that it can be written to."""
     try:
-        run_dir.mkdir(parents=True)
+        run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write to --log_root {log_root}: {error.strerror}") from error
     if not os.access(run_dir, os.W_OK):
         raise UserError(f"cannot write to --log_root {log_root}: permission denied")
-    return run_dir.resolve()

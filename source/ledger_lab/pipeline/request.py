@@ -79,7 +79,7 @@ def train_parser() -> argparse.ArgumentParser:
         default=None,
         help="Configuration of the agent: the name that the task registers it by (default: LIBRARY_cfg_entry_point).",
     )
-    task.add_argument("--num_envs", type=int, default=None, help="Environments to train in (default: the task's).")
+    task.add_argument("--num_envs", type=int, default=None, help="Environments per process (default: the task's).")
     task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
     task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")
     task.add_argument(
@@ -92,6 +92,22 @@ def train_parser() -> argparse.ArgumentParser:
     )
     task.add_argument(
         "--stop_on", metavar="EVENT[,EVENT]", default=str(Event.NON_FINITE), help=stop_on_help().replace("%", "%%")
+    )
+    processes = parser.add_argument_group("in how many processes")
+    processes.add_argument(
+        "--nproc",
+        type=int,
+        metavar="N",
+        default=None,
+        help=(
+            "Train in N processes on this machine, one per GPU, or on the CPU: torchrun with a port that is free. "
+            "--num_envs is for each of them, and the seed of each is --seed plus its rank."
+        ),
+    )
+    processes.add_argument(
+        "--distributed",
+        action="store_true",
+        help="This is one of several processes that torchrun starts, on one machine or many.",
     )
     judge = parser.add_argument_group("how it is judged")
     judge.add_argument(

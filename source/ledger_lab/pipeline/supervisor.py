@@ -15,30 +15,33 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any, NoReturn
 
 from ledger_lab.ledger import (
     AttemptEnded,
     EvaluationEnded,
     Journal,
-    Row,
     ShutdownEnded,
     SupervisionStarted,
 )
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
-from ledger_lab.pipeline.beginnings import become_worker, open_standard_streams
+from ledger_lab.pipeline.beginnings import become_worker, end_with, noted_signals, open_standard_streams
+from ledger_lab.pipeline.insist import insist
 from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.peers import Peers
 from ledger_lab.pipeline.verdict_of_exit import ENDING, OutOfMemoryKills, exit_status_of, name_of, status_of_exit
 
 _SAMPLE_S = 1.0
-_RETRY_S, _RETRIES = 0.5, 20
 _SAME_KEY_S = 1.0
 """Interrupts that follow each other faster are one: terminal and wrapping programs both pass a single Ctrl-C on."""
+_NEWS_S = 5.0
+"""How long to wait for the end of another rank's process where a failure here can only be its consequence."""
+_ALONE_S = 5.0
+"""How long a process may take to end once that of another rank has failed."""
 _LATE_S = 1.0
 """How much later than it wanted to a process may wake up that was not suspended."""
 _RESERVE_BYTES = 64 * 1024
@@ -61,6 +64,8 @@ def run_supervised(program: Program, *, grace_s: float = 20.0, shutdown_s: float
     """
     started_ns = process_started_ns()
     open_standard_streams()
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with(os.getppid())  # torchrun gives its processes sessions of their own, where nobody misses it
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sys.stdout.flush()
@@ -99,6 +104,9 @@ class Supervisor:
         self._deadline_s: float | None = None
         self._asked_s = 0.0
         self._killed: str | None = None
+        self._listener: socket.socket | None = None
+        self._peers: Peers | None = None
+        self._following = False
         self._journals: list[Journal] = []
         self._reserves: dict[int, IO[bytes]] = {}
         self._log: Path | None = None
@@ -117,7 +125,7 @@ class Supervisor:
         Returns:
             The exit status that tells the truth.
         """
-        with selectors.DefaultSelector() as selector, self._signals_noted() as woken:
+        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._signal_group) as woken:
             selector.register(self._connection, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
             listening = True
@@ -132,6 +140,9 @@ class Supervisor:
                 if self._connection in ready and not self._hear():
                     selector.unregister(self._connection)
                     listening = False
+                if self._peers is not None and self._peers not in selector.get_map():
+                    selector.register(self._peers, selectors.EVENT_READ)
+                self._follow_peers()
                 self._pass_on_signals()
                 self._sample()
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
@@ -175,19 +186,32 @@ class Supervisor:
         if not message:
             return False
         try:
-            content = json.loads(message)
-            if content["what"] == "begin":
-                self._begin(content)
-            else:
-                row = self._ended_row.from_data(content["row"])
-                self._write_end(row, content["exit_status"])
+            answer = {"error": None, **self._take(json.loads(message))}
         except Exception as error:  # noqa: BLE001 - whatever it is, who supervises goes on
-            answer: dict[str, str | None] = {"error": f"{type(error).__name__}: {error}"}
-        else:
-            answer = {"error": None}
+            answer = {"error": f"{type(error).__name__}: {error}"}
         with suppress(OSError):  # it died while it waited
             self._connection.send(json.dumps(answer).encode())
         return True
+
+    def _take(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Do what a message asks for, and return what else the answer says."""
+        match content["what"]:
+            case "listen":
+                self._listener = socket.create_server((content["address"], 0))
+                self._listener.setblocking(False)
+                return {"port": self._listener.getsockname()[1]}
+            case "join":
+                self._peers = Peers(rank=content["rank"], token=content["token"], listener=self._listener)
+                if self._listener is None:
+                    self._peers.connect(content["address"], content["port"], content["host"])
+            case "begin":
+                self._begin(content)
+            case "end":
+                if content["secondhand"] and self._peers is not None:
+                    self._peers.hear(_NEWS_S)
+                row = self._ended_row.from_data(content["row"])
+                return {"row": self._write_end(row, content["exit_status"]).to_data()}
+        return {}
 
     def _begin(self, content: dict[str, Any]) -> None:
         """Take charge of an attempt, or of one run's part in a stand-alone evaluation."""
@@ -202,6 +226,7 @@ class Supervisor:
             SupervisionStarted(
                 run_id=content["run_id"],
                 attempt=content["attempt"],
+                rank=content["rank"],
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 wall_ns=self._wall_ns(),
@@ -237,6 +262,9 @@ class Supervisor:
         """Let the process hear what we were told; who interrupts it twice means it."""
         while self._signals:
             signum = self._signals.pop(0)
+            self._follow_peers()  # who is told to end because another one has, was told of that before
+            if self._following:
+                continue
             if self._asked is not None:
                 if signum is signal.SIGINT and time.monotonic() > self._asked_s + _SAME_KEY_S:
                     self._kill("as it was interrupted once more")
@@ -246,6 +274,22 @@ class Supervisor:
                 self._deadline_s = time.monotonic() + self._grace_s
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signum)
+
+    def _follow_peers(self) -> None:
+        """Let the process end when that of another rank has: it would wait for that one for ever."""
+        if self._peers is None:
+            return
+        self._peers.hear()
+        if self._peers.first is None or self._asked is not None or self._following:
+            return
+        self._following = True
+        if self._exit_status is not None:
+            return
+        began, asked_too = bool(self._journals), self._peers.first.status in ENDING.values()
+        self._deadline_s = time.monotonic() + (_ALONE_S if began and not asked_too else self._grace_s)
+        if began:  # before that all may have refused the same request, and the process is telling why
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
 
     def _kill(self, reason: str) -> None:
         """End the process group."""
@@ -257,42 +301,27 @@ class Supervisor:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signum)
 
-    def _write_end(self, row: AttemptEnded, exit_status: int) -> None:
+    def _write_end(self, row: AttemptEnded, exit_status: int) -> AttemptEnded:
         """Write how it ended, the first time that somebody says so.
+
+        Returns:
+            How it ended: as the row says, or by the end of another rank's process.
 
         Raises:
             OSError: If the disk takes nothing, whatever is freed for it.
         """
         if self._exit_status is not None:
-            return
+            return row
+        if self._peers is not None:
+            said, row = row, self._peers.settle(row, asked=self._asked is not None)
+            exit_status = exit_status if row is said else exit_status_of(row.status)
         for reserve in self._reserves.values():
             reserve.close()
         self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
-        self._insist(row)
+        insist(self._journals, row)
         self._end_is_written = True
         self._deadline_s = time.monotonic() + self._shutdown_s
-
-    def _insist(self, row: Row) -> None:
-        """Write a row into all journals, for as long as it is worth trying. Each takes it once, and keeps it."""
-        owing: dict[Journal, OSError] = {}
-        for journal in self._journals:
-            try:
-                journal.append(row)
-            except OSError as error:
-                owing[journal] = error
-        for _ in range(_RETRIES):
-            if not owing:
-                return
-            time.sleep(_RETRY_S)
-            for journal in list(owing):
-                try:
-                    journal.settle()
-                except OSError as error:
-                    owing[journal] = error
-                else:
-                    del owing[journal]
-        if owing:
-            raise next(iter(owing.values()))
+        return row
 
     def _conclude(self, wait_status: int) -> int:
         """Write what is not written yet, now that the process is gone."""
@@ -301,33 +330,36 @@ class Supervisor:
             self._sample(at_once=True)  # what the devices drew while it went
             self._sampler.close()
         code = os.waitstatus_to_exitcode(wait_status)
+        status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
+        end = self._ended_row(
+            status=status,
+            reason=reason,
+            wall_ns=self._wall_ns(),
+            peak_host_memory_bytes=None,
+            peak_gpu_memory_bytes=None,
+        )
         if not self._journals:
+            if self._peers is not None and code:
+                self._peers.settle(end, asked=False)
             return 128 - code if code < 0 else code
         fault = name_of(-code) if code < 0 else None
         try:
             if self._exit_status is None:
-                killed_for_memory = self._kills.happened()
-                status, reason = status_of_exit(code, self._asked, self._killed, killed_for_memory)
-                end = self._ended_row(
-                    status=status,
-                    reason=reason,
-                    wall_ns=self._wall_ns(),
-                    peak_host_memory_bytes=None,
-                    peak_gpu_memory_bytes=None,
-                )
-                self._write_end(end, exit_status_of(status))
-                _say(f"{status.replace('_', ' ')}: {reason}")
+                ended = self._write_end(end, exit_status_of(status))
+                who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
+                _say(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
             elif self._killed is not None:
                 _say(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
                 _say(f"the process ended by {fault} while it shut down, after its work had ended")
-            self._insist(
+            insist(
+                self._journals,
                 ShutdownEnded(
                     wall_ns=self._wall_ns(),
                     exit_code=code if code >= 0 else None,
                     signal=fault,
                     overdue=self._killed is not None,
-                )
+                ),
             )
             for journal in self._journals:
                 journal.close()
@@ -352,37 +384,6 @@ class Supervisor:
     def _tell_trouble(self, error: OSError) -> None:
         """Say that telemetry waits for room."""
         _say(f"telemetry cannot be written and waits: {error}")
-
-    @contextmanager
-    def _signals_noted(self) -> Iterator[socket.socket]:
-        """Note signals instead of dying of them, and wake whoever waits on the socket."""
-
-        def note(signum: int, frame: FrameType | None) -> None:
-            self._signals.append(signal.Signals(signum))
-
-        def suspend(signum: int, frame: FrameType | None) -> None:
-            self._signal_group(signal.SIGSTOP)
-            os.kill(os.getpid(), signal.SIGSTOP)
-            self._signal_group(signal.SIGCONT)  # reached when somebody lets us go on
-
-        woken, waker = socket.socketpair()
-        waker.setblocking(False)
-        before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        handlers: dict[signal.Signals, Any] = {signum: note for signum in ENDING}
-        handlers |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda signum, frame: None}
-        previous = {
-            signum: signal.signal(signum, handler)
-            for signum, handler in handlers.items()
-            if signal.getsignal(signum) is not signal.SIG_IGN  # nohup keeps its meaning
-        }
-        try:
-            yield woken
-        finally:
-            for signum, handler in previous.items():
-                signal.signal(signum, handler)
-            signal.set_wakeup_fd(before)
-            woken.close()
-            waker.close()
 
 
 def _say(text: str) -> None:

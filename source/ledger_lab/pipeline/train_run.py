@@ -9,17 +9,19 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
 from ledger_lab.errors import UserError
+from ledger_lab.launch import read_world
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelResult, RunDeclared, Status, read_ledger
+from ledger_lab.ledger.endings import reason_of
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
 from ledger_lab.meters.compilation import metered_compilation
@@ -36,12 +38,21 @@ from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.mirror_run import start_mirrors
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, judged, training_figures
+from ledger_lab.pipeline.ranks import (
+    EQUAL_AT_FIRST,
+    EQUAL_EVERY,
+    SpreadSlots,
+    join_supervisors,
+    said_once,
+    share_of,
+)
 from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
 from ledger_lab.runners import Policy, Trainer
 from ledger_lab.runners.cpu_graphs import recorded_physics
+from ledger_lab.runners.process_group import ProcessGroup, joined, metered_collectives
 from ledger_lab.runners.session import (
     environment,
     gpu_memory_bytes,
@@ -64,55 +75,69 @@ def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judg
         SystemExit: In the end; with status 0 only if all work was done.
         UserError: If the request can't be carried out; nothing was spent and no row written.
     """
-    args, overrides = parse(train_parser(), argv)
-    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    with said_once(os.environ):
+        args, overrides = parse(train_parser(), argv)
+        world = read_world(os.environ, distributed=args.distributed)
+    terminal = Terminal(quiet_libraries=not (args.verbose or args.info), speaks=world.first)
     try:
-        plan = plan_training(args, overrides)
-        _carry_out(plan, terminal, started_ns, link, judge)
+        with joined(world, on_gpu=args.device != "cpu" and torch.cuda.is_available()) as group:
+            join_supervisors(group, link)
+            _carry_out(plan_training(args, overrides, group), group, terminal, started_ns, link, judge)
     finally:
         terminal.restore()
 
 
-def _carry_out(plan: TrainPlan, terminal: Terminal, started_ns: int, link: Link, judge: type[Judge]) -> NoReturn:
+def _carry_out(
+    plan: TrainPlan, group: ProcessGroup, terminal: Terminal, started_ns: int, link: Link, judge: type[Judge]
+) -> NoReturn:
     """Declare the run, train and judge, end the attempt, report."""
     synchronize = torch.cuda.synchronize if plan.timing == "synchronized" and plan.device != "cpu" else None
     clock = PhaseClock(started_ns, synchronize=synchronize)
     console = terminal.console
     with ExitStack() as shutdown:
         try:
-            terminal.keep_log(plan.run_dir / "console.log")
+            terminal.keep_log(plan.log)
             journal = _begin(plan, shutdown, clock, link)
         except OSError as error:
             raise UserError(f"the run cannot begin in {plan.run_dir}: {error}") from error
-        start_mirrors(plan.run_dir, plan.mirrors)
+        start_mirrors(plan.run_dir, plan.mirrors if plan.world.first else [])
         shutdown.enter_context(metered_compilation(clock))
+        shutdown.enter_context(metered_collectives(clock))
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
-        with attempt_life(journal.append, clock, peak, link.end) as attempt:
+        with attempt_life(journal.append, clock, peak, link.end) as attempt, link.others_ended_first():
             _greet(plan, console)
-            dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
+            if plan.world.first:
+                dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
-            attempt.status = _train(plan, journal, clock, attempt, console, judge)
+            attempt.status = _train(plan, group, journal, clock, attempt, console, judge)
         if attempt.error is not None and attempt.status is not Status.STOPPED:  # that was told when it was found
-            tell_error(attempt.error, console, terminal.log)
-        _report(plan, console)
+            if link.ended is None or link.ended.reason == reason_of(attempt.error):
+                tell_error(attempt.error, console, terminal.log)
+            else:  # the end of another process, of which that error is a consequence
+                console.print(f"{link.ended.status}: {link.ended.reason}", style="bold red", markup=False)
+        if plan.world.first:
+            _report(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
 
 
 def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) -> Journal:
     """Declare the run, and put its attempt into the supervisor's charge."""
-    journal = shutdown.enter_context(Journal(plan.run_dir / "journal-1-0.jsonl"))
-    journal.append(_declaration(plan))
-    log = plan.run_dir / "console.log"
-    link.begin([plan.run_dir / "journal-1-supervisor.jsonl"], [plan.run_id], 1, plan.device, log)
+    rank = plan.world.rank
+    journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-1-{rank}.jsonl"))
+    if plan.world.first:
+        journal.append(_declaration(plan))
+    supervision = plan.run_dir / f"journal-1-supervisor{f'-{rank}' if rank else ''}.jsonl"
+    link.begin([supervision], [plan.run_id], 1, plan.device, plan.log, rank)
     journal.append(
         AttemptStarted(
             run_id=plan.run_id,
             attempt=1,
-            rank=0,
+            rank=rank,
             pid=os.getpid(),
             host=socket.gethostname(),
             wall_ns=clock.wall_ns(),
+            seed=plan.env_cfg.seed,
         )
     )
     return journal
@@ -120,9 +145,11 @@ def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) 
 
 def _greet(plan: TrainPlan, console: Console) -> None:
     """Say what is about to happen."""
+    processes = f"{plan.world.size} processes × " if plan.world.size > 1 else ""
     console.print(
-        f"run {plan.run_id} · {plan.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} environments · "
-        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n{plan.run_dir}\n"
+        f"run {plan.run_id} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
+        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n"
+        f"{plan.run_dir}\n"
         "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         markup=False,
         soft_wrap=True,
@@ -130,7 +157,13 @@ def _greet(plan: TrainPlan, console: Console) -> None:
 
 
 def _train(
-    plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, console: Console, judge_type: type[Judge]
+    plan: TrainPlan,
+    group: ProcessGroup,
+    journal: Journal,
+    clock: PhaseClock,
+    attempt: Attempt,
+    console: Console,
+    judge_type: type[Judge],
 ) -> Status:
     """Train, and judge the policies on the way.
 
@@ -144,25 +177,29 @@ def _train(
         monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, Settings(plan.adapter.settings))
         held_bytes = lambda: gpu_memory_bytes(plan.device)  # noqa: E731 - asked once an iteration
         watch = HealthWatch(monitor, plan.stop_on, journal.append, clock.wall_ns, held_bytes, console)
-        recorder = _Recorder(plan, journal, clock, attempt, watch)
+        recorder = _Recorder(plan, group, journal, clock, attempt, watch)
+        folder = group.folder(plan.run_dir)
         if not plan.held_out_slots:
-            trainer = plan.adapter.trainer(env, plan.agent_cfg, plan.run_dir, clock, recorder)
+            trainer = plan.adapter.trainer(env, plan.agent_cfg, folder, clock, recorder)
             return recorder.train(trainer, None, console)
         judging = functools.partial(clock.window, Phase.EVALUATE)
-        slots = stack.enter_context(
-            HeldOutSlots(env, plan.panel, plan.env_cfg.scene.num_envs, window=judging).attached()
-        )
+        share = share_of(plan.panel, plan.world.rank, plan.world.size)
+        slots = stack.enter_context(HeldOutSlots(env, share, plan.env_cfg.scene.num_envs, window=judging).attached())
         view = TrainingView(env, slots)
-        trainer = plan.adapter.trainer(view, plan.agent_cfg, plan.run_dir, clock, recorder)
+        trainer = plan.adapter.trainer(view, plan.agent_cfg, folder, clock, recorder)
+
+        def save() -> dict[str, Any]:
+            name = trainer.save().name
+            return next(saved for saved in reversed(recorder.checkpoints) if saved.path == name).to_data()
 
         def snapshot() -> CheckpointSaved:
-            name = trainer.save().name
-            return next(saved for saved in reversed(recorder.checkpoints) if saved.path == name)
+            return CheckpointSaved.from_data(group.first(save))
 
         def load(saved: CheckpointSaved) -> Policy:
-            return plan.adapter.load_policy(plan.run_dir / saved.path, env, plan.agent_cfg)
+            return plan.adapter.load_policy(group.file(plan.run_dir / saved.path), env, plan.agent_cfg)
 
-        judge = judge_type(plan, slots, clock, recorder.on_panel, snapshot, load)
+        spread = SpreadSlots(slots, group, plan.panel)
+        judge = judge_type(plan, spread, clock, recorder.on_panel, snapshot, load)
         ended = recorder.train(trainer, judge, console)
         attempt.iterations = None
         if ended is Status.STOPPED:
@@ -181,10 +218,17 @@ class _Recorder:
     """Writes what the training loop reports into the journal, and shows it."""
 
     def __init__(
-        self, plan: TrainPlan, journal: Journal, clock: PhaseClock, attempt: Attempt, watch: HealthWatch
+        self,
+        plan: TrainPlan,
+        group: ProcessGroup,
+        journal: Journal,
+        clock: PhaseClock,
+        attempt: Attempt,
+        watch: HealthWatch,
     ) -> None:
         """Begin with nothing trained."""
-        self._plan, self._journal, self._clock, self._attempt, self._watch = plan, journal, clock, attempt, watch
+        self._plan, self._group, self._journal, self._clock = plan, group, journal, clock
+        self._attempt, self._watch = attempt, watch
         self._train_ns = 0
         self._training = False
         self.checkpoints: list[CheckpointSaved] = []
@@ -200,24 +244,30 @@ class _Recorder:
         Returns:
             ``stopped`` if a health event ended it, whose evidence is in the attempt then; else ``completed``.
         """
-        self._judge = judge
-        run_dir = self._plan.run_dir
-        redact_files([*run_dir.glob("params/*.yaml"), *run_dir.glob("git/*")])
+        self._judge, self._trainer = judge, trainer
+        if self._plan.world.first:
+            run_dir = self._plan.run_dir
+            redact_files([*run_dir.glob("params/*.yaml"), *run_dir.glob("git/*")])
         with Progress(console, "training", self._plan.batch.max_iterations) as self._progress:
+            self._group.any(False)  # wait until all processes are there: that belongs to starting up
             self._clock.set_base(Phase.UNATTRIBUTED)
             self._training = True
-            with self._watch.ending():
+            with self._watch.ending() if self._plan.world.first else nullcontext():
                 trainer.train()
             self._training = False
-        return Status.COMPLETED if self._attempt.error is None else Status.STOPPED
+        return Status.STOPPED if self._group.any(self._attempt.error is not None) else Status.COMPLETED
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
         """Write the iteration's phases, and let the policy be judged."""
         self._attempt.iterations, self._attempt.env_steps = iterations, self._env_steps(iterations)
         phase_ns, _ = self._attempt.beat(figures)
-        self._watch.on_iteration(iterations, self._env_steps(1), figures, phase_ns)
+        if self._plan.world.first:
+            self._watch.on_iteration(iterations, self._env_steps(1), figures, phase_ns)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
+        if self._plan.world.size > 1 and (iterations <= EQUAL_AT_FIRST or iterations % EQUAL_EVERY == 0):
+            with self._clock.window(Phase.SYNCHRONIZE):
+                self._group.require_equal(self._trainer.state())
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
         line = training_figures(self._attempt.env_steps, self._train_ns / 1e9)
         if "mean_return" in figures:
@@ -228,17 +278,21 @@ class _Recorder:
         if self._judge is not None and not self._judge.after_iteration(iterations):
             return False
         self._attempt.error = self._watch.stopped
-        return self._attempt.error is None
+        return not self._group.any(self._attempt.error is not None)
 
     def on_panel(self, result: PanelResult) -> None:
-        """Write a held-out score, and look at what it says of the training."""
+        """Write a held-out score, and look at what it says of the training; of all processes, the first one does."""
+        if not self._plan.world.first:
+            return
         self._journal.append(result)
         if self._training:
             saved = next(each for each in self.checkpoints if each.path == result.checkpoint)
             self._watch.on_panel(result, saved.iteration)
 
     def on_checkpoint(self, path: Path, iterations: int) -> None:
-        """Write what was saved."""
+        """Write what was saved; what other processes than the first one save, nobody keeps."""
+        if not self._plan.world.first:
+            return
         saved = CheckpointSaved(
             path=str(path.relative_to(self._plan.run_dir)),
             sha256=file_sha256(path),
@@ -251,8 +305,8 @@ class _Recorder:
         self.checkpoints.append(saved)
 
     def _env_steps(self, iterations: int) -> int:
-        """Return the environment steps of so many iterations."""
-        return iterations * self._plan.batch.horizon * self._plan.env_cfg.scene.num_envs
+        """Return the environment steps of so many iterations, of all processes."""
+        return iterations * self._plan.batch.horizon * self._plan.env_cfg.scene.num_envs * self._plan.world.size
 
 
 def _report(plan: TrainPlan, console: Console) -> None:
@@ -288,7 +342,7 @@ def _declaration(plan: TrainPlan) -> RunDeclared:
         seed=plan.seed,
         device=plan.device,
         num_envs=plan.env_cfg.scene.num_envs,
-        world_size=1,
+        world_size=plan.world.size,
         max_iterations=plan.batch.max_iterations,
         horizon=plan.batch.horizon,
         epochs=plan.batch.epochs,

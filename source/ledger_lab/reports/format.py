@@ -68,3 +68,8 @@ def energy(amount_kwh: float | None) -> str:
     if amount_kwh is None:
         return MISSING
     return f"{amount_kwh:.3g} kWh" if amount_kwh >= 0.9995 else f"{1000 * amount_kwh:.3g} Wh"
+
+
+def environments(per_process: int, processes: int) -> str:
+    """Return environments per process, and how many processes had as many."""
+    return f"{processes} × {quantity(per_process)}" if processes > 1 else quantity(per_process)

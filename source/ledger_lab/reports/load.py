@@ -19,7 +19,7 @@ class HostSummary:
     up."""
     peak_busiest_thread: float | None
     peak_memory_gb: float
-    """Largest resident memory of all processes together [GB]."""
+    """Largest resident memory of all processes together [GB]; of several ranks, the sum of what each had at most."""
     least_available_gb: float
     """Least memory that a host had left [GB]."""
 
@@ -47,6 +47,6 @@ def summarize_host(run: Run) -> HostSummary | None:
         peak_busiest_thread=max(
             (s.peak_busiest_thread for s in seen if s.peak_busiest_thread is not None), default=None
         ),
-        peak_memory_gb=max(sums.peak_memory_bytes for sums in seen) / 1e9,
+        peak_memory_gb=max(sum(sums.peak_memory_bytes for sums in own) for own in observers) / 1e9,
         least_available_gb=min(s.least_available_bytes for s in seen if s.least_available_bytes is not None) / 1e9,
     )

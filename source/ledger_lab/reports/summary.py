@@ -21,7 +21,7 @@ from ledger_lab.costs import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
-from ledger_lab.ledger import Attempt, Cohort, PanelResult, Run, Status
+from ledger_lab.ledger import Attempt, AttemptEnded, Cohort, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary, summarize_checkpoint
@@ -29,6 +29,7 @@ from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
 from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, summarize_host
+from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 _UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
@@ -78,6 +79,7 @@ class RunSummary:
     evaluation_share: float | None
     """``evaluate_s`` ÷ ``wall_s``."""
     peak_gpu_memory_gb: float | None
+    """Of the process that took most, as the next one."""
     peak_host_memory_gb: float | None
     energy_kwh: float | None
     """What the run's accelerators drew in all attempts [kWh]."""
@@ -89,6 +91,8 @@ class RunSummary:
     """Share of the time in which a kernel ran; the mean over all samples of all accelerators, start-up included."""
     devices: list[DeviceSummary]
     host: HostSummary | None
+    ranks: list[RankSummary]
+    """Its processes, by rank; none for a run of one process."""
     heldout_successes: int | None
     """Successes of the confirmation that proved a policy; where there is none, of the last checkpoint screened."""
     heldout_episodes: int | None
@@ -196,6 +200,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     update_s = _seconds(phase_ns, _UPDATE)
     evaluate_s = _seconds(phase_ns, {Phase.EVALUATE}) if Phase.EVALUATE in phase_ns else None
     wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
+    ends = [end for attempt in run.attempts for end in attempt.of(AttemptEnded)]
     energy = summarize_energy(run)
     attempt_wall_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
     world_size, attempt_kwh = declared.world_size, energy.attempt_kwh
@@ -248,14 +253,15 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         updates_per_min=updates_per_min(updates, train_s),
         wall_to_target_s=seconds_to_target(run, judged),
         evaluation_share=evaluation_share(evaluate_s, wall_s),
-        peak_gpu_memory_gb=_peak_gb([a.ended.peak_gpu_memory_bytes for a in run.attempts if a.ended]),
-        peak_host_memory_gb=_peak_gb([a.ended.peak_host_memory_bytes for a in run.attempts if a.ended]),
+        peak_gpu_memory_gb=_peak_gb([end.peak_gpu_memory_bytes for end in ends]),
+        peak_host_memory_gb=_peak_gb([end.peak_host_memory_bytes for end in ends]),
         energy_kwh=energy.kwh,
         energy_source=energy.source,
         energy_undefined_reason=energy.undefined_reason,
         mean_gpu_utilization=energy.mean_utilization,
         devices=energy.devices,
         host=summarize_host(run),
+        ranks=summarize_ranks(run),
         heldout_successes=successes,
         heldout_episodes=episodes,
         heldout_success=share,
@@ -344,8 +350,9 @@ def _phases(attempts: Sequence[Attempt]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for attempt in attempts:
         total.update(attempt.sums.phase_ns)
-        # A killed attempt may have said something after its last window; one that ended takes a while to go.
-        ended_ns = attempt.wall_ns if attempt.ended is None else attempt.ended.wall_ns
+        # A killed attempt may have said something after its last window; one that ended takes a while to go. Where the
+        # first process could not say its end, another one did, by its own clock.
+        ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
         total[Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
         total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
     return {str(phase): total[phase] for phase in Phase if total[phase]}

@@ -13,8 +13,19 @@ from rich.text import Text
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
+from ledger_lab.reports.format import (
+    MISSING,
+    duration,
+    energy,
+    environments,
+    gigabytes,
+    percent,
+    quantity,
+    target_share,
+    usd,
+)
 from ledger_lab.reports.health import health_lines
+from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
@@ -56,6 +67,7 @@ def render_report(
         for member in members:
             blocks += [_time_line(member)] if member.phases else []
             blocks += _load_line(member)
+            blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
             blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
         blocks.append(Text())
     for block in blocks:
@@ -135,7 +147,7 @@ def _cells(summary: RunSummary) -> dict[str, str]:
         "GPU busy": percent(summary.mean_gpu_utilization, 0),
         "instance": summary.instance,
         "updates/min": quantity(summary.updates_per_min),
-        "envs": quantity(summary.num_envs * summary.world_size),
+        "envs": environments(summary.num_envs, summary.world_size),
     }
 
 

@@ -176,6 +176,9 @@ class Adapter(Protocol):
     def seed(self, agent_cfg: Any) -> int:  # noqa: ANN401 - the library's own type
         """Read the seed of the training."""
 
+    def with_seed(self, agent_cfg: Any, seed: int) -> Any:  # noqa: ANN401 - the library's own type
+        """Return a prepared configuration with another seed: each process of a training has its own."""
+
     def experiment(self, agent_cfg: Any) -> str:  # noqa: ANN401 - the library's own type
         """Read the folder of the runs below ``<log_root>/<library>/``."""
 
@@ -187,7 +190,8 @@ class Adapter(Protocol):
         Args:
             env: The environment, or the part of it that the learner may see.
             agent_cfg: The library's configuration.
-            run_dir: Where checkpoints and TensorBoard files go.
+            run_dir: Where checkpoints and TensorBoard files go; of several processes, each has a folder of its own,
+                and that of the first one is kept.
             clock: Opens the phases.
             observer: Hears of iterations and checkpoints.
         """

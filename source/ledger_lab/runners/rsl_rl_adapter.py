@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import io
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from isaaclab_rl.rsl_rl import (
     create_rsl_rl_runner,
     handle_deprecated_rsl_rl_cfg,
 )
+from rsl_rl.runners import OnPolicyRunner
 from rsl_rl.utils import resolve_class, resolve_obs_groups
 from tensordict import TensorDict
 
@@ -84,6 +86,11 @@ class RslRlAdapter:
         """Read the runner's seed."""
         return agent_cfg.seed
 
+    def with_seed(self, agent_cfg: RslRlOnPolicyRunnerCfg, seed: int) -> RslRlOnPolicyRunnerCfg:
+        """Set the runner's seed."""
+        agent_cfg.seed = seed
+        return agent_cfg
+
     def experiment(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> str:
         """Read the runner's experiment."""
         return agent_cfg.experiment_name
@@ -145,7 +152,8 @@ class RslRlTrainer:
         self._observer, self._run_dir = observer, run_dir
         self._last_saved: str | None = None
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
-        self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
+        with _in_the_group_there_is():
+            self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = self._save
         runner.logger.log = self._log
@@ -266,3 +274,24 @@ class RslRlTrainer:
                 yield
         finally:
             actor.get_kl_divergence = divergence
+
+
+@contextlib.contextmanager
+def _in_the_group_there_is() -> Iterator[None]:
+    """Let a runner take the process group that there is; its own would have NCCL alone, and one GPU per process."""
+
+    def configure(runner: OnPolicyRunner) -> None:
+        joined = torch.distributed.is_initialized()
+        rank = torch.distributed.get_rank() if joined else 0
+        runner.gpu_world_size = torch.distributed.get_world_size() if joined else 1
+        runner.gpu_global_rank, runner.gpu_local_rank = rank, int(os.environ["LOCAL_RANK"]) if joined else 0
+        runner.is_distributed = joined
+        places = {"global_rank": rank, "local_rank": runner.gpu_local_rank, "world_size": runner.gpu_world_size}
+        runner.cfg["multi_gpu"] = places if joined else None
+
+    own = OnPolicyRunner._configure_multi_gpu
+    OnPolicyRunner._configure_multi_gpu = configure
+    try:
+        yield
+    finally:
+        OnPolicyRunner._configure_multi_gpu = own

@@ -16,6 +16,7 @@ from isaaclab.cli import load_external_tasks
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.launch import World
 from ledger_lab.panels.room import slots_in_all
 
 if TYPE_CHECKING:
@@ -59,16 +60,29 @@ def require_task(task: str, library: str, agent: str | None = None) -> dict[str,
     return kwargs
 
 
-def resolve_device(device: str | None) -> str:
+def resolve_device(device: str | None, world: World | None = None) -> str:
     """Return the device to use: the one asked for, else CUDA where there is one, else the CPU.
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``None``.
+        world: The processes of the training; where there are several, each takes the GPU of its own number.
 
     Raises:
         UserError: If there is no such device here.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if world is not None and world.size > 1 and device != "cpu" and (gpus or device is not None):
+        if device not in (None, "cuda"):
+            raise UserError(
+                f"--device {device}: each process takes the GPU of its own number: say --device cuda, and choose GPUs "
+                "with CUDA_VISIBLE_DEVICES"
+            )
+        if world.local_size > gpus:
+            raise UserError(
+                f"{world.local_size} processes on a machine with {gpus} GPU{'' if gpus == 1 else 's'}: start as many "
+                "as it has, or say --device cpu"
+            )
+        return f"cuda:{world.local_rank}"
     known = ["cpu", *(f"cuda:{index}" for index in range(gpus))]
     name = known[min(gpus, 1)] if device is None else "cuda:0" if device == "cuda" else device
     if name not in known:

@@ -2,7 +2,8 @@
 
 What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; it resets the
 environment with a seed of its own, the same for every training; it takes the first observation after a timeout for the
-last one before; it keeps the checkpoint with the best training return as the best one.
+last one before; it keeps the checkpoint with the best training return as the best one; its normalizers know one process
+alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import SKRL
@@ -23,6 +25,7 @@ from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
+from ledger_lab.runners.process_group import merged_moments
 from ledger_lab.runners.skrl_config import require_counts, require_trainable
 
 with lone_import() as _world_size:
@@ -56,6 +59,11 @@ class SkrlAdapter:
         cfg = copy.deepcopy(agent_cfg)
         require_trainable(cfg)
         agent = cfg["agent"]
+        if config.torch.is_distributed and agent.get("kl_threshold"):
+            raise UserError(
+                f"agent.agent.kl_threshold {agent['kl_threshold']}: of several processes, each would end updates by "
+                "itself, and the others would wait: set it to 0"
+            )
         for name in ("rollouts", "learning_epochs", "mini_batches"):
             agent.setdefault(name, getattr(ppo.PPO_CFG, name))
         agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
@@ -83,6 +91,10 @@ class SkrlAdapter:
     def seed(self, agent_cfg: dict[str, Any]) -> int:
         """Read the runner's seed."""
         return agent_cfg["seed"]
+
+    def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Set the runner's seed."""
+        return {**agent_cfg, "seed": seed}
 
     def experiment(self, agent_cfg: dict[str, Any]) -> str:
         """Read the experiment's directory."""
@@ -214,6 +226,9 @@ class SkrlTrainer:
         self._wrapper = wrapper = _Environment(env)
         agent, self._trainer = _Components(wrapper, cfg).agent_and_trainer()
         self._agent = agent
+        for part in agent.checkpoint_modules.values():
+            if isinstance(part, RunningStandardScaler):
+                _see_all_processes(part)
         self._library = {name: getattr(agent, name) for name in ("record_transition", "update", "post_interaction")}
         agent.record_transition, agent.update = self._record_transition, self._update
         agent.post_interaction = self._post_interaction
@@ -376,6 +391,12 @@ class SkrlTrainer:
             ppo.compute_gae = compute_gae
             if step is not None:
                 scheduler.step = step
+
+
+def _see_all_processes(scaler: RunningStandardScaler) -> None:
+    """Let a normalizer learn from the samples of all processes."""
+    learn = scaler._parallel_variance
+    scaler._parallel_variance = lambda mean, variance, count: learn(*merged_moments(mean, variance, count))
 
 
 def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:

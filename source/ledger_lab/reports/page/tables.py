@@ -9,7 +9,17 @@ from typing import Any
 
 from ledger_lab.ledger import Status
 from ledger_lab.meters import Phase
-from ledger_lab.reports.format import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
+from ledger_lab.reports.format import (
+    MISSING,
+    duration,
+    energy,
+    environments,
+    gigabytes,
+    percent,
+    quantity,
+    target_share,
+    usd,
+)
 from ledger_lab.reports.page.model import PageModel, PageRun
 from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
 
@@ -151,8 +161,8 @@ def _memory_cell(run: PageRun) -> str:
 
 def _library_cell(run: PageRun) -> str:
     """Return the library, and how many environments it trained in."""
-    environments = quantity(run.summary["num_envs"] * run.summary["world_size"])
-    return f"{name(run.summary['rl_library'])}<small>{environments} envs</small>"
+    count = environments(run.summary["num_envs"], run.summary["world_size"])
+    return f"{name(run.summary['rl_library'])}<small>{count} envs</small>"
 
 
 def _cost_cell(run: PageRun) -> str:

@@ -1,0 +1,6 @@
+"""How the processes of a training are started. Pure functions that need neither torch nor Isaac Lab."""
+
+from ledger_lab.launch.torchrun import requested_processes, torchrun_argv, torchrun_environ
+from ledger_lab.launch.world import World, read_world
+
+__all__ = ["World", "read_world", "requested_processes", "torchrun_argv", "torchrun_environ"]

@@ -1,0 +1,73 @@
+"""Starting several processes on this machine with torchrun."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+
+from ledger_lab.errors import UserError
+
+_AGENT = "ledger_lab.pipeline.torchrun"
+"""The module that is torchrun, but for an exit status that tells the truth."""
+
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
+"""Signals that torchrun passes on; of the last two, by which schedulers announce the end, it would die by itself."""
+
+
+def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
+    """Return what ``--nproc`` says, and the command line without it.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        The number of processes, ``None`` where nothing is said; and the other arguments.
+
+    Raises:
+        UserError: If it is not a number of at least 1, or contradicts another flag.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--nproc")
+    try:
+        known, others = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(f"--nproc: {error.message}: say how many processes") from error
+    if known.nproc is None:
+        return None, others
+    if not known.nproc.isdecimal() or int(known.nproc) < 1:
+        raise UserError(f"--nproc {known.nproc}: must be a whole number of at least 1")
+    if "--distributed" in others:
+        raise UserError(f"--nproc {known.nproc}: starts the processes that --distributed is said to: leave one out")
+    return int(known.nproc), others
+
+
+def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command line that runs a program in several processes on this machine.
+
+    The rendezvous takes a port that is free, so that any number of trainings can share a machine, and needs no name of
+    the machine that the network knows.
+
+    Args:
+        processes: How many.
+        program: Path of a Python program that takes ``--distributed``.
+        arguments: Its other arguments.
+    """
+    return [
+        *(sys.executable, "-m", _AGENT),
+        *("--nproc-per-node", str(processes)),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--local-addr", "localhost"),
+        *("--max-restarts", "0", "--signals-to-handle", _SIGNALS),
+        *(program, "--distributed", *arguments),
+    ]
+
+
+def torchrun_environ(processes: int, cores: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for several processes on this machine: unless it says otherwise, they share the cores.
+
+    Args:
+        processes: How many.
+        cores: Cores that they may use.
+        environ: The environment as it is.
+    """
+    return {"OMP_NUM_THREADS": str(max(1, cores // processes)), **environ}

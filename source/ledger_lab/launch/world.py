@@ -1,0 +1,76 @@
+"""The processes of a training, as their launcher says it in the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ledger_lab.errors import UserError
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun sets for each process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """The processes of a training, and which of them this is. By default there is no other."""
+
+    rank: int = 0
+    """This process, from 0."""
+    size: int = 1
+    """All processes."""
+    local_rank: int = 0
+    """This process among those on its machine, from 0: the number of its device, too."""
+    local_size: int = 1
+    """The processes on its machine."""
+
+    def __post_init__(self) -> None:
+        """Refuse a place that does not exist.
+
+        Raises:
+            ValueError: If a number is out of range.
+        """
+        if not (0 <= self.local_rank < self.local_size <= self.size and self.local_rank <= self.rank < self.size):
+            raise ValueError(
+                f"RANK {self.rank} of WORLD_SIZE {self.size} and LOCAL_RANK {self.local_rank} of LOCAL_WORLD_SIZE "
+                f"{self.local_size} contradict each other"
+            )
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that decides and reports."""
+        return self.rank == 0
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all processes are on this machine."""
+        return self.size == self.local_size
+
+
+def read_world(environ: Mapping[str, str], *, distributed: bool) -> World:
+    """Return the processes that the environment speaks of.
+
+    Args:
+        environ: The environment.
+        distributed: Whether ``--distributed`` was said.
+
+    Raises:
+        UserError: If flag and environment contradict each other.
+    """
+    if not distributed:
+        if environ.get("WORLD_SIZE", "1") != "1":
+            raise UserError(
+                f"WORLD_SIZE is {environ['WORLD_SIZE']}: say --distributed to train in that many processes, or unset it"
+            )
+        return World()
+    missing = [name for name in _VARIABLES if not environ.get(name)]
+    if missing:
+        raise UserError(
+            f"--distributed: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set: start with torchrun, "
+            "which sets them, or say --nproc N in its place"
+        )
+    try:
+        rank, size, local_rank, local_size = (int(environ[name]) for name in _VARIABLES[:4])
+        return World(rank=rank, size=size, local_rank=local_rank, local_size=local_size)
+    except ValueError as error:
+        raise UserError(f"--distributed: {error}: let torchrun set them") from error

@@ -1,0 +1,396 @@
+"""The processes of one training: how they find each other, what they agree on, and that they stay equal.
+
+Parameters are the libraries' to synchronize, on the device. What is said here is small, and goes between hosts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from ledger_lab.errors import UserError, first_line
+from ledger_lab.launch import World
+from ledger_lab.ledger.endings import CollectiveError, RanksDifferError
+from ledger_lab.meters import Phase, PhaseClock
+
+_T = TypeVar("_T")
+
+_JOIN_S = 300.0
+"""How long to wait for processes that are still starting [s]."""
+_PROBE_S = 60.0
+"""How long the first collective may take [s]: NCCL looks for ways between all devices in it."""
+_PROBE_NUMBERS = 1 << 20
+_COLLECTIVE_S = 900.0
+"""How long any other may take [s]: one process may be compiling kernels while the others wait. Those that end don't let
+the others wait."""
+
+_COLLECTIVES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "reduce",
+    "reduce_scatter_tensor",
+)
+"""What libraries call by these names on ``torch.distributed``."""
+
+
+class ProcessGroup:
+    """All processes of a training, as one of them sees them. Each method is called by all of them, in the same order.
+
+    Alone, everything is said and done at once.
+    """
+
+    def __init__(self, world: World, hosts: list[str], folder: Path) -> None:
+        """Take the processes.
+
+        Args:
+            world: They, and which of them this is.
+            hosts: Their machines, by rank.
+            folder: Where this one may write what is gone with it.
+        """
+        self.world, self.hosts, self._folder = world, hosts, folder
+
+    def gather(self, mine: Any) -> list[Any]:  # noqa: ANN401 - a JSON value
+        """Return what every process says, by rank.
+
+        Args:
+            mine: A JSON value.
+        """
+        if self.world.size == 1:
+            return [mine]
+        data = torch.frombuffer(bytearray(json.dumps(mine).encode()), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world.size)]
+        dist.all_gather(sizes, torch.tensor([len(data)]))
+        padded = torch.zeros(max(int(size) for size in sizes), dtype=torch.uint8)
+        padded[: len(data)] = data
+        everything = [torch.zeros_like(padded) for _ in sizes]
+        dist.all_gather(everything, padded)
+        return [json.loads(each[: int(size)].numpy().tobytes()) for each, size in zip(everything, sizes, strict=True)]
+
+    def any(self, mine: bool) -> bool:
+        """Tell whether any process says so."""
+        if self.world.size == 1:
+            return mine
+        votes = torch.tensor([int(mine)])
+        dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+        return bool(votes)
+
+    def all(self, mine: bool) -> bool:
+        """Tell whether all processes say so."""
+        return not self.any(not mine)
+
+    def agree(self, check: Callable[[], _T]) -> _T:
+        """Do something that a user's request may not allow, in all processes or in none.
+
+        Args:
+            check: It.
+
+        Returns:
+            What came of it here.
+
+        Raises:
+            UserError: In the first process, if any can't: for its own reason, or for the first other one's.
+            SystemExit: In the others then, so that it is said once.
+        """
+        if self.world.size == 1:
+            return check()
+        values: list[_T] = []
+        complaint = None
+        try:
+            values.append(check())
+        except UserError as error:
+            complaint = str(error)
+        complaints = self.gather(complaint)
+        for rank, said in enumerate(complaints):
+            if said is not None:
+                alone = complaints.count(said) < self.world.size
+                self._refuse(f"rank {rank} on {self.hosts[rank]}: {said}" if alone and rank else said)
+        return values[0]
+
+    def first(self, make: Callable[[], _T]) -> _T:
+        """Return what the first process makes.
+
+        Args:
+            make: Called in the first process alone; returns a JSON value.
+
+        Raises:
+            UserError: In the first process, if it does.
+            SystemExit: In the others then.
+        """
+        if self.world.size == 1:
+            return make()
+        said: dict[str, Any] = {}
+        if self.world.first:
+            try:
+                said = {"value": make()}
+            except UserError as error:
+                said = {"error": str(error)}
+        said = json.loads(self._bytes_of_first(json.dumps(said).encode()))
+        if "error" in said:
+            self._refuse(said["error"])
+        value: _T = said["value"]
+        return value
+
+    def file(self, path: Path) -> Path:
+        """Return a file of the first process, whether or not this one sees the same disk.
+
+        Args:
+            path: The file, as the first process sees it.
+
+        Returns:
+            The file itself; in other processes, a copy that the next call may replace.
+        """
+        if self.world.size == 1:
+            return path
+        content = self._bytes_of_first(path.read_bytes() if self.world.first else b"")
+        if self.world.first:
+            return path
+        copy = self._folder / f"first_{path.name}"
+        copy.write_bytes(content)
+        return copy
+
+    def folder(self, run_dir: Path) -> Path:
+        """Return where a library may write: the first process into the run's directory, others where nobody looks."""
+        return run_dir if self.world.first else self._folder
+
+    def require_equal(self, state: Mapping[str, Any]) -> None:
+        """Make sure that all processes hold the same numbers, to the last bit.
+
+        Args:
+            state: What :meth:`ledger_lab.runners.adapter.Trainer.state` returned.
+
+        Raises:
+            RanksDifferError: If they don't; it names the first place.
+        """
+        digests = dict(_digests(state, ""))
+        whole = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+        if len(set(self.gather(whole))) == 1:
+            return
+        found = self.gather(digests)
+        for name in dict.fromkeys(name for each in found for name in each):
+            values = [each.get(name) for each in found]
+            other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+            if other is not None:
+                raise RanksDifferError(
+                    f"{name} differs between rank 0 on {self.hosts[0]} and rank {other} on {self.hosts[other]}"
+                )
+
+    def try_out(self, device: str) -> None:
+        """Add up real numbers of all processes on their devices, before anything depends on it.
+
+        Args:
+            device: The device of this process.
+
+        Raises:
+            UserError: If it takes too long or fails; it names the variable to try.
+        """
+        if self.world.size == 1:
+            return
+        library = "gloo" if device == "cpu" else "nccl"
+        if device != "cpu":
+            torch.cuda.set_device(device)
+        numbers = torch.full((_PROBE_NUMBERS,), float(self.world.rank + 1), device=device)
+        deadline_s = time.monotonic() + _PROBE_S
+        try:
+            work = dist.all_reduce(numbers, async_op=True)
+            while not work.is_completed():
+                if time.monotonic() > deadline_s:
+                    raise RuntimeError(f"no answer within {_PROBE_S:g} s")
+                time.sleep(0.001)
+            work.wait()
+        except RuntimeError as error:
+            raise UserError(_advice(library, error)) from error
+        if not bool((numbers == self.world.size * (self.world.size + 1) / 2).all()):
+            raise UserError(_advice(library, RuntimeError("the sum of all ranks is wrong")))
+
+    def _bytes_of_first(self, data: bytes) -> bytes:
+        """Return the first process's bytes."""
+        size = torch.tensor([len(data)])
+        dist.broadcast(size, src=0)
+        content = torch.zeros(int(size), dtype=torch.uint8)
+        if self.world.first:
+            content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        dist.broadcast(content, src=0)
+        return content.numpy().tobytes()
+
+    def _refuse(self, complaint: str) -> None:
+        """End all processes; the first one says why."""
+        if self.world.first:
+            raise UserError(complaint)
+        sys.exit(2)
+
+
+ALONE = ProcessGroup(World(), [socket.gethostname()], Path())
+"""A training in one process."""
+
+
+@contextmanager
+def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
+    """Join the processes of a training, until the end of the context.
+
+    The group has gloo for what hosts say to each other, and NCCL for what devices do. Libraries that would make a group
+    of their own find this one.
+
+    Args:
+        world: The processes, and which of them this is.
+        on_gpu: Whether they compute on GPUs.
+
+    Raises:
+        UserError: If they don't find each other.
+    """
+    if world.size == 1:
+        yield ALONE
+        return
+    with tempfile.TemporaryDirectory(prefix="ledger_lab_rank_") as folder:
+        try:
+            store = _meet(world)
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+                store=store,
+                rank=world.rank,
+                world_size=world.size,
+                timeout=timedelta(seconds=_COLLECTIVE_S),
+            )
+            group = ProcessGroup(world, [], Path(folder))
+            group.hosts = group.gather(socket.gethostname())
+        except RuntimeError as error:
+            raise UserError(_advice("gloo", error)) from error
+        try:
+            yield group
+        except SystemExit as ending:
+            if not ending.code:  # after an error, it might wait for others for ever
+                dist.destroy_process_group()
+            raise
+
+
+def _meet(world: World) -> dist.Store:
+    """Return the store of all processes, once all of them are there."""
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    patience = timedelta(seconds=_JOIN_S)
+    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun's own process keeps it then
+    try:
+        server = dist.TCPStore(
+            address, int(port), is_master=world.first and not agents, timeout=patience, wait_for_workers=False
+        )
+    except (RuntimeError, ValueError) as error:
+        if "EADDRINUSE" in str(error):
+            raise UserError(
+                f"MASTER_PORT {port} is in use on this machine: choose another, or let torchrun choose one "
+                "(--rdzv-backend c10d --rdzv-endpoint localhost:0, as --nproc does)"
+            ) from error
+        raise UserError(f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}") from error
+    store = dist.PrefixStore(f"ledger_lab/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
+    keys = [f"joined/{rank}" for rank in range(world.size)]
+    store.set(keys[world.rank], "")
+    try:
+        store.wait(keys, patience)
+    except RuntimeError as error:
+        missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+        raise UserError(
+            f"of {world.size} processes, rank {', '.join(missing)} did not come within {_JOIN_S:g} s: look at what "
+            "they say on their machines"
+        ) from error
+    return store
+
+
+@contextmanager
+def metered_collectives(clock: PhaseClock) -> Iterator[None]:
+    """Count the collectives of the training loop for the phase ``synchronize``, whichever library makes them.
+
+    Before and after it, waiting for other processes is a part of starting up, or of judging. What a collective raises
+    is a :class:`~ledger_lab.ledger.endings.CollectiveError` meanwhile.
+
+    Args:
+        clock: The clock.
+    """
+    originals = {name: getattr(dist, name) for name in _COLLECTIVES}
+    for name, original in originals.items():
+        setattr(dist, name, _metered(name, original, clock))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(dist, name, original)
+
+
+def _metered(name: str, collective: Callable[..., Any], clock: PhaseClock) -> Callable[..., Any]:
+    """Return a collective whose time is counted, and whose errors say that they are one's."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through what the collective takes
+        clock.open(Phase.SYNCHRONIZE if clock.base is Phase.UNATTRIBUTED else clock.base)
+        try:
+            return collective(*args, **kwargs)
+        except RuntimeError as error:
+            raise CollectiveError(f"{name}: {first_line(error)}") from error
+        finally:
+            clock.close()
+
+    return call
+
+
+def merged_moments(mean: torch.Tensor, variance: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Return mean and variance of the samples of all processes, each of which has as many.
+
+    For libraries whose normalizers know only their own process.
+
+    Args:
+        mean: Mean of this process's samples.
+        variance: Their variance, unbiased.
+        count: How many they are.
+
+    Returns:
+        The same of all samples, as if they had been one batch.
+    """
+    if not dist.is_initialized():
+        return mean, variance, count
+    total = count * dist.get_world_size()
+    own, center = mean.double(), mean.double() * count
+    dist.all_reduce(center)
+    center /= total
+    squares = variance.double() * (count - 1) + (own - center).square() * count
+    dist.all_reduce(squares)
+    return center.to(mean.dtype), (squares / (total - 1)).to(variance.dtype), total
+
+
+def _digests(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield every number below a value by its name, or the hash of what a tensor holds."""
+    if isinstance(value, torch.Tensor):
+        content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        yield name, f"{value.dtype}{tuple(value.shape)}:{hashlib.sha256(content).hexdigest()}"
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _digests(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from _digests(each, f"{name}.{index}")
+    else:
+        yield name, repr(value)
+
+
+def _advice(library: str, error: Exception) -> str:
+    """Return why processes don't reach each other, and what to try."""
+    interfaces = ", ".join(name for _, name in socket.if_nameindex())
+    ways = {
+        "gloo": f"set GLOO_SOCKET_IFNAME to the network interface that connects the machines (here: {interfaces})",
+        "nccl": f"set NCCL_SOCKET_IFNAME to the network interface that connects the machines (here: {interfaces}); on "
+        "one machine try NCCL_P2P_DISABLE=1, across machines NCCL_IB_DISABLE=1; NCCL_DEBUG=INFO says more",
+    }
+    return f"the processes do not reach each other with {library}: {first_line(error)}: {ways[library]}"

@@ -1,0 +1,84 @@
+"""Processes that train nothing together, under supervision, until one of them does what it is told to.
+
+Usage: ``torchrun … tests/fakes/ranks.py --distributed DIRECTORY HOW``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ledgers import declared  # run as a script, this folder is on the path
+
+from ledger_lab.ledger import AttemptStarted, Journal
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.pipeline.attempt import attempt_life
+from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.supervisor import run_supervised
+
+
+def fail() -> None:
+    """Raise what nobody foresaw."""
+    raise RuntimeError("banana")
+
+
+HOW: dict[str, Callable[[], object]] = {
+    "wait": lambda: None,
+    "fail": fail,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "kill_both": lambda: (os.kill(os.getppid(), signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL)),
+}
+
+
+def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
+    """Make an attempt of it; the last rank does what it is told to in its third step."""
+    import torch
+    import torch.distributed as dist
+
+    from ledger_lab.launch import read_world
+    from ledger_lab.pipeline.ranks import join_supervisors
+    from ledger_lab.runners.process_group import joined, metered_collectives
+
+    run_dir, how = Path(argv[1]), argv[2]
+    world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)
+    with joined(world, on_gpu=False) as group, Journal(run_dir / f"journal-1-{world.rank}.jsonl") as journal:
+        join_supervisors(group, link)
+        if world.first:
+            journal.append(declared("aaaaaaaa"))
+        link.begin(
+            [run_dir / f"journal-1-supervisor-{world.rank}.jsonl"], ["aaaaaaaa"], 1, "cpu", run_dir / "log", world.rank
+        )
+        journal.append(
+            AttemptStarted(
+                run_id="aaaaaaaa",
+                attempt=1,
+                rank=world.rank,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                wall_ns=clock.wall_ns(),
+                seed=world.rank,
+            )
+        )
+        with (
+            metered_collectives(clock),
+            attempt_life(journal.append, clock, lambda: None, link.end) as attempt,
+            link.others_ended_first(),
+        ):
+            clock.set_base(Phase.UNATTRIBUTED)
+            print("working", flush=True)
+            for step in itertools.count(1):
+                if world.rank == world.size - 1 and step == 3:
+                    HOW[how]()
+                dist.all_reduce(torch.ones(4))
+                time.sleep(0.05)
+        sys.exit(attempt.exit_status)
+
+
+if __name__ == "__main__":
+    run_supervised(main)

@@ -1,0 +1,68 @@
+"""Processes that train the toy together with every library, and compare their learners after each iteration.
+
+Usage: ``python tests/fakes/toy_ranks.py DIRECTORY``, with torchrun's variables in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from observers import Heard  # run as a script, this folder is on the path
+from toy_env import ToyEnv
+
+from ledger_lab.launch import read_world
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.runners.adapter import LIBRARIES, load_adapter
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.process_group import joined, metered_collectives
+from ledger_lab.runners.session import registered_tasks
+
+NORMALIZED = {
+    "rsl_rl": ["agent.actor.obs_normalization=True", "agent.critic.obs_normalization=True"],
+    "skrl": [
+        "agent.agent.observation_preprocessor=RunningStandardScaler",
+        "agent.agent.value_preprocessor=RunningStandardScaler",
+    ],
+}
+"""Overrides that normalize what can be normalized."""
+
+
+def main() -> None:
+    """Print what came of it by library, as one line of JSON."""
+    world = read_world(os.environ, distributed=True)
+    told: dict[str, Any] = {}
+    registered_tasks()
+    with joined(world, on_gpu=False) as group:
+        for library in LIBRARIES:
+            adapter = load_adapter(library)
+            _, agent_cfg = resolve_configs("LedgerLab-Cartpole", library, NORMALIZED[library])
+            agent_cfg = adapter.prepare(agent_cfg, "cpu", seed=5, max_iterations=3)
+            agent_cfg = adapter.with_seed(agent_cfg, 5 + world.rank)
+            torch.manual_seed(5 + world.rank)
+            run_dir = Path(sys.argv[1]) / f"{library}_{world.rank}"
+            run_dir.mkdir()
+            clock = PhaseClock(time.perf_counter_ns(), base=Phase.UNATTRIBUTED)
+            env = ToyEnv()
+            with metered_collectives(clock):
+                heard = Heard()
+                trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard)  # type: ignore[arg-type]
+                heard.on_each = lambda _: group.require_equal(trainer.state())  # noqa: B023
+                trainer.train()
+            told[library] = {
+                "iterations": sorted(heard.figures),
+                "learning_rate": heard.figures[3]["learning_rate"],
+                "actions": float(torch.cat(env.actions).sum()),
+                "synchronized": clock.flush()[0].get("synchronize", 0) > 0,
+                "seed": adapter.seed(agent_cfg),
+            }
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""How processes are started, and what one makes of it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch import World, read_world, requested_processes, torchrun_argv, torchrun_environ
+
+TORCHRUN = {
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "node-0",
+    "MASTER_PORT": "1",
+}
+
+
+def test_the_environment_says_which_process_this_is() -> None:
+    world = read_world(TORCHRUN, distributed=True)
+    assert world == World(rank=3, size=4, local_rank=1, local_size=2)
+    assert not world.first and not world.one_machine
+    assert read_world({}, distributed=False) == read_world({"WORLD_SIZE": "1"}, distributed=False) == World()
+    assert World().first and World().one_machine
+
+
+@pytest.mark.parametrize(
+    ("environ", "distributed", "complaint"),
+    [
+        ({}, True, "RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
+        ({**TORCHRUN, "MASTER_PORT": ""}, True, "--distributed: MASTER_PORT is not set: start with torchrun"),
+        (TORCHRUN, False, "WORLD_SIZE is 4: say --distributed to train in that many processes, or unset it"),
+        ({"WORLD_SIZE": "two"}, False, "WORLD_SIZE is two"),
+        ({**TORCHRUN, "RANK": "4"}, True, "RANK 4 of WORLD_SIZE 4 .* contradict each other: let torchrun set them"),
+        ({**TORCHRUN, "LOCAL_RANK": "one"}, True, "let torchrun set them"),
+    ],
+)
+def test_flag_and_environment_must_agree(environ: dict[str, str], distributed: bool, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as raised:
+        read_world(environ, distributed=distributed)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("argv", [["--task", "T", "--nproc", "2", "a.b=c"], ["--nproc=2", "--task", "T", "a.b=c"]])
+def test_nproc_is_taken_out_of_the_command_line(argv: list[str]) -> None:
+    assert requested_processes(argv) == (2, ["--task", "T", "a.b=c"])
+    assert requested_processes(["--num_envs", "8"]) == (None, ["--num_envs", "8"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["--nproc", "0"], "--nproc 0: must be a whole number of at least 1"),
+        (["--nproc", "two"], "--nproc two: must be a whole number"),
+        (["--nproc", "-1"], "--nproc"),
+        (["--nproc"], "--nproc: expected one argument: say how many processes"),
+        (["--nproc", "2", "--distributed"], "starts the processes that --distributed is said to: leave one out"),
+    ],
+)
+def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        requested_processes(argv)
+
+
+def test_torchrun_gets_a_list_of_arguments_and_a_port_that_is_free() -> None:
+    argv = torchrun_argv(2, "scripts/train.py", ["--task", "T; rm -rf /"])
+    assert argv[:3] == [sys.executable, "-m", "ledger_lab.pipeline.torchrun"]
+    assert argv[-4:] == ["scripts/train.py", "--distributed", "--task", "T; rm -rf /"]
+    assert argv[argv.index("--rdzv-endpoint") + 1] == "localhost:0"
+    assert argv[argv.index("--nproc-per-node") + 1] == "2"
+
+
+def test_processes_share_the_cores_unless_the_user_says_otherwise() -> None:
+    assert torchrun_environ(2, 8, {"A": "b"}) == {"A": "b", "OMP_NUM_THREADS": "4"}
+    assert torchrun_environ(16, 8, {}) == {"OMP_NUM_THREADS": "1"}
+    assert torchrun_environ(2, 8, {"OMP_NUM_THREADS": "7"}) == {"OMP_NUM_THREADS": "7"}

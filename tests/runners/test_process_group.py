@@ -1,0 +1,127 @@
+"""Processes that find each other, and agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch import World
+from ledger_lab.runners.adapter import LIBRARIES
+
+ROOT = Path(__file__).parents[2]
+HOST = socket.gethostname()
+
+
+def two_processes(name: str, folder: Path, **environ: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run fake processes, and return what became of them by rank."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), str(folder)]
+    started = [
+        subprocess.Popen(
+            command,
+            env={
+                **os.environ,
+                **{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+                **{"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
+                **environ,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    texts = [process.communicate(timeout=300) for process in started]
+    return [
+        subprocess.CompletedProcess(command, process.returncode, *text)
+        for process, text in zip(started, texts, strict=True)
+    ]
+
+
+def test_processes_hear_each_other(tmp_path: Path) -> None:
+    ended = two_processes("group", tmp_path)
+    assert [each.returncode for each in ended] == [0, 0], ended
+    first, second = (json.loads(each.stdout) for each in ended)
+    for heard in (first, second):
+        said = [{"rank": r, "return": None, "long": "x" * 1000 * r, "exact": 0.1 + 0.2} for r in (0, 1)]
+        assert heard["gather"] == said
+        assert heard["any"] == [False, True, True]
+        assert heard["all"] == [False, False, True]
+        assert heard["first"] == "of 0"
+        assert heard["agree"] == heard["rank"]
+        assert heard["file"] == [heard is first, True], "the others have a copy of their own"
+        assert heard["differs"] == f"optimizer.0.step differs between rank 0 on {HOST} and rank 1 on {HOST}"
+        assert heard["moments"] == [True, True, 10]
+        assert heard["metered"] is True
+        assert heard["metered later"] == ["evaluate"], "waiting outside the training loop is none of its time"
+    complaints = {name: (first[name], second[name]) for name in first if name.startswith("refused")}
+    assert complaints == {
+        "refused other": (f"rank 1 on {HOST}: no room", 2),
+        "refused both": ("no room", 2),
+        "refused first": ("no room", 2),
+    }
+
+
+def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) -> None:
+    ended = two_processes("toy_ranks", tmp_path)
+    assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
+    first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
+    assert first.keys() == set(LIBRARIES)
+    for library, told in first.items():
+        other = second[library]
+        assert told["iterations"] == other["iterations"] == [1, 2, 3]
+        assert told["learning_rate"] == other["learning_rate"]
+        assert told["actions"] != other["actions"], "each has a seed of its own"
+        assert (told["seed"], other["seed"]) == (5, 6)
+        assert told["synchronized"] and other["synchronized"]
+
+
+def test_processes_that_do_not_reach_each_other_name_the_variable_to_try(tmp_path: Path) -> None:
+    for ended in two_processes("group", tmp_path, GLOO_SOCKET_IFNAME="absent0"):
+        assert ended.returncode == 2, ended.stderr
+        (line,) = (line for line in ended.stderr.splitlines() if "reach" in line)
+        assert "set GLOO_SOCKET_IFNAME to the network interface that connects the machines (here: lo" in line
+
+
+def test_a_port_in_use_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners.process_group import _meet
+
+    with socket.create_server(("", 0)) as server:
+        monkeypatch.setenv("MASTER_ADDR", "localhost")
+        monkeypatch.setenv("MASTER_PORT", str(server.getsockname()[1]))
+        with pytest.raises(UserError, match=r"MASTER_PORT \d+ is in use on this machine: choose another, or let"):
+            _meet(World(rank=0, size=2, local_rank=0, local_size=2))
+
+
+def test_who_did_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import process_group
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(process_group, "_JOIN_S", 1.0)
+    with pytest.raises(UserError, match="of 3 processes, rank 1, 2 did not come within 1 s"):
+        process_group._meet(World(rank=0, size=3, local_rank=0, local_size=3))
+
+
+def test_alone_everything_is_said_and_done_at_once(tmp_path: Path) -> None:
+    from ledger_lab.runners.process_group import ALONE
+
+    def refuse() -> None:
+        raise UserError("no room")
+
+    assert ALONE.gather(1) == [1]
+    assert (ALONE.any(True), ALONE.all(False)) == (True, False)
+    assert ALONE.first(lambda: 2) == ALONE.agree(lambda: 2) == 2
+    assert ALONE.file(tmp_path) == tmp_path
+    with pytest.raises(UserError):
+        ALONE.agree(refuse)
