@@ -59,12 +59,14 @@ def main() -> None:
             heard["differs"] = str(error)
         samples = torch.arange(20, dtype=torch.float64).reshape(10, 2).square()
         mine = samples[5 * me : 5 * me + 5]
-        mean, variance, count = merged_moments(mine.mean(dim=0), mine.var(dim=0), len(mine))
-        heard["moments"] = [
-            torch.allclose(mean, samples.mean(dim=0), rtol=1e-12),
-            torch.allclose(variance, samples.var(dim=0), rtol=1e-12),
-            count,
-        ]
+        for unbiased in (True, False):
+            own = mine.mean(dim=0), mine.var(dim=0, unbiased=unbiased), len(mine)
+            mean, variance, count = merged_moments(*own, correction=int(unbiased))
+            heard[f"moments {unbiased}"] = [
+                torch.allclose(mean, samples.mean(dim=0), rtol=1e-12),
+                torch.allclose(variance, samples.var(dim=0, unbiased=unbiased), rtol=1e-12),
+                count,
+            ]
         clock = PhaseClock(0, base=Phase.UNATTRIBUTED)
         with metered_collectives(clock):
             dist.all_reduce(torch.ones(1))

@@ -25,6 +25,7 @@ from ledger_lab.runners.session import registered_tasks
 
 NORMALIZED = {
     "rsl_rl": ["agent.actor.obs_normalization=True", "agent.critic.obs_normalization=True"],
+    "rl_games": ["agent.params.config.normalize_input=True", "agent.params.config.normalize_value=True"],
     "skrl": [
         "agent.agent.observation_preprocessor=RunningStandardScaler",
         "agent.agent.value_preprocessor=RunningStandardScaler",

@@ -346,15 +346,18 @@ def _metered(name: str, collective: Callable[..., Any], clock: PhaseClock) -> Ca
     return call
 
 
-def merged_moments(mean: torch.Tensor, variance: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+def merged_moments(
+    mean: torch.Tensor, variance: torch.Tensor, count: int, *, correction: int
+) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Return mean and variance of the samples of all processes, each of which has as many.
 
     For libraries whose normalizers know only their own process.
 
     Args:
         mean: Mean of this process's samples.
-        variance: Their variance, unbiased.
+        variance: Their variance.
         count: How many they are.
+        correction: What is subtracted from a count before a variance is divided by it: 1 for an unbiased one, else 0.
 
     Returns:
         The same of all samples, as if they had been one batch.
@@ -365,9 +368,20 @@ def merged_moments(mean: torch.Tensor, variance: torch.Tensor, count: int) -> tu
     own, center = mean.double(), mean.double() * count
     dist.all_reduce(center)
     center /= total
-    squares = variance.double() * (count - 1) + (own - center).square() * count
+    squares = variance.double() * (count - correction) + (own - center).square() * count
     dist.all_reduce(squares)
-    return center.to(mean.dtype), (squares / (total - 1)).to(variance.dtype), total
+    return center.to(mean.dtype), (squares / (total - correction)).to(variance.dtype), total
+
+
+def take_from_first(module: torch.nn.Module) -> None:
+    """Give the parameters and buffers of the first process to all.
+
+    Args:
+        module: The same module on all of them.
+    """
+    if dist.is_initialized():
+        for tensor in module.state_dict().values():
+            dist.broadcast(tensor, src=0)
 
 
 def _digests(value: Any, name: str) -> Iterator[tuple[str, str]]:

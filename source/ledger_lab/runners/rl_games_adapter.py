@@ -30,6 +30,7 @@ from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.configs import complete
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
+from ledger_lab.runners.rl_games_ranks_adapter import learn_from_all_processes, reduce_gradients
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -124,6 +125,11 @@ class RlGamesAdapter:
         """Read the seed."""
         seed: int = agent_cfg["params"]["seed"]
         return seed
+
+    def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Set the seed."""
+        agent_cfg["params"]["seed"] = seed
+        return agent_cfg
 
     def experiment(self, agent_cfg: dict[str, Any]) -> str:
         """Read the name."""
@@ -224,6 +230,8 @@ class RlGamesTrainer:
         self._env, self._library_reset = env, algo.env_reset
         self._wrapper.reset()
         algo.env_reset = self._first_observations
+        if torch.distributed.is_initialized():
+            learn_from_all_processes(algo)
         self._trained: tuple[Any, ...] | None = None
         self._last_saved: Path | None = None
         for owner, name, phase in (
@@ -315,6 +323,8 @@ class RlGamesTrainer:
     def _next_iteration(self) -> int:
         """Tell of the iteration that is over, and begin another one, unless all are done."""
         done, trained = self._algo.epoch_num, self._trained
+        if torch.distributed.is_initialized():
+            reduce_gradients(self._algo)
         going_on = trained is None or self._observer.on_iteration(done, self._figures(trained))
         if not going_on or done >= self._batch.max_iterations:
             raise _Stop

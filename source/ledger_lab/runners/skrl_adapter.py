@@ -396,7 +396,9 @@ class SkrlTrainer:
 def _see_all_processes(scaler: RunningStandardScaler) -> None:
     """Let a normalizer learn from the samples of all processes."""
     learn = scaler._parallel_variance
-    scaler._parallel_variance = lambda mean, variance, count: learn(*merged_moments(mean, variance, count))
+    scaler._parallel_variance = lambda mean, variance, count: learn(
+        *merged_moments(mean, variance, count, correction=1)
+    )
 
 
 def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
