@@ -18,6 +18,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import read_world
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.pipeline.ranks import require_same
 from ledger_lab.runners.process_group import joined, merged_moments, metered_collectives
 
 
@@ -45,6 +46,11 @@ def main() -> None:
                 heard[f"refused {name}"] = str(error)
             except SystemExit as ending:
                 heard[f"refused {name}"] = ending.code
+        for asked in ({"--task": "a"}, {"--task": "a", "--seed": me}):
+            try:
+                require_same(group, asked)
+            except UserError as error:
+                heard["not the same"] = str(error)
         policy = folder / "policy.bin"
         if me == 0:
             policy.write_bytes(bytes(range(256)) * 100)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch import torchrun_argv
+from ledger_lab.launch import World, torchrun_argv
 from ledger_lab.ledger import Attempt, AttemptEnded, AttemptStarted, Status, read_ledger
 from ledger_lab.panels import Cell, load_panel
 from tests.fakes.ledgers import outcomes
@@ -132,3 +132,23 @@ def test_seeds_that_do_not_split_are_refused_with_numbers_that_do() -> None:
         require_divisible(panel, 3)
     with pytest.raises(UserError, match="start 256, or train"):
         require_divisible(panel, 300)
+
+
+def test_each_process_takes_the_gpu_of_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from ledger_lab.runners.session import resolve_device
+
+    two = World(rank=3, size=4, local_rank=1, local_size=2)
+    assert resolve_device(None, two) == resolve_device("cpu", two) == "cpu", "where there is no GPU"
+    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start as many as it has, or say"):
+        resolve_device("cuda", two)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve_device(None, two) == resolve_device("cuda", two) == "cuda:1"
+    assert resolve_device("cpu", two) == "cpu"
+    assert resolve_device("cuda:0", World()) == "cuda:0"
+    with pytest.raises(UserError, match="--device cuda:0: each process takes the GPU of its own number"):
+        resolve_device("cuda:0", two)
+    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start as many as it has"):
+        resolve_device(None, World(rank=0, size=8, local_rank=0, local_size=8))

@@ -57,6 +57,7 @@ def test_processes_hear_each_other(tmp_path: Path) -> None:
         assert heard["all"] == [False, False, True]
         assert heard["first"] == "of 0"
         assert heard["agree"] == heard["rank"]
+        assert heard["not the same"].startswith(f"--seed is 0 on rank 0 ({HOST}) and 1 on rank 1 ({HOST}): start all")
         assert heard["file"] == [heard is first, True], "the others have a copy of their own"
         assert heard["differs"] == f"optimizer.0.step differs between rank 0 on {HOST} and rank 1 on {HOST}"
         assert heard["moments True"] == heard["moments False"] == [True, True, 10]

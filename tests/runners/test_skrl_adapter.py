@@ -191,3 +191,15 @@ def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
     assert len(files) > 20
     for file in files:
         require_harmless(yaml.safe_load(file.read_text()))
+
+
+def test_processes_that_would_end_their_updates_by_themselves_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import skrl_adapter
+
+    cfg = to_skrl(CARTPOLE)
+    cfg["agent"]["kl_threshold"] = 0.1
+    adapter = skrl_adapter.SkrlAdapter()
+    assert adapter.prepare(cfg, "cpu")["agent"]["kl_threshold"] == 0.1
+    monkeypatch.setattr(skrl_adapter.config.torch, "_is_distributed", True)
+    with pytest.raises(UserError, match=r"kl_threshold 0.1: of several processes, each would end updates by itself"):
+        adapter.prepare(cfg, "cpu")

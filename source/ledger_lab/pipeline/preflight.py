@@ -25,7 +25,7 @@ from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.pipeline.batch import check_batch, scale_learning_rate
 from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.mirror_run import require_mirrors
-from ledger_lab.pipeline.ranks import require_divisible
+from ledger_lab.pipeline.ranks import require_divisible, require_same
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
@@ -112,6 +112,7 @@ def plan_training(args: Namespace, overrides: list[str], group: ProcessGroup = A
         UserError: If the request can't be carried out.
     """
     plan = group.agree(lambda: _check(args, overrides, group.world))
+    group.agree(lambda: require_same(group, _request(plan)))
     group.agree(lambda: group.try_out(plan.device))
 
     def begin() -> tuple[str, str]:
@@ -125,6 +126,25 @@ def plan_training(args: Namespace, overrides: list[str], group: ProcessGroup = A
     group.agree(lambda: _make_folder(Path(path), args.log_root))  # other machines may have disks of their own
     plan.env_cfg.log_dir = plan.slots_cfg.log_dir = path
     return replace(plan, run_id=run_id, run_dir=Path(path))
+
+
+def _request(plan: TrainPlan) -> dict[str, Any]:
+    """Return what all processes of a training must have been asked for."""
+    return {
+        "--task": plan.task,
+        "--rl_library": plan.adapter.library,
+        "--device": plan.device.partition(":")[0],
+        "--num_envs": plan.env_cfg.scene.num_envs,
+        "--seed": plan.seed,
+        "--max_iterations": plan.batch.max_iterations,
+        "--eval_every": plan.eval_every,
+        "--stop_at_target": plan.stop_at_target,
+        "--target": plan.panel.target_success,
+        "the number of held-out slots": plan.held_out_slots,
+        "the panel's id": plan.identity.id,
+        "the environment's configuration": plan.config_sha256["env"],
+        "the agent's configuration": plan.config_sha256["agent"],
+    }
 
 
 def _check(args: Namespace, overrides: list[str], world: World) -> TrainPlan:

@@ -95,6 +95,26 @@ def require_divisible(panel: Panel, processes: int) -> None:
         )
 
 
+def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:
+    """Refuse processes that were asked for different things.
+
+    Args:
+        group: The processes.
+        mine: What this one was asked for, by names that say where to mend it; JSON values.
+
+    Raises:
+        UserError: If they differ.
+    """
+    asked = group.gather(dict(mine))
+    for rank, other in enumerate(asked):
+        for name, value in asked[0].items():
+            if other[name] != value:
+                raise UserError(
+                    f"{name} is {value!r} on rank 0 ({group.hosts[0]}) and {other[name]!r} on rank {rank} "
+                    f"({group.hosts[rank]}): start all processes with the same request, code and packages"
+                )
+
+
 def share_of(panel: Panel, rank: int, processes: int) -> Panel:
     """Return the part of a panel that one process judges: of each cell, an equal part of the seeds.
 
