@@ -26,6 +26,7 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
         ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
         ("profile_run", [], ["--trace", "--nsys", "--iterations"]),
         ("play", [], ["--video_length"]),
+        ("export_policy", [], ["contract.json", "--tolerance"]),
         ("report", [], ["--json", "--checkpoints", "--prices"]),
         ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
         ("verify_ledger", [], ["--log_root"]),

@@ -83,7 +83,7 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
             raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
         simulations.append(other)
 
-    candidates = [_candidate(checkpoint, device) for checkpoint in found]
+    candidates = [resolve_candidate(checkpoint, device) for checkpoint in found]
     for candidate in candidates:
         require_unchanged(candidate)
     return EvaluationPlan(
@@ -212,8 +212,16 @@ def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
     return "; ".join([*lines[:4], *more])
 
 
-def _candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
-    """Resolve what a checkpoint's policy is made with."""
+def resolve_candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
+    """Resolve what a checkpoint's policy is made with.
+
+    Args:
+        checkpoint: The checkpoint.
+        device: Where the policy is going to act.
+
+    Raises:
+        UserError: If its agent is configured otherwise than when it was trained.
+    """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
     env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)

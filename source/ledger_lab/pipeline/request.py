@@ -248,3 +248,40 @@ def play_parser() -> argparse.ArgumentParser:
     parser.add_argument("--video_length", type=int, default=300, help="Steps to record (default: 300).")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     return parser
+
+
+def export_policy_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/export_policy.py``."""
+    parser = argparse.ArgumentParser(
+        prog="export_policy.py",
+        description=(
+            "Write the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, with the "
+            "observation normalizer inside, and contract.json: which observations it takes, in which order and with "
+            "which scales, what becomes of its actions, joints, gains and rates. Both files are run, and compared with "
+            "the live policy on observations of the task's own simulation; where they differ, nothing is written, and "
+            "the exit status is 1."
+        ),
+    )
+    parser.add_argument(
+        "checkpoint",
+        metavar="RUN_OR_CHECKPOINT",
+        help=(
+            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
+            "target, else the last one."
+        ),
+    )
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="DIR",
+        default=None,
+        help="Folder to write (default: exported/ in the run's directory).",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-5,
+        help="Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5).",
+    )
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser

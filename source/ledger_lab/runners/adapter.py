@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ledger_lab.meters import PhaseClock
     from ledger_lab.meters.probes import Part
+    from ledger_lab.runners.acting_module import ActingModule
 
 type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 """Deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
@@ -196,8 +197,8 @@ class Adapter(Protocol):
             observer: Hears of iterations and checkpoints.
         """
 
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: Any) -> Policy:
-        """Load the frozen policy of a checkpoint, with its frozen observation normalizer.
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: Any) -> ActingModule:
+        """Load the frozen policy of a checkpoint, with its frozen observation normalizer, as a :data:`Policy`.
 
         Args:
             checkpoint: The file.

@@ -26,7 +26,8 @@ from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
-from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
+from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.configs import complete
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
@@ -147,7 +148,7 @@ class RlGamesAdapter:
         """Build the algorithm."""
         return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, observer)
 
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> Policy:
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the network of a checkpoint; it acts as the library's own player does."""
         config = agent_cfg["params"]["config"]
         wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
@@ -183,7 +184,7 @@ class RlGamesAdapter:
                 means = rescale_actions(low, high, means.clamp(-1.0, 1.0))
             return means.clamp(low, high)
 
-        return act
+        return ActingModule(act, model=model, low=low, high=high)
 
 
 class _Stop(Exception):  # noqa: N818 - no error

@@ -29,7 +29,8 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL, PpoRecipe, to_rsl_rl
-from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
+from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
 
@@ -106,7 +107,7 @@ class RslRlAdapter:
         """Build the on-policy runner."""
         return RslRlTrainer(env, agent_cfg, run_dir, clock, observer)
 
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: RslRlOnPolicyRunnerCfg) -> Policy:
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: RslRlOnPolicyRunnerCfg) -> ActingModule:
         """Load the actor of a checkpoint."""
         config = to_dict(agent_cfg)
         base = env.unwrapped
@@ -129,7 +130,7 @@ class RslRlAdapter:
             actions = actor(TensorDict(dict(groups_), batch_size=[count]))
             return actions if limit is None else actions.clamp(-limit, limit)
 
-        return act
+        return ActingModule(act, actor=actor)
 
 
 class _Stop(Exception):  # noqa: N818 - no error

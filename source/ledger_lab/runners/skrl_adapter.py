@@ -21,7 +21,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import SKRL
-from ledger_lab.runners.adapter import BatchPlan, Policy, TrainingObserver
+from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
@@ -111,7 +112,7 @@ class SkrlAdapter:
         """Build agent and trainer."""
         return SkrlTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, observer)
 
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> Policy:
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the policy of a checkpoint, and what it normalizes its inputs by."""
         wrapper = IsaacLabWrapper(env)
         components = _Components(wrapper, agent_cfg)
@@ -137,7 +138,8 @@ class SkrlAdapter:
             )
             return limited
 
-        return act
+        limits = {"low": policy._g_min_actions, "high": policy._g_max_actions} if policy._g_clip_mean_actions else {}
+        return ActingModule(act, policy=policy, **scalers, **limits)
 
 
 class _Components(Runner):

@@ -1,0 +1,197 @@
+"""What somebody must know who runs a policy elsewhere, read from the live managers of the environment it learned in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from isaaclab.managers import SceneEntityCfg
+
+from ledger_lab.runners.configs import plain_config
+
+if TYPE_CHECKING:
+    from isaaclab.assets import Articulation
+    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+
+
+def without_startup_events(env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Leave out what randomizes robots once: a contract states what they are meant to be."""
+    for name, term in vars(env_cfg.events).items() if env_cfg.events is not None else ():
+        if getattr(term, "mode", None) in ("prestartup", "startup"):
+            setattr(env_cfg.events, name, None)
+
+
+def describe_interface(env: ManagerBasedRLEnv, groups: Sequence[str]) -> dict[str, Any]:
+    """Describe what a policy is given and what becomes of its actions.
+
+    Args:
+        env: The environment.
+        groups: Observation groups that the policy reads, in the order of its flat observation.
+
+    Returns:
+        Plain JSON values, in SI units: rates, observations, actions and commands.
+    """
+    base = env.unwrapped
+    contract = {
+        "conventions": {
+            "units": "SI, angles in rad",
+            "quaternions": "xyzw",
+            "observation": "what the function returns, then modifiers, clip, × scale, history; by term, in this order",
+            "joints and bodies": "where a term names none, all of the articulation, in its order",
+            "history": "oldest first; an episode begins with copies of its first observation",
+            "action": "command = clip(offset + scale × action), where a term has a scale; last actions begin with 0",
+        },
+        "rates": {
+            "control_hz": round(1 / base.step_dt, 6),
+            "physics_hz": round(1 / base.physics_dt, 6),
+            "control_period_s": base.step_dt,
+            "physics_period_s": base.physics_dt,
+            "physics_steps_per_action": base.cfg.decimation,
+        },
+        "observations": list(_groups(base, groups)),
+        "actions": list(_actions(base)),
+        "commands": {name: base.command_manager.get_term(name).cfg for name in base.command_manager.active_terms},
+    }
+    plain: dict[str, Any] = plain_config(contract)
+    return plain
+
+
+def describe_articulations(env: ManagerBasedRLEnv) -> dict[str, Any]:
+    """Describe the robots. To be called before the first reset, which may randomize them.
+
+    Args:
+        env: The environment.
+
+    Returns:
+        Plain JSON values, in SI units. Joints are in the order that terms of all joints have.
+    """
+    found = {name: _articulation(asset) for name, asset in env.unwrapped.scene.articulations.items()}
+    plain: dict[str, Any] = plain_config(found)
+    return plain
+
+
+def _groups(env: ManagerBasedRLEnv, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Describe observation groups, with their places in the flat observation."""
+    manager, start = env.observation_manager, 0
+    for name in names:
+        # The manager has no public way to its terms' resolved configurations.
+        cfgs, shapes = manager._group_obs_term_cfgs[name], manager.group_obs_term_dim[name]
+        by_time = manager._group_obs_time_major[name]
+        flat = not by_time and all(len(shape) == 1 for shape in shapes)
+        stop, terms, at = start + int(torch.Size(manager.group_obs_dim[name]).numel()), [], start
+        for term, cfg, shape in zip(manager.active_terms[name], cfgs, shapes, strict=True):
+            terms.append(
+                {
+                    "name": term,
+                    "slice": [at, at + shape[0]] if flat else None,
+                    "shape": shape,
+                    "function": _path(cfg.func),
+                    "description": _first_line(cfg.func),
+                    "params": _params(env, cfg.func, cfg.params),
+                    "modifiers": [{"function": _path(m.func), "params": m.params} for m in cfg.modifiers or ()],
+                    "clip": cfg.clip,
+                    "scale": None if cfg.scale is None else cfg.scale.tolist(),
+                    "trained_delay_steps": [cfg.delay_min_lag, cfg.delay_max_lag],
+                    "history_steps": cfg.history_length,
+                }
+            )
+            at += shape[0]
+        yield {
+            "group": name,
+            "slice": [start, stop],
+            "shape": manager.group_obs_dim[name],
+            "history_order": "time" if by_time else "term",
+            "terms": terms,
+        }
+        start = stop
+
+
+def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
+    """Describe action terms, with their places among the actions."""
+    start = 0
+    for name in env.action_manager.active_terms:
+        term = env.action_manager.get_term(name)
+        stop = start + term.action_dim
+        yield {
+            "name": name,
+            "slice": [start, stop],
+            "class": _path(type(term)),
+            "description": _first_line(type(term)),
+            # As the term resolved them; a term of another kind has none, and its settings say all.
+            "joint_names": getattr(term, "_joint_names", None),
+            "scale": _of_one(getattr(term, "_scale", None)),
+            "offset": _of_one(getattr(term, "_offset", None)),
+            "clip": _of_one(getattr(term, "_clip", None)),
+            "settings": term.cfg,
+        }
+        start = stop
+
+
+def _articulation(asset: Articulation) -> dict[str, Any]:
+    """Describe a robot's joints, in order, and what drives them."""
+    per_joint = (
+        "default_joint_pos",
+        "default_joint_vel",
+        "joint_pos_limits",
+        "joint_vel_limits",
+        "joint_effort_limits",
+        "joint_stiffness",  # of the simulation's own drives, as the next two; other actuators say theirs below
+        "joint_damping",
+        "joint_armature",
+    )
+    return {
+        "joint_names": asset.joint_names,
+        **{name: _of_one(getattr(asset.data, name)) for name in per_joint},
+        "actuators": [
+            {"name": name, "joint_names": asset.find_joints(cfg.joint_names_expr)[1], "settings": cfg}
+            for name, cfg in asset.cfg.actuators.items()
+        ],
+    }
+
+
+def _params(env: ManagerBasedRLEnv, func: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return all parameters of a term, its defaults too, with joints and bodies by their names."""
+    signature = inspect.signature(func).parameters
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature.items()
+        if name != "out" and parameter.default is not inspect.Parameter.empty
+    }
+    return {
+        name: _entity(env, value) if isinstance(value, SceneEntityCfg) else value
+        for name, value in {**defaults, **given}.items()
+    }
+
+
+def _entity(env: ManagerBasedRLEnv, entity: SceneEntityCfg) -> dict[str, Any]:
+    """Name a part of the scene, and its joints and bodies in the order that a term reads them.
+
+    All of an articulation's are not listed: its own description does.
+    """
+    found: dict[str, Any] = {"name": entity.name}
+    for kind in ("joint", "body"):
+        names, chosen = getattr(env.scene[entity.name], f"{kind}_names", None), getattr(entity, f"{kind}_ids")
+        every = isinstance(chosen, slice) and chosen == slice(None)
+        if names is None or (every and entity.name in env.scene.articulations):
+            continue
+        found[f"{kind}_names"] = names[chosen] if isinstance(chosen, slice) else [names[int(i)] for i in chosen]
+    return found
+
+
+def _of_one(value: Any) -> Any:
+    """Return what a tensor says of the first environment; other values as they are."""
+    value = getattr(value, "torch", value)
+    return value[0].tolist() if isinstance(value, torch.Tensor) else value
+
+
+def _path(what: Any) -> str:
+    """Return where a function or class is defined."""
+    named = what if hasattr(what, "__qualname__") else type(what)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def _first_line(what: Any) -> str:
+    """Return the first line of a docstring."""
+    return (inspect.getdoc(what) or "").partition("\n")[0]

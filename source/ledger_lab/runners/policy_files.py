@@ -1,0 +1,161 @@
+"""A policy as files that run without its library, without Isaac Lab and without us.
+
+Both files take one tensor ``obs`` of shape (batch, observations) and give ``actions`` of shape (batch, actions), in
+float32. Everything between an observation group and an action is inside: clipping, normalizer, network, limits.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import torch
+from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
+from onnx.reference import ReferenceEvaluator
+
+from ledger_lab.errors import UserError
+from ledger_lab.runners.acting_module import ActingModule
+
+INPUT, OUTPUT, CONTRACT = "obs", "actions", "contract.json"
+"""Names of the input, of the output, and of the text that a file carries along."""
+OPSET = 18
+"""Operators of ONNX: those that runtimes have known since 2023."""
+_SINGLE_ROWS = 16
+"""Rows that are also tried one by one, as a robot gives them."""
+
+type Groups = Mapping[str, torch.Tensor]
+
+
+class FlatPolicy(torch.nn.Module):
+    """A policy of one flat observation: the groups that it reads, one after the other."""
+
+    def __init__(self, policy: ActingModule, groups: Groups) -> None:
+        """Find out which groups the policy reads.
+
+        Args:
+            policy: The policy.
+            groups: Observations, shape (n, ...) each.
+
+        Raises:
+            UserError: If a group is no tensor of floating-point numbers, or the policy reads none.
+        """
+        super().__init__()
+        for name, value in groups.items():
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+                raise UserError(
+                    f"observation group {name!r} is no single tensor of floats: the policy can't be exported"
+                )
+        self.policy = policy
+        self._shapes = {name: value.shape[1:] for name, value in groups.items()}
+        # A number that is none spreads to all that is computed from it, whatever a library does with the group.
+        spoiled = ({**groups, name: torch.full_like(value, math.nan)} for name, value in groups.items())
+        read = [bool(policy(each).isnan().any()) for each in spoiled]
+        self.groups = [name for name, is_read in zip(groups, read, strict=True) if is_read]
+        """Groups that the policy reads, in the order of the flat observation."""
+        if not self.groups:
+            raise UserError(f"the policy's actions depend on none of its observations ({', '.join(groups)})")
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers per group."""
+        return [self._shapes[name].numel() for name in self.groups]
+
+    def flatten(self, groups: Groups) -> torch.Tensor:
+        """Return groups as flat observations of shape (n, observations)."""
+        return torch.cat([groups[name].flatten(1) for name in self.groups], dim=1)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return the actions, shape (n, actions), for flat observations of shape (n, observations)."""
+        seen = dict(zip(self.groups, obs.split(self.sizes, dim=1), strict=True))
+        groups = {
+            name: seen[name].unflatten(1, shape) if name in seen else obs.new_zeros(obs.shape[0], *shape)
+            for name, shape in self._shapes.items()
+        }
+        actions: torch.Tensor = self.policy(groups)
+        return actions
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """A file as it is going to be written, and what runs it here."""
+
+    name: str
+    content: bytes
+    run: Callable[[torch.Tensor], torch.Tensor]
+    """Actions of shape (n, actions), by the content itself, for flat observations of shape (n, observations)."""
+
+
+def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> list[PolicyFile]:
+    """Return a policy as ``policy.pt`` (TorchScript) and ``policy.onnx``, on the CPU.
+
+    Args:
+        policy: The policy; it is not needed any more afterwards.
+        example: Flat observations of shape (n, observations).
+        contract: Text that both files carry along.
+    """
+    with warnings.catch_warnings():
+        # torch would have us export programs that run under Python alone, and tells so at every step.
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(policy.requires_grad_(False), example, check_trace=False).cpu()
+        script, graph = io.BytesIO(), io.BytesIO()
+        torch.jit.save(traced, script, _extra_files={CONTRACT: contract})
+        torch.onnx.export(
+            traced,
+            (example.cpu(),),
+            graph,
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
+        )
+        loaded = torch.jit.load(io.BytesIO(script.getvalue()))
+    model = onnx.load_from_string(graph.getvalue())
+    onnx.helper.set_model_props(model, {CONTRACT: contract})
+    onnx.checker.check_model(model, full_check=True)
+    content = model.SerializeToString(deterministic=True)
+    evaluator = ReferenceEvaluator(content)
+
+    def run_graph(obs: torch.Tensor) -> torch.Tensor:
+        results: Any = evaluator.run(None, {INPUT: obs.numpy()})
+        return torch.from_numpy(results[0])
+
+    return [PolicyFile("policy.pt", script.getvalue(), loaded), PolicyFile("policy.onnx", content, run_graph)]
+
+
+def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tensor:
+    """Return what a policy does, in full precision: a GPU's shortened products would hide what an export changes.
+
+    Args:
+        policy: The policy.
+        recorded: Observations of each step, shape (n, ...) per group.
+
+    Returns:
+        Actions on the CPU, shape (steps × n, actions).
+    """
+    flags = {"cuda_matmul_allow_tf32": False, "cudnn_allow_tf32": False}
+    with scoped_torch_backend_flags(**flags, cudnn_deterministic=False, cudnn_benchmark=False):
+        return torch.cat([policy(groups) for groups in recorded]).cpu()
+
+
+def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.Tensor) -> float:
+    """Return how far a file is from the live policy, as one batch and row by row.
+
+    Args:
+        file: The file.
+        observations: What the live policy saw, shape (n, observations).
+        actions: What it did, shape (n, actions).
+
+    Returns:
+        The largest absolute difference, divided by the largest absolute action where that is above 1.
+    """
+    few = observations[:: max(1, len(observations) // _SINGLE_ROWS)]
+    wanted = actions[:: max(1, len(observations) // _SINGLE_ROWS)]
+    one_by_one = torch.cat([file.run(row[None]) for row in few])
+    error = torch.maximum((file.run(observations) - actions).abs().max(), (one_by_one - wanted).abs().max())
+    return float(error / actions.abs().max().clamp(min=1.0))
