@@ -43,7 +43,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
     from ledger_lab.launch import read_world
     from ledger_lab.pipeline.ranks import join_supervisors
-    from ledger_lab.runners.process_group import joined, metered_collectives
+    from ledger_lab.runners.collectives import metered_collectives
+    from ledger_lab.runners.process_group import joined
 
     run_dir, how = Path(argv[1]), argv[2]
     world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)

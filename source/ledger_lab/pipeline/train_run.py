@@ -51,8 +51,9 @@ from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
 from ledger_lab.runners import Policy, Trainer
+from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.cpu_graphs import recorded_physics
-from ledger_lab.runners.process_group import ProcessGroup, joined, metered_collectives
+from ledger_lab.runners.process_group import ProcessGroup, joined
 from ledger_lab.runners.session import (
     environment,
     gpu_memory_bytes,

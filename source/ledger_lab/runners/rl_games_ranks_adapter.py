@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from rl_games.algos_torch.running_mean_std import RunningMeanStd, RunningMeanStdObs
 
-from ledger_lab.runners.process_group import merged_moments, take_from_first
+from ledger_lab.runners.collectives import merged_moments, take_from_first
 
 
 class _SharedMeanStd(RunningMeanStd):

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import SKRL
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
+from ledger_lab.runners.collectives import of_all_processes
 from ledger_lab.runners.gradient_norms import recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
-from ledger_lab.runners.process_group import merged_moments
 from ledger_lab.runners.skrl_config import require_counts, require_trainable
 
 with lone_import() as _world_size:
@@ -58,13 +57,8 @@ class SkrlAdapter:
     ) -> dict[str, Any]:
         """Set what is asked for; the agent computes where the environment does."""
         cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg)
+        require_trainable(cfg, several_processes=config.torch.is_distributed)
         agent = cfg["agent"]
-        if config.torch.is_distributed and agent.get("kl_threshold"):
-            raise UserError(
-                f"agent.agent.kl_threshold {agent['kl_threshold']}: of several processes, each would end updates by "
-                "itself, and the others would wait: set it to 0"
-            )
         for name in ("rollouts", "learning_epochs", "mini_batches"):
             agent.setdefault(name, getattr(ppo.PPO_CFG, name))
         agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
@@ -230,7 +224,7 @@ class SkrlTrainer:
         self._agent = agent
         for part in agent.checkpoint_modules.values():
             if isinstance(part, RunningStandardScaler):
-                _see_all_processes(part)
+                part._parallel_variance = of_all_processes(part._parallel_variance)
         self._library = {name: getattr(agent, name) for name in ("record_transition", "update", "post_interaction")}
         agent.record_transition, agent.update = self._record_transition, self._update
         agent.post_interaction = self._post_interaction
@@ -393,14 +387,6 @@ class SkrlTrainer:
             ppo.compute_gae = compute_gae
             if step is not None:
                 scheduler.step = step
-
-
-def _see_all_processes(scaler: RunningStandardScaler) -> None:
-    """Let a normalizer learn from the samples of all processes."""
-    learn = scaler._parallel_variance
-    scaler._parallel_variance = lambda mean, variance, count: learn(
-        *merged_moments(mean, variance, count, correction=1)
-    )
 
 
 def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:

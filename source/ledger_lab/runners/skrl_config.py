@@ -78,11 +78,12 @@ _ALLOWED = (
 )
 
 
-def require_trainable(cfg: Mapping[str, Any]) -> None:
+def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> None:
     """Check that a configuration describes what LedgerLab can train, and nothing that runs a program.
 
     Args:
         cfg: The configuration.
+        several_processes: Whether this is one of several that train together.
 
     Raises:
         UserError: If it doesn't.
@@ -94,6 +95,12 @@ def require_trainable(cfg: Mapping[str, Any]) -> None:
         chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
         if chosen != known:
             raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab trains with {known} alone")
+    threshold = cfg["agent"].get("kl_threshold")
+    if several_processes and threshold:
+        raise UserError(
+            f"agent.agent.kl_threshold {threshold}: of several processes, each would end updates by itself, and the "
+            "others would wait: set it to 0"
+        )
     require_harmless(cfg)
 
 
