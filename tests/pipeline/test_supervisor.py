@@ -27,6 +27,16 @@ from tests.fakes.limits import little_memory, tiny_disk
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def _signals_given_back() -> Iterator[None]:
+    """Hear signals again after a supervisor has run in this process: it leaves the world deaf to them."""
+    before = {signum: signal.getsignal(signum) for signum in signal.valid_signals()}
+    yield
+    for signum, handler in before.items():
+        if signal.getsignal(signum) is not handler:
+            signal.signal(signum, handler)
+
+
 @contextmanager
 def worker(run_dir: Path, how: str, *limits: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
     """Start the fake worker; nothing of it is left in the end."""
