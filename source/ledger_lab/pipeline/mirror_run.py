@@ -142,35 +142,42 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
     newest = facts.declared_at
     print(f"mirroring run {facts.declared.run_id} to {args.to}", flush=True)
     while True:
+        came: list[Event] = []
         if events:
             batch = translator.translate(events, has)
             newest = max(newest, events[-1].time)
             if batch.cursor != has:
-                _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
+                came = _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
                 sent += sum(batch.cursor.values()) - sum(has.values())
                 has = batch.cursor
         elif args.once or (status := follower.status) is not Status.RUNNING:
             break
         else:
             time.sleep(args.every)
-        events = follower.poll()
+        events = came + follower.poll()
     status = follower.status
     _insist(lambda: sink.close(status, newest), follower, args)
     print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", flush=True)
 
 
-def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> None:
+def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
     """Try until it works; once the run is over, no longer than the user's patience.
 
+    Returns:
+        Rows that came meanwhile: whether the run goes on, only its journals tell.
+
     Raises:
-        UserError: If that is at its end.
+        UserError: If the patience is at its end.
     """
     wait_s, over_since = 1.0, None
+    came: list[Event] = []
     while True:
         try:
-            return attempt()
+            attempt()
+            return came
         except SinkUnavailableError as error:
             print(f"{datetime.now(UTC):%H:%M:%S} {error}; trying again in {wait_s:.0f} s", flush=True)
+            came += follower.poll()
             if args.once or follower.status is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since
                 if time.monotonic() - over_since + wait_s > args.patience:
