@@ -1,11 +1,13 @@
-"""Work on all cores, for what takes long in pure Python."""
+"""Work on all cores, and none on garbage, for what takes long in pure Python."""
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
@@ -35,6 +37,7 @@ def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parall
 def _inherit(function: Callable[[Any], Any], items: Sequence[Any]) -> None:
     """Keep what a process of a pool has inherited."""
     global _inherited
+    gc.freeze()  # a search for garbage in it would copy all of it
     _inherited = function, items
 
 
@@ -43,3 +46,15 @@ def _apply(index: int) -> Any:
     assert _inherited is not None
     function, items = _inherited
     return function(items[index])
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Let nobody search for garbage: what is made of a ledger stays, and there are millions of objects to search."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

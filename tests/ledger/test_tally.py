@@ -157,10 +157,14 @@ def test_whoever_believes_tallies_finds_what_one_finds_that_adds_up_every_row(
         os.truncate(path, max(0, path.stat().st_size - torn))
         kinds, window_sums, telemetry_sums = summed_up_by_hand(path)
         believing, thorough = digested(path), digest_journal(path)[1]
+        content = path.read_bytes()
     assert believing == thorough
     assert (believing.sums.windows, believing.sums.telemetry) == (window_sums, telemetry_sums)
     assert believing.rows == len(kinds)
     assert [place.kind for place in believing.places] == [kind for kind in kinds if kind == "CheckpointSaved"]
+    lines = content.splitlines(keepends=True)
+    for place in believing.places:
+        assert content[place.offset : place.offset + place.length] == lines[place.sequence]
 
 
 def test_rows_before_a_tally_are_not_added_up_again(tmp_path: Path) -> None:
@@ -295,15 +299,29 @@ def test_a_signal_while_a_tally_is_made_leaves_none_that_lies(tmp_path: Path, in
 def test_no_tally_is_made_of_rows_that_wait_for_room(tmp_path: Path) -> None:
     path, full = tmp_path / "journal-1-0.jsonl", OSError(28, "No space left on device")
     with tallies_after(6), Journal(path) as journal:
+        for number in range(6):
+            journal.append(checkpoint(number))  # no row that a tally stands for
         with mock.patch.object(os, "pwrite", side_effect=full):
             for number in range(1, 10):
                 journal.append(sample(number))
-        assert path.stat().st_size == 0
+        assert digested(path).rows == 6
         journal.append(sample(10))
         journal.append(sample(11))
     content = read_journal(path)
-    assert [type(row) for row in content.rows] == [*[Telemetry] * 10, Tally, Telemetry]
+    assert [type(row) for row in content.rows] == [*[CheckpointSaved] * 6, *[Telemetry] * 10, Tally, Telemetry]
     assert content.of(Telemetry) == [sample(number) for number in range(1, 12)]
+
+
+def test_a_row_in_another_place_than_it_names_is_found_though_the_chain_holds(tmp_path: Path) -> None:
+    lines: list[bytes] = []
+    for number in (0, 1, 2, 7, 4):
+        fields = encode_fields(window(number, number, {"learn": 1}, number))
+        lines.append(encode_line(number, TIME, "PhaseWindow", fields, hash_of(lines[-1]) if lines else GENESIS))
+    path = tmp_path / "journal-1-0.jsonl"
+    path.write_bytes(b"".join(lines))
+    for thorough in (False, True):
+        with pytest.raises(LedgerDamageError, match=":4: the row does not follow the one before it"):
+            digest_journal(path, thorough=thorough)
 
 
 def test_a_journal_without_tallies_reads_the_same(tmp_path: Path) -> None:

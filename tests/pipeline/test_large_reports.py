@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -42,6 +43,7 @@ def test_bottlenecks_of_many_rows_are_told_of_named_runs(
         assert build_report(["--log_root", str(tmp_path), *arguments]) == 0
         return capsys.readouterr().out
 
+    assert said() and gc.isenabled(), "only the report itself leaves its garbage alone"
     left_out = "bottlenecks and advice are left out over 400 rows: name the runs to explain"
     assert left_out in said()
     named = said("00000001")

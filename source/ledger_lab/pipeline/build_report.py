@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.cores import map_on_cores
+from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@no_collection()
 def build_report(argv: Sequence[str]) -> int:
     """Print the report.
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ledger_lab.cores import no_collection
 from ledger_lab.pipeline.build_report import selected_runs, summarize_selected, whole_ledger
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
@@ -14,6 +15,7 @@ from ledger_lab.reports.table_rows import Contents
 _TABLES: tuple[Format, ...] = ("parquet", "csv")
 
 
+@no_collection()
 def export_ledger(argv: Sequence[str]) -> int:
     """Write the ledger's tables, and its runs as benchmark bundles.
 
