@@ -22,6 +22,7 @@ def main(argv: Sequence[str]) -> int:
             "ledger",
             "metering",
             "overhead",
+            "recipe",
             "time_to_target",
             "training_kills",
             "verdict",
@@ -30,9 +31,9 @@ def main(argv: Sequence[str]) -> int:
         "against each seed once; held_out: judging inside the training simulation against pausing and processes; "
         "kills: writers of journals that are killed at random moments; ledger: appending and reporting, beside MLflow "
         "and Weights & Biases; metering: what the meters take, switched on and off within one training; overhead: "
-        "metered training against `isaaclab train`; time_to_target: our recipe against the stock one; training_kills: "
-        "real trainings that are killed at random moments; verdict: how often the rule of a run's verdict errs, and "
-        "how soon it passes a good policy.",
+        "metered training against `isaaclab train`; recipe: what changing a field of the recipe does; time_to_target: "
+        "our recipe against the stock one; training_kills: real trainings that are killed at random moments; verdict: "
+        "how often the rule of a run's verdict errs, and how soon it passes a good policy.",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; --help explains them.")
     args = parser.parse_args(argv)

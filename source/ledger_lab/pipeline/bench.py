@@ -43,3 +43,10 @@ def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 
     if path is not None:
         content = {"versions": package_versions(), "command": sys.argv, **findings}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401 - nested plain values
+    """Return an override for every value of a configuration that differs in another one."""
+    if isinstance(ours, dict):
+        return [line for key in theirs for line in differences(f"{path}.{key}", ours.get(key), theirs[key])]
+    return [] if ours == theirs else [f"{path}={json.dumps(theirs)}"]

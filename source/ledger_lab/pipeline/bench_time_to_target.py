@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import run_python, script, write_findings
+from ledger_lab.pipeline.bench import differences, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.recipes import CARTPOLE, STOCK_CARTPOLE, to_rsl_rl
@@ -113,14 +112,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
 
 def stock_overrides() -> list[str]:
     """Return the Hydra overrides that turn our recipe into the stock one, for RSL-RL."""
-    return _differences("agent", to_rsl_rl(CARTPOLE), to_rsl_rl(STOCK_CARTPOLE))
-
-
-def _differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401 - nested plain values
-    """Return an override for every value that differs."""
-    if isinstance(ours, dict):
-        return [line for key in ours for line in _differences(f"{path}.{key}", ours[key], theirs[key])]
-    return [] if ours == theirs else [f"{path}={theirs}"]
+    return differences("agent", to_rsl_rl(CARTPOLE), to_rsl_rl(STOCK_CARTPOLE))
 
 
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
