@@ -9,32 +9,30 @@ from collections.abc import Sequence
 from ledger_lab.pipeline.script import run_script
 
 
+BENCHMARKS = {
+    "evaluate": "1, 4 and 16 checkpoints scored in one pass",
+    "evaluators": "common ways to evaluate a policy against each seed once",
+    "held_out": "judging inside the training simulation against pausing and processes",
+    "kills": "writers of journals that are killed at random moments",
+    "ledger": "appending and reporting, beside MLflow and Weights & Biases",
+    "metering": "what the meters take, switched on and off within one training",
+    "optimizers": "Adam by loop, foreach and fused",
+    "overhead": "metered training against `isaaclab train`",
+    "recipe": "what changing a field of the recipe does to speed and time to target",
+    "time_to_target": "our recipe against the stock one",
+    "training_kills": "real trainings that are killed at random moments",
+    "verdict": "how often the rule of a run's verdict errs, and how soon it passes a good policy",
+}
+
+
 def main(argv: Sequence[str]) -> int:
     """Dispatch to a benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "benchmark",
-        choices=(
-            "evaluate",
-            "evaluators",
-            "held_out",
-            "kills",
-            "ledger",
-            "metering",
-            "overhead",
-            "recipe",
-            "time_to_target",
-            "training_kills",
-            "verdict",
-        ),
-        help="evaluate: 1, 4 and 16 checkpoints scored in one pass; evaluators: common ways to evaluate a policy "
-        "against each seed once; held_out: judging inside the training simulation against pausing and processes; "
-        "kills: writers of journals that are killed at random moments; ledger: appending and reporting, beside MLflow "
-        "and Weights & Biases; metering: what the meters take, switched on and off within one training; overhead: "
-        "metered training against `isaaclab train`; recipe: what changing a field of the recipe does; time_to_target: "
-        "our recipe against the stock one; training_kills: real trainings that are killed at random moments; verdict: "
-        "how often the rule of a run's verdict errs, and how soon it passes a good policy.",
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="\n".join(["benchmarks:", *(f"  {name:16}{what}" for name, what in BENCHMARKS.items())]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("benchmark", metavar="NAME", choices=BENCHMARKS, help="Benchmark, one of those below.")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; --help explains them.")
     args = parser.parse_args(argv)
     module = importlib.import_module(f"ledger_lab.pipeline.bench_{args.benchmark}")
