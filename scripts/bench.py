@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from ledger_lab.pipeline.script import run_script
 
-
 BENCHMARKS = {
     "evaluate": "1, 4 and 16 checkpoints scored in one pass",
     "evaluators": "common ways to evaluate a policy against each seed once",
