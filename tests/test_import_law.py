@@ -21,6 +21,7 @@ LIGHT = [
     "ledger_lab.reports.bundle",
     "ledger_lab.reports.export",
     "ledger_lab.recording",
+    "ledger_lab.studies",
     "ledger_lab.mirrors",
     "ledger_lab.mirrors.mlflow_sink",
     "ledger_lab.mirrors.tensorboard_sink",
@@ -31,6 +32,7 @@ LIGHT = [
     "ledger_lab.pipeline.import_prices",
     "ledger_lab.pipeline.launcher",
     "ledger_lab.pipeline.mirror_run",
+    "ledger_lab.pipeline.run_study",
     "ledger_lab.pipeline.supervisor",
     "ledger_lab.pipeline.verify_ledger",
 ]

@@ -1,0 +1,150 @@
+"""``scripts/study.py``: all trainings of a study, one after the other, and their report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import FrameType
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import LedgerDamageError, Run, Status, read_ledger
+from ledger_lab.ledger.endings import Terminated
+from ledger_lab.pipeline.bench import script
+from ledger_lab.pipeline.build_report import build_report
+from ledger_lab.pipeline.compare_runs import compare_runs
+from ledger_lab.pipeline.console import make_console
+from ledger_lab.reports.verdict_words import verdict_sentence
+from ledger_lab.studies import Study, Training, check_arguments, load_study
+
+_ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
+"""How trainings end that say nothing about their arm. They are made again; what they took stays in the ledger."""
+
+_REFUSED = 2
+"""Exit status of ``train.py`` that was called with bad input."""
+
+
+def run_study(argv: Sequence[str]) -> int:
+    """Train what a study asks for and the ledger doesn't hold yet, and report all of it.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if every training did its work, 1 if one failed.
+
+    Raises:
+        UserError: If there is no such study, or a training refuses what the study asks for.
+    """
+    at = [*argv, "--"].index("--")
+    args, extra = _parser().parse_args(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
+    study = load_study(args.study)
+    console = make_console()
+    runs = _runs(study, args.log_root)
+    missing = [training for training in study.trainings() if not _made(training, runs)]
+    count = len(study.seeds) * len(study.arms)
+    console.print(
+        f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
+        f"{count - len(missing)} of {count} trainings are in {args.log_root}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if args.dry_run:
+        for training in missing:
+            console.print(shlex.join(_command(training, study, args.log_root, extra)), markup=False, soft_wrap=True)
+        return 0
+    for number, training in enumerate(missing, start=count - len(missing) + 1):
+        what = " ".join((*training.arm.levels, f"seed {training.seed}"))
+        console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
+        if _train(_command(training, study, args.log_root, extra)) == _REFUSED:
+            raise UserError(f"study {study.name}: the training of {what} was refused, see above: mend {args.study}")
+    console.print()
+    return _report(study, args.log_root)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/study.py``."""
+    parser = argparse.ArgumentParser(
+        prog="study.py",
+        usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
+        description=(
+            "Train every combination of a study's factors with every seed, whole trainings of scripts/train.py one "
+            "after the other, each arm a cohort; then report them, and compare each arm with the first one. Called "
+            "again, it makes what is missing: trainings that were interrupted, killed or lost are made anew."
+        ),
+        epilog="Arguments after -- go to every training, like -- --instance g6.xlarge. Studies: config/studies.",
+    )
+    parser.add_argument("study", metavar="STUDY", help="Name of a study in config/studies, or a .toml file.")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    parser.add_argument("--dry_run", action="store_true", help="Print the commands of the missing trainings alone.")
+    return parser
+
+
+def _command(training: Training, study: Study, log_root: Path, extra: Sequence[str]) -> list[str]:
+    """Return the command line of a training."""
+    command = [sys.executable, script("train.py"), *training.arm.arguments, *extra, "--seed", str(training.seed)]
+    return [
+        *command, "--cohort", training.arm.cohort, "--cohort_size", str(len(study.seeds)), "--log_root", str(log_root)
+    ]  # fmt: skip
+
+
+def _runs(study: Study, log_root: Path) -> list[Run]:
+    """Return the study's runs that the ledger holds."""
+    cohorts = {arm.cohort for arm in study.arms}
+    try:
+        return [run for run in read_ledger(log_root).runs if run.declared.cohort in cohorts and run.attempts]
+    except LedgerDamageError as error:
+        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
+
+
+def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
+    """Tell whether a training was made, or is being made, and did not end in one of some ways."""
+    return any(
+        (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
+        and run.attempts[-1].status not in but
+        for run in runs
+    )
+
+
+def _train(command: Sequence[str]) -> int:
+    """Train, and return the exit status. Who asks the study to end asks the training, and waits for its end."""
+    asked: list[signal.Signals] = []
+    with subprocess.Popen(command) as process:
+
+        def pass_on(signum: int, _: FrameType | None) -> None:
+            asked.append(signal.Signals(signum))
+            process.send_signal(signum)
+
+        former = signal.signal(signal.SIGTERM, pass_on)
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # the terminal has told the training, too, which ends in its own time
+            process.wait()
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, former)
+    if asked:
+        raise Terminated(asked[0].name)
+    return status
+
+
+def _report(study: Study, log_root: Path) -> int:
+    """Print the report of a study's runs, and what each arm comes to against the first one."""
+    runs = _runs(study, log_root)
+    if not runs:
+        raise UserError(f"study {study.name}: no training left a run in {log_root}, see above")
+    build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
+    console = make_console()
+    first, *others = study.arms
+    for arm in others:
+        try:
+            said = verdict_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
+        except UserError as error:
+            said = str(error)
+        console.print(f"{first.cohort} and {arm.cohort}: {said}", markup=False, soft_wrap=True)
+    failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
+    return 0 if all(_made(training, runs, failed) for training in study.trainings()) else 1

@@ -1,0 +1,133 @@
+"""A study's file, and the trainings that it asks for."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.errors import UserError
+from ledger_lab.names import names_a_folder
+from ledger_lab.paths import config_root
+
+_VERSION = 1
+_KEYS = {"version", "about", "seeds", "arguments", "factors"}
+_OURS = ("--seed", "--cohort", "--cohort_size", "--log_root")
+"""Flags of ``train.py`` that the study sets itself."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One combination of levels, trained once per seed; its runs are a cohort."""
+
+    cohort: str
+    """``<study>`` and its levels, joined by ``-``."""
+    levels: tuple[str, ...]
+    """A level of each factor, in the file's order."""
+    arguments: tuple[str, ...]
+    """Arguments of ``scripts/train.py``."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of an arm."""
+
+    arm: Arm
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Factors × seeds."""
+
+    name: str
+    about: str
+    seeds: tuple[int, ...]
+    arms: tuple[Arm, ...]
+
+    def trainings(self) -> list[Training]:
+        """Return all trainings, seed by seed; every second seed goes through the arms backwards.
+
+        So each arm has its turn early and late, and a machine that gets slower favors none.
+        """
+        return [
+            Training(arm, seed)
+            for number, seed in enumerate(self.seeds)
+            for arm in (self.arms if number % 2 == 0 else reversed(self.arms))
+        ]
+
+
+def load_study(study: str) -> Study:
+    """Read a study.
+
+    Args:
+        study: Name of a file in ``config/studies``, without its suffix, or path of a ``.toml`` file.
+
+    Returns:
+        The study.
+
+    Raises:
+        UserError: If there is no such file, or it is not a study.
+    """
+    path = Path(study) if study.endswith(".toml") else config_root() / "studies" / f"{study}.toml"
+    if not path.is_file():
+        known = ", ".join(sorted(each.stem for each in (config_root() / "studies").glob("*.toml")))
+        raise UserError(f"no study {study!r}: name a .toml file, or one of {known}")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path} can't be read: {error}") from error
+    return _study(path, content)
+
+
+def _study(path: Path, content: dict[str, Any]) -> Study:
+    """Build a study from a file's content."""
+    if content.get("version") != _VERSION:
+        raise UserError(f"{path}: version {content.get('version')!r} of a study is not {_VERSION}, which this reads")
+    if unknown := sorted(content.keys() - _KEYS):
+        raise UserError(f"{path}: unknown key {unknown[0]!r}; a study has {', '.join(sorted(_KEYS))}")
+    if not names_a_folder(path.stem):
+        raise UserError(f"{path}: its name becomes that of cohorts: use letters, digits, '_', '-', '+' and '.'")
+    seeds = content.get("seeds")
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise UserError(f"{path}: seeds must be a list of whole numbers of at least 0, like [1, 2, 3]")
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"{path}: seeds: each can be trained once")
+    about = content.get("about", path.stem)
+    if not isinstance(about, str):
+        raise UserError(f"{path}: about must be text")
+    common = check_arguments(f"{path}, arguments", content.get("arguments", []))
+    factors = content.get("factors", {})
+    if not isinstance(factors, dict) or not all(isinstance(levels, dict) and levels for levels in factors.values()):
+        raise UserError(
+            f'{path}: factors must be tables of levels, like [factors.library] rsl_rl = ["--rl_library", …]'
+        )
+    arms = []
+    for levels in itertools.product(*(levels.items() for levels in factors.values())):
+        names = tuple(name for name, _ in levels)
+        if bad := next((name for name in names if not names_a_folder(name)), None):
+            raise UserError(f"{path}: level {bad!r} must be a name of letters, digits, '_', '-', '+' and '.'")
+        own = [check_arguments(f"{path}, level {name}", arguments) for name, arguments in levels]
+        arms.append(Arm("-".join((path.stem, *names)), names, (*common, *itertools.chain(*own))))
+    if len({arm.cohort for arm in arms}) != len(arms):
+        raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
+    return Study(name=path.stem, about=about, seeds=tuple(seeds), arms=tuple(arms))
+
+
+def check_arguments(where: str, found: object) -> tuple[str, ...]:
+    """Check arguments for ``scripts/train.py``.
+
+    Args:
+        where: Where they stand.
+        found: The arguments.
+
+    Raises:
+        UserError: If they are no list of texts, or name a flag that the study sets itself.
+    """
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')
+    if taken := next((each for each in found if each.partition("=")[0] in _OURS), None):
+        raise UserError(f"{where}: {taken} is set by the study itself")
+    return tuple(found)

@@ -1,0 +1,79 @@
+"""A study's file says which trainings it asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.studies import load_study
+
+TWO_FACTORS = """
+version = 1
+about = "sizes"
+seeds = [3, 4]
+arguments = ["--task", "T"]
+[factors.library]
+a = ["--rl_library", "rsl_rl"]
+b = ["--rl_library", "skrl"]
+[factors.size]
+small = ["--num_envs", "8"]
+large = ["--num_envs", "16"]
+"""
+
+
+def written(folder: Path, content: str, name: str = "s.toml") -> str:
+    (folder / name).write_text(content)
+    return str(folder / name)
+
+
+def test_every_combination_of_levels_is_an_arm(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, TWO_FACTORS))
+    assert [arm.cohort for arm in study.arms] == ["s-a-small", "s-a-large", "s-b-small", "s-b-large"]
+    assert study.arms[3].arguments == ("--task", "T", "--rl_library", "skrl", "--num_envs", "16")
+
+
+def test_each_arm_has_its_turn_early_and_late(tmp_path: Path) -> None:
+    trainings = load_study(written(tmp_path, TWO_FACTORS)).trainings()
+    assert [training.seed for training in trainings] == [3] * 4 + [4] * 4
+    assert [training.arm for training in trainings[4:]] == [training.arm for training in reversed(trainings[:4])]
+
+
+def test_a_study_without_factors_has_one_arm(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, "version = 1\nseeds = [1]"))
+    assert [(arm.cohort, arm.arguments) for arm in study.arms] == [("s", ())]
+
+
+def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
+    study = load_study("libraries")
+    assert {arm.arguments[-1] for arm in study.arms} == {"rsl_rl", "rl_games", "skrl"}
+    assert len(study.trainings()) == 9
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("version = 2", "version 2 of a study is not 1"),
+        ("nonsense", "can't be read"),
+        ("version = 1\nseed = [1]", "unknown key 'seed'"),
+        ("version = 1", "seeds must be a list"),
+        ("version = 1\nseeds = [true]", "seeds must be a list"),
+        ("version = 1\nseeds = [1, 1]", "each can be trained once"),
+        ("version = 1\nseeds = [1]\nabout = 3", "about must be text"),
+        ("version = 1\nseeds = [1]\narguments = '--x'", "must be a list of texts"),
+        ("version = 1\nseeds = [1]\narguments = ['--seed=3']", "--seed=3 is set by the study itself"),
+        ("version = 1\nseeds = [1]\nfactors = ['a']", "must be tables of levels"),
+        ("version = 1\nseeds = [1]\n[factors.a]", "must be tables of levels"),
+        ("version = 1\nseeds = [1]\n[factors.a]\n'../x' = []", "level '../x' must be a name"),
+        ("version = 1\nseeds = [1]\n[factors.a]\nx-y = []\nx = []\n[factors.b]\ny = []\ny-y = []", "share the cohort"),
+    ],
+)
+def test_what_is_no_study_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_study(written(tmp_path, content))
+
+
+def test_studies_that_there_are_are_named() -> None:
+    with pytest.raises(UserError, match=r"no study 'nope': name a \.toml file, or one of libraries"):
+        load_study("nope")
