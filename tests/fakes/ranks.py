@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ledgers import declared  # run as a script, this folder is on the path
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.pipeline.attempt import attempt_life
@@ -28,9 +29,15 @@ def fail() -> None:
     raise RuntimeError("banana")
 
 
+def refuse() -> None:
+    """Find what the user can mend, too late."""
+    raise UserError("no room")
+
+
 HOW: dict[str, Callable[[], object]] = {
     "wait": lambda: None,
     "fail": fail,
+    "refuse": refuse,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "kill_both": lambda: (os.kill(os.getppid(), signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL)),
 }
@@ -50,6 +57,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)
     with joined(world, on_gpu=False) as group, Journal(run_dir / f"journal-1-{world.rank}.jsonl") as journal:
         join_supervisors(group, link)
+        if how == "kill_early":
+            group.gather(os.kill(os.getpid(), signal.SIGKILL) if world.rank else None)
         if world.first:
             journal.append(declared("aaaaaaaa"))
         link.begin(

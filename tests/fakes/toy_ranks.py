@@ -44,7 +44,7 @@ def main() -> None:
         for library in LIBRARIES:
             adapter = load_adapter(library)
             _, agent_cfg = resolve_configs("LedgerLab-Cartpole", library, NORMALIZED[library])
-            agent_cfg = adapter.prepare(agent_cfg, "cpu", seed=5, max_iterations=3)
+            agent_cfg = adapter.prepare(agent_cfg, "cpu", seed=5, max_iterations=5)
             agent_cfg = adapter.with_seed(agent_cfg, 5 + world.rank)
             torch.manual_seed(5 + world.rank)
             run_dir = Path(sys.argv[1]) / f"{library}_{world.rank}"
@@ -52,7 +52,7 @@ def main() -> None:
             clock = PhaseClock(time.perf_counter_ns(), base=Phase.UNATTRIBUTED)
             env = ToyEnv()
             with metered_collectives(clock):
-                heard = Heard()
+                heard = Heard(stop_after=3)
                 trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard)  # type: ignore[arg-type]
                 heard.on_each = lambda _: group.require_equal(trainer.state())  # noqa: B023
                 trainer.train()

@@ -140,10 +140,11 @@ def test_a_process_that_is_killed_ends_the_run_with_its_name(tmp_path: Path) -> 
     ("arguments", "environ", "complaint"),
     [
         (["--nproc", "3", "--device", "cpu"], {}, "its 256 seeds do not split over 3 processes: start 2 or 4"),
+        (["--nproc", "2", "--task", "Nope"], {}, "unknown task 'Nope'"),
         (["--nproc", "two"], {}, "--nproc two: must be a whole number of at least 1"),
         (["--nproc", "2"], {"WORLD_SIZE": "4"}, "--nproc 2: WORLD_SIZE is 4 already"),
     ],
-    ids=["seeds", "number", "twice"],
+    ids=["seeds", "task", "number", "twice"],
 )
 def test_processes_that_cannot_train_together_are_refused_in_one_line(
     arguments: list[str], environ: dict[str, str], complaint: str, tmp_path: Path

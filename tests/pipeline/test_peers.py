@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def peers() -> Iterator[list[Peers]]:
 def settled_while(peers: Peers, row: AttemptEnded, middle: Peers) -> AttemptEnded:
     """Let a supervisor tell an end while the one in the middle listens."""
     settled: list[AttemptEnded] = []
-    teller = threading.Thread(target=lambda: settled.append(peers.settle(row, asked=False)))
+    teller = threading.Thread(target=lambda: settled.append(peers.settle(row, 1, asked=False)[0]))
     teller.start()
     while teller.is_alive():
         middle.hear()
@@ -53,17 +54,17 @@ def test_who_ends_first_is_the_end_of_all(peers: list[Peers]) -> None:
     assert settled_while(first, killed, middle) == killed, "its own end is its own"
     second.hear()  # it was passed on before the first one went
     for other in (middle, second):
-        row = other.settle(end(Status.CRASHED, "CollectiveError: closed"), asked=False)
+        row, _ = other.settle(end(Status.CRASHED, "CollectiveError: closed"), 1, asked=False)
         assert (row.status, row.reason) == (Status.KILLED, f"rank 1 on {HERE}: SIGKILL")
 
 
 def test_the_end_of_the_first_rank_reaches_the_others(peers: list[Peers]) -> None:
     middle, first, second = peers
-    middle.settle(end(Status.NON_FINITE, "NaN"), asked=False)
+    middle.settle(end(Status.NON_FINITE, "NaN"), 1, asked=False)
     middle.close()
     for other in (first, second):
         other.hear(5.0)
-        row = other.settle(end(Status.PREEMPTED, "SIGTERM"), asked=False)
+        row, _ = other.settle(end(Status.PREEMPTED, "SIGTERM"), 143, asked=False)
         assert (row.status, row.reason) == (Status.NON_FINITE, f"rank 0 on {HERE}: NaN")
     middle._poll = first._poll.__class__()  # closed already
 
@@ -82,12 +83,13 @@ def test_who_goes_without_a_word_is_missed(peers: list[Peers]) -> None:
 def test_an_end_that_all_agree_on_is_nobodys_fault(peers: list[Peers]) -> None:
     middle, first, second = peers
     for each in (first, middle, second):
-        assert each.settle(end(Status.TARGET_REACHED), asked=False).status is Status.TARGET_REACHED
+        row, _ = each.settle(end(Status.TARGET_REACHED), 0, asked=False)
+        assert row.status is Status.TARGET_REACHED
     first.close()
     middle.hear()
     assert middle.first is None
     row = end(Status.CRASHED, "in shutdown")
-    assert second.settle(row, asked=False) == row
+    assert second.settle(row, 1, asked=False) == (row, 1)
     first._poll = second._poll.__class__()
 
 
@@ -95,7 +97,38 @@ def test_what_somebody_asked_for_before_is_no_consequence(peers: list[Peers]) ->
     middle, first, _ = peers
     settled_while(first, end(Status.PREEMPTED, "SIGTERM"), middle)
     own = end(Status.INTERRUPTED, "SIGINT")
-    assert middle.settle(own, asked=True) == own
+    assert middle.settle(own, 130, asked=True) == (own, 130)
+
+
+def test_what_a_user_can_mend_stays_that_for_all(peers: list[Peers]) -> None:
+    middle, first, _ = peers
+    refused = end(Status.CRASHED, "UserError: the task's reset draws from numpy")
+    teller = threading.Thread(target=lambda: first.settle(refused, 2, asked=False))
+    teller.start()
+    middle.hear(5.0)
+    row, exit_status = middle.settle(end(Status.PREEMPTED, "Terminated: SIGTERM"), 143, asked=False)
+    assert (row.status, row.reason, exit_status) == (Status.CRASHED, f"rank 1 on {HERE}: {refused.reason}", 2)
+    teller.join()
+
+
+def test_a_connection_that_cannot_be_taken_holds_nobody_up(peers: list[Peers]) -> None:
+    middle, _, _ = peers
+    listener = middle.listener
+    assert listener is not None
+
+    class OutOfDescriptors:
+        fileno = listener.fileno
+        close = listener.close
+
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    middle.listener = OutOfDescriptors()  # type: ignore[assignment]
+    with socket.create_connection(listener.getsockname()):
+        heard = threading.Thread(target=middle.hear, daemon=True)
+        heard.start()
+        heard.join(10.0)
+        assert not heard.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -56,6 +59,7 @@ def attempt_of(run_dir: Path) -> Attempt:
         ("kill", Status.KILLED, 137, f"rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory"),
         ("kill_both", Status.CRASHED, 1, f"rank 1 on {HOST}: gone, with its supervisor, and without a word"),
         ("fail", Status.CRASHED, 1, f"rank 1 on {HOST}: RuntimeError: banana"),
+        ("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room"),
     ],
 )
 def test_the_end_of_one_is_the_end_of_all(
@@ -76,6 +80,15 @@ def test_the_end_of_one_is_the_end_of_all(
         assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
 
 
+def test_who_dies_before_the_run_has_begun_is_named(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, "kill_early") as process:
+        assert process.wait(240) == 137
+        assert process.stderr is not None
+        told = f"supervisor: killed: rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory\n"
+        assert told in process.stderr.read()
+    assert not read_ledger(tmp_path).runs
+
+
 def test_interrupting_the_launcher_interrupts_all(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None
@@ -94,6 +107,48 @@ def test_without_their_launcher_processes_end(tmp_path: Path) -> None:
         process.kill()
         assert process.stdout.read() == "", "whoever still has the pipe is still there"
     assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+def test_of_a_machine_the_first_process_complains_and_the_others_wait_for_their_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ledger_lab.pipeline import ranks
+
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        assert capsys.readouterr().err == "", "it leaves the word to the first one"
+        waited.append(seconds)
+
+    monkeypatch.setattr(ranks.time, "sleep", wait)
+
+    def complain(environ: dict[str, str], ending: BaseException) -> None:
+        with pytest.raises(type(ending)), ranks.said_once(environ):
+            print("usage", file=sys.stderr)
+            raise ending
+
+    for environ in ({"WORLD_SIZE": "16", "RANK": "8", "LOCAL_RANK": "0"}, {"RANK": "1", "LOCAL_RANK": "1"}):
+        complain(environ, UserError("no such task"))
+        assert capsys.readouterr().err == "usage\n" and not waited, "other machines, and single ones, have readers, too"
+    second = {"WORLD_SIZE": "16", "RANK": "1", "LOCAL_RANK": "1"}
+    complain(second, SystemExit(0))
+    assert capsys.readouterr().err == "" and not waited, "--help is no complaint"
+    for ending in (SystemExit(2), UserError("no such task")):
+        waited.clear()
+        complain(second, ending)
+        assert len(waited) == 1, "had it gone first, the launcher would have ended the one that speaks"
+        assert capsys.readouterr().err == "usage\n", "whom nobody ended is alone with its complaint"
+
+
+def test_what_other_processes_than_the_first_one_save_is_not_kept(tmp_path: Path) -> None:
+    from ledger_lab.pipeline.train_run import _Recorder
+
+    plan = SimpleNamespace(world=World(rank=1, size=2, local_rank=1, local_size=2))
+    nothing: Any = None
+    recorder = _Recorder(plan, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    (saved := tmp_path / "model_0.pt").touch()
+    recorder.on_checkpoint(saved, 1)
+    assert not saved.exists() and not recorder.checkpoints
 
 
 def test_the_shares_of_a_panel_make_up_the_panel() -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -78,7 +82,7 @@ def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) ->
     assert first.keys() == set(LIBRARIES)
     for library, told in first.items():
         other = second[library]
-        assert told["iterations"] == other["iterations"] == [1, 2, 3]
+        assert told["iterations"] == other["iterations"] == [1, 2, 3], "all stop together"
         assert told["learning_rate"] == other["learning_rate"]
         assert told["actions"] != other["actions"], "each has a seed of its own"
         assert (told["seed"], other["seed"]) == (5, 6)
@@ -112,6 +116,93 @@ def test_who_did_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_group, "_JOIN_S", 1.0)
     with pytest.raises(UserError, match="of 3 processes, rank 1, 2 did not come within 1 s"):
         process_group._meet(World(rank=0, size=3, local_rank=0, local_size=3))
+
+
+def test_who_came_and_never_connects_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed as dist
+
+    from ledger_lab.runners import process_group
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(process_group, "_CONNECT_S", 1.0)
+
+    def come() -> None:
+        store = dist.TCPStore("localhost", port, is_master=False, timeout=timedelta(seconds=60))
+        dist.PrefixStore("ledger_lab/0", store).set("joined/1", "")
+
+    other = threading.Thread(target=come, daemon=True)
+    other.start()
+    began_s = time.monotonic()
+    with (
+        pytest.raises(UserError, match="do not reach each other with gloo: .*: set GLOO_SOCKET_IFNAME to"),
+        process_group.joined(World(rank=0, size=2, local_rank=0, local_size=2), on_gpu=False),
+    ):
+        pass
+    assert time.monotonic() - began_s < 60
+    other.join()
+
+
+def test_a_collective_that_never_returns_names_the_variable_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import process_group
+
+    group = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
+    connecting = threading.Event()  # as NCCL does within its first collective, out of reach of any question
+    monkeypatch.setattr(process_group.dist, "all_reduce", lambda *_, **__: connecting.wait(30))
+    monkeypatch.setattr(process_group, "_PROBE_S", 0.1)
+    at_exit: list[tuple[object, ...]] = []
+    monkeypatch.setattr(process_group.atexit, "register", lambda *call: at_exit.append(call))
+    with pytest.raises(UserError, match=r"with gloo: no answer within 0.1 s: set GLOO_SOCKET_IFNAME to"):
+        group.try_out("cpu")
+    assert at_exit == [(os._exit, 2)], "the process goes, whatever hangs in it"
+    connecting.set()
+
+
+def test_a_sum_that_is_wrong_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import process_group
+
+    group = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
+    monkeypatch.setattr(process_group.dist, "all_reduce", lambda numbers: numbers.mul_(2))
+    with pytest.raises(UserError, match="the sum of all ranks is wrong"):
+        group.try_out("cpu")
+
+
+def test_waiting_for_other_processes_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import process_group
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(process_group, "_JOIN_S", 30.0)
+    began_s = time.monotonic()
+    interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        process_group._meet(World(rank=0, size=2, local_rank=0, local_size=2))
+    assert time.monotonic() - began_s < 15
+
+
+def test_what_only_one_process_knows_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.pipeline import ranks
+    from ledger_lab.runners.process_group import ProcessGroup
+
+    group = ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=1), ["a", "b"], Path())
+
+    def differs(ours: dict[str, object], theirs: dict[str, object]) -> str:
+        monkeypatch.setattr(group, "gather", lambda mine: [{**mine, **ours}, {**mine, **theirs}])
+        with pytest.raises(UserError) as raised:
+            ranks.require_same(group, {"--task": "T"})
+        return str(raised.value)
+
+    assert differs({}, {"--new": 1}).startswith("--new is missing on rank 0 (a) and 1 on rank 1 (b): start all")
+    assert differs({"--old": None}, {}).startswith("--old is None on rank 0 (a) and missing on rank 1 (b): start all")
+    assert differs({}, {"LedgerLab's source": "other"}).startswith("LedgerLab's source is '")
+    assert differs({}, {"the version of torch": "1.0"}).startswith("the version of torch is '")
+    monkeypatch.setattr(group, "gather", lambda mine: [mine, dict(mine)])
+    ranks.require_same(group, {"--task": "T"})
 
 
 def test_alone_everything_is_said_and_done_at_once(tmp_path: Path) -> None:

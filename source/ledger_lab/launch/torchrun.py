@@ -11,9 +11,6 @@ from ledger_lab.errors import UserError
 _AGENT = "ledger_lab.pipeline.torchrun"
 """The module that is torchrun, but for an exit status that tells the truth."""
 
-_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-"""Signals that torchrun passes on; of the last two, by which schedulers announce the end, it would die by itself."""
-
 
 def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
     """Return what ``--nproc`` says, and the command line without it.
@@ -57,7 +54,7 @@ def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> lis
         *(sys.executable, "-m", _AGENT),
         *("--nproc-per-node", str(processes)),
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--local-addr", "localhost"),
-        *("--max-restarts", "0", "--signals-to-handle", _SIGNALS),
+        *("--max-restarts", "0"),
         *(program, "--distributed", *arguments),
     ]
 

@@ -36,6 +36,7 @@ class PeerEnd:
     host: str
     status: Status
     reason: str | None
+    exit_status: int
 
     def __post_init__(self) -> None:
         """Restore the status from its plain value.
@@ -136,29 +137,35 @@ class Peers:
                 if descriptor in self._lines:
                     self._read(self._lines[descriptor])
                 elif self.listener is not None:
-                    with suppress(OSError):
+                    try:
                         self._add(self.listener.accept()[0])
+                    except OSError:  # gone already, or nothing to be had: who still wants in is there next time, too
+                        return
 
-    def settle(self, row: AttemptEnded, *, asked: bool) -> AttemptEnded:
+    def settle(self, row: AttemptEnded, exit_status: int, *, asked: bool) -> tuple[AttemptEnded, int]:
         """Tell the others how our own process ended, before it is written, so that they know before anybody goes.
 
         Args:
             row: How it ended, as it says itself.
+            exit_status: Its exit status then.
             asked: Whether somebody asked it to end before any other process had ended.
 
         Returns:
-            How it ended: by the end of another one where that came first.
+            How it ended, and the exit status: by the end of another one where that came first.
         """
         self.hear()
         if self.first is not None and not asked and row.status not in _AGREED:
             row = replace(row, status=self.first.status, reason=self.first.in_words)
+            exit_status = self.first.exit_status
         if not self._told:
             self._told = True
-            end = PeerEnd(rank=self.rank, host=self._host, status=row.status, reason=row.reason)
+            end = PeerEnd(
+                rank=self.rank, host=self._host, status=row.status, reason=row.reason, exit_status=exit_status
+            )
             self._send(end)
             if not end.agreed:
                 self.hear(_ANSWER_S if self.listener is None else 0.0)  # the middle answers when everybody is told
-        return row
+        return row, exit_status
 
     def close(self) -> None:
         """Go."""
@@ -201,7 +208,8 @@ class Peers:
         line.connection.close()
         if line.rank is not None and not line.ended:
             reason = "gone, with its supervisor, and without a word"
-            self._note(PeerEnd(rank=line.rank, host=line.host, status=Status.CRASHED, reason=reason), None)
+            gone = PeerEnd(rank=line.rank, host=line.host, status=Status.CRASHED, reason=reason, exit_status=1)
+            self._note(gone, None)
 
     def _take(self, line: _Line, message: bytes) -> bool:
         """Act on a message.

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ledger_lab
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.meters import package_versions
 from ledger_lab.panels import Panel
 from ledger_lab.pipeline.link import Link
 from ledger_lab.runners import Policy
@@ -28,22 +34,32 @@ if TYPE_CHECKING:
 EQUAL_AT_FIRST, EQUAL_EVERY = 2, 50
 """Iterations after which the processes' learners are compared: the first ones, and then every so many."""
 
+_SPOKEN_FOR_S = 60.0
+"""How long to wait for another process to complain of what both of them have [s]."""
+
 
 @contextmanager
 def said_once(environ: Mapping[str, str]) -> Iterator[None]:
-    """Let one process alone complain of a command line that all of them have.
+    """Let the first process of each machine alone complain of a command line that all of them have.
+
+    The others wait to be ended by their launcher, as it does when one of its processes has failed: if they went first,
+    it would end the one that has not spoken yet. Who is still there after that complains, too: it may be the only one.
 
     Args:
         environ: The environment.
     """
-    if environ.get("RANK", "0") == "0":
+    if environ.get("WORLD_SIZE", "1") == "1" or environ.get("LOCAL_RANK", "0") == "0":
         yield
         return
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        try:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             yield
-        except UserError:
-            sys.exit(2)
+    except (UserError, SystemExit) as refused:
+        if not isinstance(refused, SystemExit) or refused.code:
+            time.sleep(_SPOKEN_FOR_S)
+            print(said.getvalue(), end="", file=sys.stderr, flush=True)
+        raise
 
 
 def join_supervisors(group: ProcessGroup, link: Link) -> None:
@@ -61,7 +77,11 @@ def join_supervisors(group: ProcessGroup, link: Link) -> None:
 
     def listen() -> dict[str, Any]:
         here = "127.0.0.1" if group.world.one_machine else ""
-        return {"port": link.listen(here), "host": socket.gethostname(), "token": secrets.token_hex(16)}
+        try:
+            port = link.listen(here)
+        except OSError as error:
+            raise UserError(f"the supervisor of rank 0 cannot be reached by the others: {error}") from error
+        return {"port": port, "host": socket.gethostname(), "token": secrets.token_hex(16)}
 
     middle: dict[str, Any] = group.first(listen)
     address = "127.0.0.1" if group.world.one_machine else os.environ["MASTER_ADDR"]
@@ -70,7 +90,7 @@ def join_supervisors(group: ProcessGroup, link: Link) -> None:
         try:
             link.join(group.world.rank, address, **middle)
         except OSError as error:
-            raise UserError(str(error)) from error
+            raise UserError(f"{error}: let the machines reach each other at any port, as gloo and NCCL do") from error
 
     group.agree(join)
 
@@ -96,7 +116,7 @@ def require_divisible(panel: Panel, processes: int) -> None:
 
 
 def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:
-    """Refuse processes that were asked for different things.
+    """Refuse processes that were asked for different things, or do them with different code.
 
     Args:
         group: The processes.
@@ -105,14 +125,25 @@ def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:
     Raises:
         UserError: If they differ.
     """
-    asked = group.gather(dict(mine))
+    if group.world.size == 1:
+        return
+    asked = group.gather({**mine, **_code()})
     for rank, other in enumerate(asked):
-        for name, value in asked[0].items():
-            if other[name] != value:
+        for name in dict.fromkeys((*asked[0], *other)):
+            here, there = (repr(each[name]) if name in each else "missing" for each in (asked[0], other))
+            if here != there:
                 raise UserError(
-                    f"{name} is {value!r} on rank 0 ({group.hosts[0]}) and {other[name]!r} on rank {rank} "
+                    f"{name} is {here} on rank 0 ({group.hosts[0]}) and {there} on rank {rank} "
                     f"({group.hosts[rank]}): start all processes with the same request, code and packages"
                 )
+
+
+def _code() -> dict[str, str]:
+    """Return what runs here, by names that say what to mend."""
+    root = Path(ledger_lab.__file__).parent
+    files = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+    versions = {f"the version of {name}": version for name, version in package_versions().items()}
+    return {"LedgerLab's source": hashlib.sha256(canonical_json(files)).hexdigest(), **versions}
 
 
 def share_of(panel: Panel, rank: int, processes: int) -> Panel:

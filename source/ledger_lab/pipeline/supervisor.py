@@ -30,6 +30,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.pipeline.beginnings import become_worker, end_with, noted_signals, open_standard_streams
+from ledger_lab.pipeline.console import EXIT_USER_ERROR
 from ledger_lab.pipeline.insist import insist
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.peers import Peers
@@ -313,8 +314,7 @@ class Supervisor:
         if self._exit_status is not None:
             return row
         if self._peers is not None:
-            said, row = row, self._peers.settle(row, asked=self._asked is not None)
-            exit_status = exit_status if row is said else exit_status_of(row.status)
+            row, exit_status = self._peers.settle(row, exit_status, asked=self._asked is not None)
         for reserve in self._reserves.values():
             reserve.close()
         self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
@@ -339,9 +339,12 @@ class Supervisor:
             peak_gpu_memory_bytes=None,
         )
         if not self._journals:
+            exit_status = 128 - code if code < 0 else code
             if self._peers is not None and code:
-                self._peers.settle(end, asked=False)
-            return 128 - code if code < 0 else code
+                ended, exit_status = self._peers.settle(end, exit_status, asked=self._asked is not None)
+                if ended is not end and self._peers.rank == 0 and exit_status != EXIT_USER_ERROR:
+                    _say(f"{ended.status.replace('_', ' ')}: {ended.reason}")
+            return exit_status
         fault = name_of(-code) if code < 0 else None
         try:
             if self._exit_status is None:

@@ -115,7 +115,8 @@ def _carry_out(
             if link.ended is None or link.ended.reason == reason_of(attempt.error):
                 tell_error(attempt.error, console, terminal.log)
             else:  # the end of another process, of which that error is a consequence
-                console.print(f"{link.ended.status}: {link.ended.reason}", style="bold red", markup=False)
+                told = f"{link.ended.status}: {link.ended.reason} (what it printed: {plan.run_dir}/console-1-RANK.log)"
+                console.print(told, style="bold red", markup=False, soft_wrap=True)
         if plan.world.first:
             _report(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
@@ -293,6 +294,7 @@ class _Recorder:
     def on_checkpoint(self, path: Path, iterations: int) -> None:
         """Write what was saved; what other processes than the first one save, nobody keeps."""
         if not self._plan.world.first:
+            path.unlink()  # where they save is often memory
             return
         saved = CheckpointSaved(
             path=str(path.relative_to(self._plan.run_dir)),

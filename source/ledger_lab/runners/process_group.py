@@ -5,12 +5,14 @@ Parameters are the libraries' to synchronize, on the device. What is said here i
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.launch import World
@@ -29,6 +32,10 @@ _T = TypeVar("_T")
 
 _JOIN_S = 300.0
 """How long to wait for processes that are still starting [s]."""
+_LOOK_S = 0.1
+"""How often to look whether they are there [s]."""
+_CONNECT_S = 60.0
+"""How long those that are there may take to connect [s]."""
 _PROBE_S = 60.0
 """How long the first collective may take [s]: NCCL looks for ways between all devices in it."""
 _PROBE_NUMBERS = 1 << 20
@@ -193,18 +200,28 @@ class ProcessGroup:
         if device != "cpu":
             torch.cuda.set_device(device)
         numbers = torch.full((_PROBE_NUMBERS,), float(self.world.rank + 1), device=device)
-        deadline_s = time.monotonic() + _PROBE_S
-        try:
-            work = dist.all_reduce(numbers, async_op=True)
-            while not work.is_completed():
-                if time.monotonic() > deadline_s:
-                    raise RuntimeError(f"no answer within {_PROBE_S:g} s")
-                time.sleep(0.001)
-            work.wait()
-        except RuntimeError as error:
-            raise UserError(_advice(library, error)) from error
-        if not bool((numbers == self.world.size * (self.world.size + 1) / 2).all()):
-            raise UserError(_advice(library, RuntimeError("the sum of all ranks is wrong")))
+        failed: list[RuntimeError] = []
+
+        def add_up() -> None:
+            try:
+                if device != "cpu":
+                    torch.cuda.set_device(device)  # of each thread its own
+                dist.all_reduce(numbers)
+                if not bool((numbers == self.world.size * (self.world.size + 1) / 2).all()):
+                    failed.append(RuntimeError("the sum of all ranks is wrong"))
+            except RuntimeError as error:
+                failed.append(error)
+
+        # NCCL connects within its first collective, and nothing but its own patience, which is longer than any user's,
+        # gets a thread back from there.
+        trial = threading.Thread(target=add_up, daemon=True)
+        trial.start()
+        trial.join(_PROBE_S)
+        if trial.is_alive():
+            failed.append(RuntimeError(f"no answer within {_PROBE_S:g} s"))
+            atexit.register(os._exit, 2)  # nobody waits for that thread, or takes the group apart below it
+        if failed:
+            raise UserError(_advice(library, failed[0])) from failed[0]
 
     def _bytes_of_first(self, data: bytes) -> bytes:
         """Return the first process's bytes."""
@@ -252,8 +269,9 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
                 store=store,
                 rank=world.rank,
                 world_size=world.size,
-                timeout=timedelta(seconds=_COLLECTIVE_S),
+                timeout=timedelta(seconds=_CONNECT_S),
             )
+            _set_pg_timeout(timedelta(seconds=_COLLECTIVE_S))
             group = ProcessGroup(world, [], Path(folder))
             group.hosts = group.gather(socket.gethostname())
         except RuntimeError as error:
@@ -281,17 +299,27 @@ def _meet(world: World) -> dist.Store:
                 f"MASTER_PORT {port} is in use on this machine: choose another, or let torchrun choose one "
                 "(--rdzv-backend c10d --rdzv-endpoint localhost:0, as --nproc does)"
             ) from error
-        raise UserError(f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}") from error
+        raise UserError(
+            f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}: say with torchrun's "
+            "--local-addr by which address the others reach the first machine"
+        ) from error
     store = dist.PrefixStore(f"ledger_lab/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
     keys = [f"joined/{rank}" for rank in range(world.size)]
-    store.set(keys[world.rank], "")
+    deadline_s = time.monotonic() + _JOIN_S
     try:
-        store.wait(keys, patience)
+        store.set(keys[world.rank], "")
+        while not store.check(keys):  # the store's own way to wait hears no Ctrl-C
+            if time.monotonic() > deadline_s:
+                missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+                raise UserError(
+                    f"of {world.size} processes, rank {', '.join(missing)} did not come within {_JOIN_S:g} s: look at "
+                    "what they say on their machines"
+                )
+            time.sleep(_LOOK_S)
     except RuntimeError as error:
-        missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
         raise UserError(
-            f"of {world.size} processes, rank {', '.join(missing)} did not come within {_JOIN_S:g} s: look at what "
-            "they say on their machines"
+            f"MASTER_ADDR {address} MASTER_PORT {port}: whoever answered there is gone ({first_line(error)}): look at "
+            "what rank 0 says"
         ) from error
     return store
 
