@@ -17,6 +17,7 @@ BENCHMARKS = {
     "metering": "what the meters take, switched on and off within one training",
     "optimizers": "Adam by loop, foreach and fused",
     "overhead": "metered training against `isaaclab train`",
+    "preemptions": "one training that is interrupted again and again, against one that is not",
     "recipe": "what changing a field of the recipe does to speed and time to target",
     "time_to_target": "our recipe against the stock one",
     "training_kills": "real trainings that are killed at random moments",

@@ -151,3 +151,46 @@ def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
         signal.signal(signal.SIGHUP, before)
     (ended,) = read_journal(path).of(AttemptEnded)
     assert ended.status is Status.COMPLETED
+
+
+def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    done = 0
+    with Journal(path) as journal:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+            with attempt.polite():
+                os.kill(os.getpid(), signal.SIGUSR1)
+                os.kill(os.getpid(), signal.SIGTERM)
+                done += 1
+                assert attempt.asked is signal.SIGUSR1
+                attempt.heed(signal.SIGTERM)
+                assert attempt.asked is signal.SIGUSR1
+            attempt.resumable = True
+            attempt.leave()
+        assert (done, attempt.exit_status) == (1, 75)
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert (ended.status, ended.reason) == (Status.PREEMPTED, "Terminated: SIGUSR1")
+
+
+@pytest.mark.parametrize(("signum", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_good_moment_that_does_not_come_is_not_waited_for(
+    signum: signal.Signals, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger_lab.pipeline.attempt._PATIENCE_S", 0.1)
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+            with attempt.polite():
+                os.kill(os.getpid(), signum)
+                time.sleep(30)
+            raise AssertionError("the alarm did not end it")
+        assert attempt.exit_status == exit_status
+
+
+def test_outside_of_what_can_wait_a_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+            with attempt.polite():
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("the signal did not end it")
+        assert attempt.exit_status == 143

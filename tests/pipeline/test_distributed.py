@@ -20,6 +20,7 @@ from ledger_lab.ledger import (
     PanelResult,
     PhaseWindow,
     Run,
+    StateRestored,
     Status,
     Telemetry,
     read_journal,
@@ -94,6 +95,26 @@ def test_the_report_tells_who_waited_for_whom_and_bills_both(by_two: Path) -> No
     assert run["billable_usd"] == pytest.approx(2 * run["wall_s"] / 1000, rel=0.05)
     text = script("report", "--log_root", by_two).stdout
     assert "2 × 32" in text and "ran in 2 processes: synchronize " in text
+
+
+def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_two: Path, tmp_path: Path) -> None:
+    request = [*TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True"]
+    interrupted = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *request]
+    interrupted += ["--log_root", str(tmp_path), "2:SIGTERM"]
+    asked = subprocess.run(interrupted, capture_output=True, text=True, check=False)
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    resumed = script("train", "--resume", one_run_dir(tmp_path), *TWO[:2])
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    whole, parts = run_of(by_two), run_of(tmp_path)
+    assert [attempt.status for attempt in parts.attempts] == [Status.PREEMPTED, Status.COMPLETED]
+    assert [len(attempt.ranks) for attempt in parts.attempts] == [2, 2]
+    (restored,) = parts.attempts[1].of(StateRestored)
+    assert (restored.iteration, restored.exactness, restored.reasons) == (2, "bitwise", [])
+    assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
+    assert [row.outcomes for row in parts.results] == [row.outcomes for row in whole.results if row.needed]
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    refused = script("train", "--resume", one_run_dir(tmp_path))
+    assert refused.returncode == 2 and "has ended: completed" in refused.stderr
 
 
 def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:

@@ -176,8 +176,7 @@ def test_kill_9_leaves_a_valid_ledger(tmp_path: Path, victim: str, status: str) 
     ("signum", "status", "exit_status"),
     [
         (signal.SIGINT, Status.INTERRUPTED, 130),
-        (signal.SIGTERM, Status.PREEMPTED, 143),
-        (signal.SIGUSR1, Status.PREEMPTED, 143),
+        (signal.SIGTERM, Status.PREEMPTED, 75),
     ],
 )
 def test_signals_end_the_attempt_truthfully(

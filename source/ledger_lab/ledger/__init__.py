@@ -8,6 +8,7 @@ from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
+    STATE_FILE,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
@@ -21,6 +22,8 @@ from ledger_lab.ledger.rows import (
     Row,
     RunDeclared,
     ShutdownEnded,
+    StateRestored,
+    StateSaved,
     Status,
     SupervisionStarted,
     Telemetry,
@@ -32,6 +35,7 @@ __all__ = [
     "FIGURES",
     "HORIZON",
     "NON_FINITE",
+    "STATE_FILE",
     "Attempt",
     "AttemptEnded",
     "AttemptStarted",
@@ -54,6 +58,8 @@ __all__ = [
     "Run",
     "RunDeclared",
     "ShutdownEnded",
+    "StateRestored",
+    "StateSaved",
     "Status",
     "SupervisionStarted",
     "Tally",

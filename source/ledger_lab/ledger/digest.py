@@ -38,6 +38,8 @@ from ledger_lab.ledger.rows import (
     Row,
     RunDeclared,
     ShutdownEnded,
+    StateRestored,
+    StateSaved,
     SupervisionStarted,
     Telemetry,
 )
@@ -52,7 +54,16 @@ _MOST_WAITING = 32
 _LONG = (PanelResult.__name__, RunDeclared.__name__)
 """Kinds whose rows are long, and are parsed when somebody asks for them."""
 
-_AGED = (SupervisionStarted, AttemptStarted, Health, CheckpointSaved, AttemptEnded, ShutdownEnded)
+_AGED = (
+    SupervisionStarted,
+    AttemptStarted,
+    Health,
+    CheckpointSaved,
+    StateSaved,
+    StateRestored,
+    AttemptEnded,
+    ShutdownEnded,
+)
 """Kinds besides telemetry whose ``wall_ns`` is an age of the attempt."""
 
 _TALLY = kind_and_data(Tally.__name__)

@@ -15,6 +15,8 @@ from ledger_lab.ledger.rows import (
     Row,
     RunDeclared,
     ShutdownEnded,
+    StateRestored,
+    StateSaved,
     SupervisionStarted,
     Telemetry,
 )
@@ -33,6 +35,8 @@ KINDS: dict[str, type[Row]] = {
         Health,
         CheckpointSaved,
         PanelResult,
+        StateSaved,
+        StateRestored,
         AttemptEnded,
         ShutdownEnded,
         EvaluationStarted,

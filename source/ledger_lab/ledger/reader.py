@@ -25,6 +25,7 @@ from ledger_lab.ledger.rows import (
     Row,
     RunDeclared,
     ShutdownEnded,
+    StateRestored,
     Status,
     SupervisionStarted,
 )
@@ -89,17 +90,21 @@ class Attempt:
         """How it ended; where it never said, ``running`` while it shows signs of life, else ``lost``."""
         if self.ended is not None:
             return self.ended.status
-        return Status.RUNNING if self._shows_life() else Status.LOST
+        return Status.RUNNING if self.shows_life() else Status.LOST
 
-    def _shows_life(self) -> bool:
-        """Look for a process of it on this host; of another host's, for a recent row."""
+    def shows_life(self, *, here: bool = False) -> bool:
+        """Look for a process of it on this host; of another host's, for a recent row.
+
+        Args:
+            here: Look on this host alone.
+        """
         starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
         for journal in self.journals:
             starts += journal.timed(AttemptStarted)
             starts += journal.timed(SupervisionStarted)
         if any(start.host == socket.gethostname() for start, _ in starts):
             return any(is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
-        return datetime.now(UTC) - max(journal.last_time for journal in self.journals) < HEARTBEAT_LIMIT
+        return not here and datetime.now(UTC) - max(journal.last_time for journal in self.journals) < HEARTBEAT_LIMIT
 
     @property
     def windows(self) -> list[PhaseWindow]:
@@ -141,8 +146,42 @@ class Run:
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
-        """All checkpoints, in order."""
-        return [row for attempt in self.attempts for row in attempt.of(CheckpointSaved)]
+        """All checkpoints, in order. One that was trained again has taken the place of the one before."""
+        return list({row.path: row for attempt in self.attempts for row in attempt.of(CheckpointSaved)}.values())
+
+    @property
+    def windows(self) -> list[tuple[Attempt, PhaseWindow]]:
+        """Phase windows of all attempts whose work was not lost, in order. Each call may read the journals."""
+        return [
+            (attempt, window)
+            for attempt in self.attempts
+            for window in attempt.windows
+            if not self.is_lost(attempt, window)
+        ]
+
+    def is_lost(self, attempt: Attempt, window: PhaseWindow) -> bool:
+        """Tell whether what an attempt did in a window was done again by a later one.
+
+        That is what an attempt did after the state that a later one went on from, and all of the attempts in between.
+        """
+        kept_ns, iteration = self._kept.get(attempt.number, (None, 0))
+        if kept_ns is None or window.wall_ns <= kept_ns:
+            return False
+        return window.iteration is None or window.iteration > iteration
+
+    def led_on(self, attempt: Attempt) -> bool:
+        """Tell whether a later attempt went on from this one, or from one before it."""
+        return attempt.number in self._kept
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[int, int]]:
+        """Age and iteration until which the work of an attempt was kept; of attempts that are missing, all was."""
+        kept: dict[int, tuple[int, int]] = {}
+        for attempt in self.attempts:
+            for row in attempt.of(StateRestored):
+                kept |= dict.fromkeys(range(row.attempt + 1, attempt.number), (0, 0))
+                kept[row.attempt] = (row.saved_wall_ns, row.iteration)
+        return kept
 
     @property
     def judged(self) -> list[tuple[Attempt | None, PanelResult]]:

@@ -38,13 +38,16 @@ class Phase(StrEnum):
     """Statistics, TensorBoard, progress and the ledger itself."""
     CHECKPOINT = "checkpoint"
     """Saving and hashing policies."""
+    RESTART = "restart"
+    """Of a run that was interrupted: starting again until the training goes on, and what an attempt trained after the
+    last state that it saved, which is trained again."""
     SHUTDOWN = "shutdown"
     """Closing the simulation, and then from the row that says how an attempt ended until its processes are gone."""
     UNATTRIBUTED = "unattributed"
     """Covered by no window."""
 
 
-TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE, Phase.SHUTDOWN}
+TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE, Phase.RESTART, Phase.SHUTDOWN}
 """The phases whose sum is the denominator of training throughput."""
 
 

@@ -4,7 +4,7 @@ What this module exports needs neither torch nor Isaac Lab; ``slots``, ``view`` 
 """
 
 from ledger_lab.panels.comparison import Comparison, compare_paired
-from ledger_lab.panels.identity import PanelIdentity, differing_fields
+from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
 from ledger_lab.panels.intervals import lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, load_panel
 from ledger_lab.panels.verdict import ERROR_BUDGET, VerdictRule
@@ -18,6 +18,7 @@ __all__ = [
     "VerdictRule",
     "compare_paired",
     "differing_fields",
+    "few_differences",
     "find_panels",
     "load_panel",
     "lower_bound",

@@ -59,6 +59,7 @@ class Conditions:
         self._latency = torch.zeros(count, dtype=torch.long, device=device)
         self._spread = torch.ones(count, device=device)
         self._fresh = torch.ones(count, dtype=torch.bool, device=device)
+        self._processed: list[torch.Tensor] = []
         longest = max((part.params["steps"][1] for part, _ in self._of("action_delay")), default=0)
         actions = self._base.action_manager.total_action_dim
         self._history = torch.zeros(longest + 1, count, actions, device=device)
@@ -93,17 +94,16 @@ class Conditions:
             )
         process, apply = manager.process_action, manager.apply_action
         held_out = slice(self._first, base.num_envs)
-        now: list[torch.Tensor] = []
         before: list[torch.Tensor] = []
         passed = 0
 
         def process_action(action: torch.Tensor) -> None:
             nonlocal passed
-            before[:] = now
+            last = self._processed
             process(action)
-            now[:] = [term.processed_actions[held_out].clone() for term in manager._terms.values()]
+            self._processed = now = [term.processed_actions[held_out].clone() for term in manager._terms.values()]
             before[:] = [
-                torch.where(self._fresh.unsqueeze(1), new, old) for old, new in zip(before or now, now, strict=True)
+                torch.where(self._fresh.unsqueeze(1), new, old) for old, new in zip(last or now, now, strict=True)
             ]
             self._fresh[:] = False
             passed = 0
@@ -111,7 +111,7 @@ class Conditions:
         def apply_action() -> None:
             nonlocal passed
             waits = (self._latency > passed).unsqueeze(1)
-            for term, old, new in zip(manager._terms.values(), before, now, strict=True):
+            for term, old, new in zip(manager._terms.values(), before, self._processed, strict=True):
                 term.processed_actions[held_out] = torch.where(waits, old, new)
             passed += 1
             apply()

@@ -77,6 +77,22 @@ def differing_fields(left: dict[str, Any], right: dict[str, Any], prefix: str = 
     return lines
 
 
+def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
+    """Name the first fields in which two identities differ, in one line.
+
+    Args:
+        left: Fields of one identity.
+        right: Fields of the other.
+
+    Returns:
+        The differences; empty where there are none.
+    """
+    lines = differing_fields(left, right)
+    lines.sort(key=lambda line: line.startswith("packages."))  # of two engines, they say the least
+    more = [f"and {len(lines) - 4} more"] if len(lines) > 4 else []
+    return "; ".join([*lines[:4], *more])
+
+
 def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
     """Return a value in at most about 60 characters."""
     text = repr(value)

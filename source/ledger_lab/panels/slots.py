@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,6 +120,26 @@ class HeldOutSlots:
         self._policies = [*policies, *[None] * (self.places - len(policies))]
         self._next = panel or self._panel
         self._due = True
+
+    @property
+    def taking(self) -> list[tuple[list[int], bool]]:
+        """Seeds, and whether they are fresh, of the panel that is taken now or next, and of the one prepared for."""
+        return [(list(panel.seeds), panel.fresh) for panel in (self._next, self._taken or self._next)]
+
+    def go_on(self, policies: Sequence[Policy], taking: Sequence[tuple[Sequence[int], bool]]) -> None:
+        """Let policies go on with a panel; the state of the slots themselves is put back besides.
+
+        Args:
+            policies: As for :meth:`begin`.
+            taking: What :attr:`taking` was then.
+        """
+        self._policies = [*policies, *[None] * (self.places - len(policies))]
+        self._next, self._taken = (replace(self._panel, seeds=tuple(seeds), fresh=fresh) for seeds, fresh in taking)
+
+    def abandon(self) -> None:
+        """Let nobody go on with a panel that is being taken, and prepare the slots anew for the next one."""
+        self._due, self._taken = False, None
+        self._log.restart(0)
 
     @property
     def idle(self) -> bool:

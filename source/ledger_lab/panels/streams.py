@@ -191,6 +191,24 @@ class GlobalStreams:
         self._numpy: Any = np.random.get_state()
         self._python = random.getstate()
 
+    def to_data(self) -> dict[str, Any]:
+        """Return them as plain values and tensors."""
+        name, keys, *rest = self._numpy
+        return {
+            "torch": self._torch,
+            "numpy": [name, torch.as_tensor(keys.astype(np.int64)), *rest],
+            "python": self._python,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> GlobalStreams:
+        """Return what :meth:`to_data` returned as streams again; those of GPUs that are not here are left out."""
+        streams = cls()
+        name, keys, *rest = data["numpy"]
+        streams._torch = data["torch"][: len(streams._torch)]
+        streams._numpy, streams._python = (name, keys.numpy().astype(np.uint32), *rest), data["python"]
+        return streams
+
     def moved(self) -> list[str]:
         """Name the libraries that have drawn since then."""
         numpy_now: Any = np.random.get_state()
@@ -217,5 +235,5 @@ def _torch_state() -> list[torch.Tensor]:
 def _restore_torch(state: list[torch.Tensor]) -> None:
     """Give torch's global streams back as they were."""
     torch.set_rng_state(state[0])
-    if len(state) > 1:
-        torch.cuda.set_rng_state_all(state[1:])
+    for index, gpu in enumerate(state[1:]):
+        torch.cuda.set_rng_state(gpu, index)

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
@@ -14,6 +15,9 @@ from ledger_lab.ledger.endings import Terminated, reason_of, status_of
 from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
 from ledger_lab.pipeline.verdict_of_exit import ENDING, exit_status_of
+
+_PATIENCE_S = 12.0
+"""How long who was asked to end may take to come to a good moment [s]; the supervisor's grace is longer."""
 
 
 class Attempt:
@@ -34,11 +38,61 @@ class Attempt:
         """What ended it early."""
         self.iterations: int | None = None
         self.env_steps = 0
+        self.resumable = False
+        """Whether there is a state on disk that the run can be resumed from."""
+        self.asked: signal.Signals | None = None
+        """The signal that asked us to end, if one came within :meth:`polite`."""
+        self._polite = False
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the process: 0 if all work was done, 2 for what the user can mend, 128 + signal, else 1."""
-        return EXIT_USER_ERROR if isinstance(self.error, UserError) else exit_status_of(self.status)
+        """Exit status of the process: 2 for what the user can mend, else as :func:`exit_status_of` says."""
+        return EXIT_USER_ERROR if isinstance(self.error, UserError) else exit_status_of(self.status, self.resumable)
+
+    @contextmanager
+    def polite(self) -> Iterator[None]:
+        """Within the context, let a signal that asks us to end wait in :attr:`asked` for a good moment.
+
+        Where none comes in time, it is raised all the same.
+        """
+        self._polite = True
+        try:
+            yield
+        finally:
+            self._polite = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def heed(self, ending: signal.Signals) -> None:
+        """Take the good moment to end: whoever asked for that waits as long as it takes from now on.
+
+        Args:
+            ending: The signal, which another process of the training may have got.
+        """
+        self.asked = self.asked or ending
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def hear(self, ending: signal.Signals) -> None:
+        """Take a signal that asks us to end.
+
+        Raises:
+            KeyboardInterrupt: If there is no better moment, or it was asked for in vain.
+            Terminated: The same, for the system's signals.
+        """
+        if self._polite and self.asked is None:
+            self.asked = ending
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
+            return
+        raise _exception(self.asked or ending)
+
+    def leave(self) -> NoReturn:
+        """End as we were asked to.
+
+        Raises:
+            KeyboardInterrupt: If somebody interrupted us.
+            Terminated: If the system asked us to end.
+        """
+        assert self.asked is not None
+        raise _exception(self.asked)
 
     def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
         """Write where the time went since the last beat.
@@ -84,14 +138,14 @@ def attempt_life(
         ended_row: Kind of that row.
     """
     attempt = Attempt(append, clock)
-    with _signals_raise():
+    with _signals_heard(attempt):
         try:
             attempt.beat()
             yield attempt
         except BaseException as error:  # noqa: BLE001 - every end is told in the ledger, and then by the exit status
             attempt.status, attempt.error = status_of(error), error
         # From here on nothing may come between: neither a second signal, nor a device that fails once more.
-        for signum in ENDING:
+        for signum in (*ENDING, signal.SIGALRM):
             signal.signal(signum, signal.SIG_IGN)
         clock.stop_synchronizing()
         _, wall_ns = attempt.beat()
@@ -105,26 +159,30 @@ def attempt_life(
         tell_end(end, attempt.exit_status)
 
 
+def _exception(ending: signal.Signals) -> BaseException:
+    """Return what a signal raises."""
+    return (KeyboardInterrupt if ENDING[ending] is Status.INTERRUPTED else Terminated)(ending.name)
+
+
 @contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Turn the first signal that asks us to end into an exception at the next bytecode; give them all back in the end.
+def _signals_heard(attempt: Attempt) -> Iterator[None]:
+    """Let an attempt hear the first signal that asks us to end, and the alarm that it sets; give them back in the end.
 
     Later ones say nothing new: schedulers send theirs to every process, and the supervisor passes its own on.
     """
-    raised = False
+    heard: set[bool] = set()
 
-    def raise_once(signum: int, frame: FrameType | None) -> None:
-        nonlocal raised
-        if raised:
+    def hear_once(signum: int, frame: FrameType | None) -> None:
+        alarm = signum == signal.SIGALRM
+        if alarm in heard:
             return
-        raised = True
-        ending = signal.Signals(signum)
-        raise (KeyboardInterrupt if ENDING[ending] is Status.INTERRUPTED else Terminated)(ending.name)
+        heard.add(alarm)
+        attempt.hear(signal.Signals(signum))
 
-    previous = {signum: signal.getsignal(signum) for signum in ENDING}
+    previous = {signum: signal.getsignal(signum) for signum in (*ENDING, signal.SIGALRM)}
     for signum, handler in previous.items():
         if handler is not signal.SIG_IGN:  # nohup keeps its meaning
-            signal.signal(signum, raise_once)
+            signal.signal(signum, hear_once)
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared
-from ledger_lab.panels import Panel, PanelIdentity, differing_fields
+from ledger_lab.panels import Panel, PanelIdentity, few_differences
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.pipeline.preflight import hash_configs, require_takeable, task_panel
 from ledger_lab.pipeline.record import recording_args
@@ -194,22 +194,6 @@ def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclar
             f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
             f"same for both: {differences}. Score them one by one"
         )
-
-
-def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
-    """Name the first fields in which two identities differ, in one line.
-
-    Args:
-        left: Fields of one identity.
-        right: Fields of the other.
-
-    Returns:
-        The differences; empty where there are none.
-    """
-    lines = differing_fields(left, right)
-    lines.sort(key=lambda line: line.startswith("packages."))  # of two engines, they say the least
-    more = [f"and {len(lines) - 4} more"] if len(lines) > 4 else []
-    return "; ".join([*lines[:4], *more])
 
 
 def resolve_candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:

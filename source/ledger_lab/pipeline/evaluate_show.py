@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ledger_lab.ledger import Outcomes, PanelResult
-from ledger_lab.panels import Comparison, Panel, compare_paired, lower_bound, wilson_interval
-from ledger_lab.pipeline.evaluate_plan import EvaluationPlan, few_differences
+from ledger_lab.panels import Comparison, Panel, compare_paired, few_differences, lower_bound, wilson_interval
+from ledger_lab.pipeline.evaluate_plan import EvaluationPlan
 from ledger_lab.pipeline.score import Simulation
 from ledger_lab.reports.format import percent, target_share
 

@@ -21,8 +21,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
+from ledger_lab.panels import few_differences
 from ledger_lab.pipeline.console import Terminal
-from ledger_lab.pipeline.evaluate_plan import few_differences, resolve_candidate
+from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.request import export_policy_parser, launcher_args, parse_plain

@@ -38,13 +38,27 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
         if path.is_file():
             checkpoints = [_of_file(path)]
         else:
-            run = _run_in(path) if path.is_dir() else _run_with_id(name, log_root)
+            run = find_run(name, log_root)
             checkpoints = [FoundCheckpoint(run, saved) for saved in run.checkpoints]
             if not checkpoints:
                 raise UserError(f"run {run.declared.run_id} has saved no checkpoint")
         for checkpoint in checkpoints:
             found[checkpoint.run.declared.run_id, checkpoint.saved.path] = checkpoint
     return list(found.values())
+
+
+def find_run(name: str, log_root: Path) -> Run:
+    """Find a run.
+
+    Args:
+        name: Run id or its beginning, or run directory.
+        log_root: Root of the ledger, where run ids are looked up.
+
+    Raises:
+        UserError: If the name stands for nothing, or for more than one run.
+    """
+    path = Path(name)
+    return _run_in(path) if path.is_dir() else _run_with_id(name, log_root)
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:

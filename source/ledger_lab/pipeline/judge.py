@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -63,12 +63,63 @@ class Judge:
         self._exam: _Exam | None = None
         self._confirmations = 0
         self._screened: int | None = None
+        self._spent: dict[int, str] = {}
         self.last: PanelResult | None = None
         """The newest result."""
         self.valid = 0
         """Results that are proofs of something."""
         self.confirmed: PanelResult | None = None
         """The result that proved that a policy reaches the target."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what judging goes on from when the training is resumed, as plain values, for this process."""
+        exam = self._exam
+        return {
+            "confirmations": self._confirmations,
+            "screened": self._screened,
+            "taking": self._slots.taking,
+            "exam": None if exam is None else [exam.saved.path, exam.purpose, exam.confirmation, exam.needed],
+        }
+
+    def resume(
+        self, state: dict[str, Any], checkpoints: Sequence[CheckpointSaved], results: Sequence[PanelResult], whole: bool
+    ) -> None:
+        """Go on where an earlier attempt was when it saved its state.
+
+        Args:
+            state: What :meth:`state` returned.
+            checkpoints: What earlier attempts saved.
+            results: What they found, also after they had saved the state: an error budget that is spent stays spent.
+            whole: Whether held-out episodes go on in the middle. Else a panel that was being taken begins anew, on the
+                same seeds, which nobody has seen the outcome of.
+        """
+        self._confirmations, self._screened = state["confirmations"], state["screened"]
+        for row in results:
+            if row.purpose == "confirmation" and row.confirmation is not None:
+                self._spent[row.confirmation] = row.checkpoint_sha256
+        self.valid = sum(row.invalid is None for row in results)
+        self.last = results[-1] if results else None
+        self.confirmed = next((row for row in results if row.confirms), None)
+        if not whole:
+            self._confirmations = max([self._confirmations, *self._spent])
+        exam = None
+        if state["exam"] is not None:
+            path, purpose, number, needed = state["exam"]
+            saved = next(saved for saved in checkpoints if saved.path == path)
+            fresh = purpose == "confirmation"
+            panel = self._plan.panel.confirmation(self._plan.run_id, number) if fresh else self._plan.panel
+            exam = _Exam(self._load(saved), saved, purpose, number, panel, needed)
+        if whole:
+            self._exam = exam
+            taking = state["taking"]
+            if exam is None:
+                self._slots.go_on([], taking)
+            else:
+                self._slots.go_on([exam.policy], taking, exam.panel)
+        elif exam and (exam.saved.sha256, exam.purpose) not in {
+            (row.checkpoint_sha256, row.purpose) for row in results
+        }:
+            self._begin(exam)
 
     def after_iteration(self, iterations: int) -> bool:
         """Take the result of a panel that is over, and let the next policy begin.
@@ -126,8 +177,10 @@ class Judge:
 
     def _confirm(self, exam: _Exam) -> None:
         """Let a policy that passed the screening take the panel once more, with fresh seeds."""
-        self._confirmations += 1
-        number = self._confirmations
+        number = self._confirmations + 1
+        if self._spent.get(number, exam.saved.sha256) != exam.saved.sha256:
+            number = max(self._spent) + 1  # an attempt that was lost has asked these seeds about another policy
+        self._confirmations = number
         panel = self._plan.panel.confirmation(self._plan.run_id, number)
         needed = self._rule.confirmation_needs(number, len(panel.episodes))
         self._begin(_Exam(exam.policy, exam.saved, "confirmation", number, panel, needed))

@@ -27,6 +27,7 @@ from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.mirror_run import require_mirrors
 from ledger_lab.pipeline.ranks import require_divisible, require_same
 from ledger_lab.pipeline.request import launcher_args
+from ledger_lab.pipeline.resume import Resumption
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import config_sha256, resolve_configs
@@ -90,20 +91,34 @@ class TrainPlan:
     config_sha256: dict[str, str]
     mirrors: list[str]
     timing: Literal["host", "synchronized"]
+    save_state_every: int
+    """Iterations between two saved states; 0 for none."""
+    resumed: Resumption | None
+    """What the run goes on from; ``None`` in its first attempt."""
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt."""
+        return 1 if self.resumed is None else self.resumed.attempt
 
     @property
     def log(self) -> Path:
         """Where the libraries' output goes."""
-        return self.run_dir / ("console.log" if self.world.first else f"console-1-{self.world.rank}.log")
+        if not self.world.first:
+            return self.run_dir / f"console-{self.attempt}-{self.world.rank}.log"
+        return self.run_dir / ("console.log" if self.attempt == 1 else f"console-{self.attempt}.log")
 
 
-def plan_training(args: Namespace, overrides: list[str], group: ProcessGroup = ALONE) -> TrainPlan:
+def plan_training(
+    args: Namespace, overrides: list[str], group: ProcessGroup = ALONE, resumed: Resumption | None = None
+) -> TrainPlan:
     """Resolve and check a request. Nothing is written but the cohort's declaration and the run's empty directory.
 
     Args:
         args: Parsed command line of ``scripts/train.py``.
         overrides: Hydra overrides.
         group: The processes of the training, all of which come here.
+        resumed: The run to go on with, whose directory and price are taken then.
 
     Returns:
         The plan.
@@ -111,11 +126,13 @@ def plan_training(args: Namespace, overrides: list[str], group: ProcessGroup = A
     Raises:
         UserError: If the request can't be carried out.
     """
-    plan = group.agree(lambda: _check(args, overrides, group.world))
+    plan = group.agree(lambda: _check(args, overrides, group.world, resumed))
     group.agree(lambda: require_same(group, _request(plan)))
     group.agree(lambda: group.try_out(plan.device))
 
     def begin() -> tuple[str, str]:
+        if resumed is not None:
+            return resumed.declared.run_id, str(resumed.run_dir)
         if args.cohort_size is not None:
             declare_cohort(args.log_root, args.cohort, args.cohort_size)
         run_id = secrets.token_hex(4)
@@ -147,13 +164,17 @@ def _request(plan: TrainPlan) -> dict[str, Any]:
     }
 
 
-def _check(args: Namespace, overrides: list[str], world: World) -> TrainPlan:
+def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumption | None) -> TrainPlan:
     """Resolve and check a request in one process."""
     read_world(os.environ, distributed=args.distributed)
     if args.nproc is not None:
         raise UserError(f"--nproc {args.nproc}: write it in full, to train.py itself")
     require_mirrors(args.mirror)
-    price = resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
+    today = datetime.date.today()
+    if resumed is None:
+        price = resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=today)
+    else:
+        price = Price.from_dict(resumed.declared.price)
     _check_cohort(args.cohort, args.cohort_size)
     stop_on = parse_stop_on(args.stop_on)
     device = resolve_device(args.device, world)
@@ -189,6 +210,8 @@ def _check(args: Namespace, overrides: list[str], world: World) -> TrainPlan:
     check_batch(env_cfg.scene.num_envs, batch)
     if args.eval_every is not None:
         _at_least_one("--eval_every", args.eval_every)
+    if args.save_state_every is not None and args.save_state_every < 0:
+        raise UserError(f"--save_state_every {args.save_state_every}: must not be negative")
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
     flags = {**launcher_args(args, device), "distributed": args.distributed and device != "cpu"}
     require_runtime(env_cfg, flags)
@@ -220,6 +243,8 @@ def _check(args: Namespace, overrides: list[str], world: World) -> TrainPlan:
         config_sha256=config_hashes,
         mirrors=args.mirror,
         timing=args.timing,
+        save_state_every=batch.save_interval if args.save_state_every is None else args.save_state_every,
+        resumed=resumed,
     )
 
 

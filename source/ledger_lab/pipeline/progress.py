@@ -23,17 +23,18 @@ _BAR_WIDTH = 60
 class Progress:
     """Progress of one piece of work, as a bar and a line of figures that serves a log file, too."""
 
-    def __init__(self, console: Console, title: str, total: int | None) -> None:
+    def __init__(self, console: Console, title: str, total: int | None, begun: int = 0) -> None:
         """Begin.
 
         Args:
             console: Where to draw.
             title: What is being done.
             total: Number of steps, or ``None`` where nobody knows.
+            begun: Steps that were done before.
         """
-        self._console, self._title, self._total = console, title, total
+        self._console, self._title, self._total, self._begun = console, title, total, begun
         self._began_s = self._line_s = time.monotonic()
-        self._done, self._figures = 0, ""
+        self._done, self._figures = begun, ""
         self._phases: Counter[str] = Counter()
         self._live = Live(
             get_renderable=self._draw,
@@ -80,8 +81,8 @@ class Progress:
         elapsed_s = time.monotonic() - self._began_s
         count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
         parts = [f"{self._title} {count}", self._figures, duration(elapsed_s)]
-        if self._total is not None and 0 < self._done < self._total:
-            parts.append(f"{duration(elapsed_s * (self._total - self._done) / self._done)} left")
+        if self._total is not None and self._begun < self._done < self._total:
+            parts.append(f"{duration(elapsed_s * (self._total - self._done) / (self._done - self._begun))} left")
         return " · ".join(part for part in parts if part)
 
     def _draw(self) -> Group:

@@ -190,6 +190,22 @@ class SpreadSlots:
         self._slots.begin(policies, share_of(self._taken, self._group.world.rank, self._group.world.size))
 
     @property
+    def taking(self) -> list[tuple[list[int], bool]]:
+        """See :attr:`ledger_lab.panels.slots.HeldOutSlots.taking`, of the slots of this process."""
+        return self._slots.taking
+
+    def go_on(self, policies: Sequence[Policy], taking: Sequence[Any], panel: Panel | None = None) -> None:
+        """Let a policy go on with a panel, in slots whose own state is put back besides.
+
+        Args:
+            policies: The policy; none where no panel was being taken.
+            taking: What :attr:`taking` was then, in this process.
+            panel: As for :meth:`begin`.
+        """
+        self._taken = panel or self._panel
+        self._slots.go_on(policies, taking)
+
+    @property
     def idle_here(self) -> bool:
         """Whether all episodes of this process have ended; no other one needs to be asked."""
         return self._slots.idle

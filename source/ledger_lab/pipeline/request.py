@@ -14,6 +14,7 @@ from isaaclab_tasks.utils import setup_preset_cli
 from ledger_lab.errors import UserError
 from ledger_lab.meters.health import Event
 from ledger_lab.pipeline.health import stop_on_help
+from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.session import registered_tasks
 
@@ -131,6 +132,38 @@ def train_parser() -> argparse.ArgumentParser:
     )
     judge.add_argument(
         "--no_eval", action="store_true", help="Judge nothing, and simulate no held-out slots; see evaluate.py."
+    )
+    going_on = parser.add_argument_group(
+        "when it is interrupted",
+        "SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and Ctrl-C let the iteration end, save the state of the training, and end "
+        f"the attempt; what has not come to that within 12 s ends as it is. Exit status {EXIT_REQUEUE} then says that "
+        "the system asked for the end, and that --resume will go on: a batch job may requeue itself on it. Without a "
+        "state it is 143, and after Ctrl-C 130.",
+    )
+    going_on.add_argument(
+        "--resume",
+        metavar="RUN",
+        default=None,
+        help=(
+            "Go on with an interrupted run (run id or directory) in a new attempt, as it was declared: all other flags "
+            "are left out, or repeated. Iterations, steps, time and cost are totals of all attempts."
+        ),
+    )
+    going_on.add_argument(
+        "--save_state_every",
+        type=int,
+        metavar="N",
+        default=None,
+        help=(
+            "Iterations between two states on disk, of which the newest is kept, so that not even a killed run has to "
+            "begin anew (default: as checkpoints; 0: only when it is asked to end, after a confirmation, and after the "
+            "last iteration)."
+        ),
+    )
+    going_on.add_argument(
+        "--allow_changed_code",
+        action="store_true",
+        help="Resume although commit, changed files or package versions are not those that the run began with.",
     )
     ledger = parser.add_argument_group("what it is worth, and where that is written")
     ledger.add_argument(

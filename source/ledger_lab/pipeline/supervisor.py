@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from ledger_lab.ledger import (
+    STATE_FILE,
     AttemptEnded,
     EvaluationEnded,
     Journal,
@@ -348,7 +349,7 @@ class Supervisor:
         fault = name_of(-code) if code < 0 else None
         try:
             if self._exit_status is None:
-                ended = self._write_end(end, exit_status_of(status))
+                ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
                 who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
                 _say(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
             elif self._killed is not None:
@@ -379,6 +380,11 @@ class Supervisor:
             redact_files([self._log] if self._log is not None and self._log.exists() else [])
         except OSError as error:
             _say(f"{self._log} may hold secrets, as it could not be written anew: {error}")
+
+    def _is_resumable(self) -> bool:
+        """Tell whether the run has saved a state that it can be resumed from."""
+        training = self._ended_row is AttemptEnded
+        return training and all((journal.path.parent / STATE_FILE).is_file() for journal in self._journals)
 
     def _wall_ns(self) -> int:
         """Return the age of the attempt [ns]."""

@@ -6,8 +6,10 @@ import functools
 import itertools
 import math
 import os
+import signal
 import socket
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
@@ -20,34 +22,29 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch import read_world
-from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, PanelResult, RunDeclared, Status, read_ledger
+from ledger_lab.ledger import STATE_FILE, AttemptStarted, CheckpointSaved, Journal, PanelResult, Status, read_ledger
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.ledger.redaction import redact_files
-from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, git_facts, hardware_facts, package_versions
+from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.meters.health import HealthMonitor, Settings
-from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import Attempt, attempt_life
 from ledger_lab.pipeline.batch import describe_batch
 from ledger_lab.pipeline.console import Terminal, tell_error
+from ledger_lab.pipeline.declaration import declaration
 from ledger_lab.pipeline.health import HealthWatch
 from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.mirror_run import start_mirrors
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, judged, training_figures
-from ledger_lab.pipeline.ranks import (
-    EQUAL_AT_FIRST,
-    EQUAL_EVERY,
-    SpreadSlots,
-    join_supervisors,
-    said_once,
-    share_of,
-)
+from ledger_lab.pipeline.ranks import EQUAL_AT_FIRST, EQUAL_EVERY, SpreadSlots, join_supervisors, said_once, share_of
 from ledger_lab.pipeline.request import parse, train_parser
+from ledger_lab.pipeline.resume import OVER, require_unchanged, resumed_request
 from ledger_lab.pipeline.score import file_sha256
+from ledger_lab.pipeline.training_state import StateKeeper
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
 from ledger_lab.runners import Policy, Trainer
@@ -61,6 +58,10 @@ from ledger_lab.runners.session import (
     physics_name,
     simulation_app,
 )
+from ledger_lab.runners.simulation_state import SimulationState, simulation_state
+
+_STOPPED = 1 << 16
+"""What a process says that a health event ends: more than the number of any signal."""
 
 
 def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judge] = Judge) -> NoReturn:
@@ -83,9 +84,20 @@ def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judg
     try:
         with joined(world, on_gpu=args.device != "cpu" and torch.cuda.is_available()) as group:
             join_supervisors(group, link)
-            _carry_out(plan_training(args, overrides, group), group, terminal, started_ns, link, judge)
+            _carry_out(_plan(args, overrides, argv, group), group, terminal, started_ns, link, judge)
     finally:
         terminal.restore()
+
+
+def _plan(args: Namespace, overrides: list[str], argv: Sequence[str], group: ProcessGroup) -> TrainPlan:
+    """Check a request, for a new run or for the next attempt of one."""
+    if args.resume is None:
+        if args.allow_changed_code:
+            raise UserError("--allow_changed_code: there is nothing to go on with; say --resume RUN, too")
+        return plan_training(args, overrides, group)
+    args, resumed = resumed_request(args, overrides, argv, group)
+    plan = plan_training(args, resumed.declared.overrides, group, resumed)
+    return replace(plan, resumed=require_unchanged(declaration(plan), resumed, group, args.allow_changed_code))
 
 
 def _carry_out(
@@ -93,12 +105,15 @@ def _carry_out(
 ) -> NoReturn:
     """Declare the run, train and judge, end the attempt, report."""
     synchronize = torch.cuda.synchronize if plan.timing == "synchronized" and plan.device != "cpu" else None
-    clock = PhaseClock(started_ns, synchronize=synchronize)
+    base = Phase.STARTUP if plan.resumed is None else Phase.RESTART
+    clock = PhaseClock(started_ns, base=base, synchronize=synchronize)
     console = terminal.console
     with ExitStack() as shutdown:
         try:
             terminal.keep_log(plan.log)
             journal = _begin(plan, shutdown, clock, link)
+        except FileExistsError as error:
+            raise UserError(f"run {plan.run_id} is being resumed already: {error.filename} is there") from error
         except OSError as error:
             raise UserError(f"the run cannot begin in {plan.run_dir}: {error}") from error
         start_mirrors(plan.run_dir, plan.mirrors if plan.world.first else [])
@@ -106,8 +121,10 @@ def _carry_out(
         shutdown.enter_context(metered_collectives(clock))
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
         with attempt_life(journal.append, clock, peak, link.end) as attempt, link.others_ended_first():
+            if plan.resumed is not None:
+                attempt.env_steps, attempt.resumable = plan.resumed.state.env_steps, True
             _greet(plan, console)
-            if plan.world.first:
+            if plan.world.first and plan.resumed is None:
                 dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             attempt.status = _train(plan, group, journal, clock, attempt, console, judge)
@@ -119,22 +136,29 @@ def _carry_out(
                 console.print(told, style="bold red", markup=False, soft_wrap=True)
         if plan.world.first:
             _report(plan, console)
+            if attempt.status in OVER:
+                for state in plan.run_dir.glob(f"{STATE_FILE}*"):  # one that was never whole, too
+                    state.unlink()
+            elif attempt.resumable:
+                processes = f" --nproc {plan.world.size}" if plan.world.size > 1 and plan.world.one_machine else ""
+                again = f"./isaaclab.sh -p scripts/train.py --resume {plan.run_dir}{processes}"
+                console.print(f"go on with it: {again}", markup=False, soft_wrap=True)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
 
 
 def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) -> Journal:
     """Declare the run, and put its attempt into the supervisor's charge."""
-    rank = plan.world.rank
-    journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-1-{rank}.jsonl"))
-    if plan.world.first:
-        journal.append(_declaration(plan))
-    supervision = plan.run_dir / f"journal-1-supervisor{f'-{rank}' if rank else ''}.jsonl"
-    link.begin([supervision], [plan.run_id], 1, plan.device, plan.log, rank)
+    rank, attempt = plan.world.rank, plan.attempt
+    journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-{attempt}-{rank}.jsonl"))
+    if plan.world.first and plan.resumed is None:
+        journal.append(declaration(plan))
+    supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
+    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank)
     journal.append(
         AttemptStarted(
             run_id=plan.run_id,
-            attempt=1,
+            attempt=attempt,
             rank=rank,
             pid=os.getpid(),
             host=socket.gethostname(),
@@ -148,8 +172,10 @@ def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) 
 def _greet(plan: TrainPlan, console: Console) -> None:
     """Say what is about to happen."""
     processes = f"{plan.world.size} processes × " if plan.world.size > 1 else ""
+    resumed = plan.resumed
+    again = "" if resumed is None else f" · attempt {plan.attempt}, from iteration {resumed.state.iteration}"
     console.print(
-        f"run {plan.run_id} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
+        f"run {plan.run_id}{again} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
         f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n"
         f"{plan.run_dir}\n"
         "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
@@ -177,13 +203,16 @@ def _train(
         stack.callback(clock.unwind, Phase.SHUTDOWN)  # when all that comes now is over, and the simulation closes
         stack.enter_context(recorded_physics(env))
         monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, Settings(plan.adapter.settings))
+        for result, iteration in () if plan.resumed is None else plan.resumed.scored:
+            monitor.on_panel(result, iteration)  # what it says of it was told by an earlier attempt
         held_bytes = lambda: gpu_memory_bytes(plan.device)  # noqa: E731 - asked once an iteration
         watch = HealthWatch(monitor, plan.stop_on, journal.append, clock.wall_ns, held_bytes, console)
         recorder = _Recorder(plan, group, journal, clock, attempt, watch)
         folder = group.folder(plan.run_dir)
         if not plan.held_out_slots:
             trainer = plan.adapter.trainer(env, plan.agent_cfg, folder, clock, recorder)
-            return recorder.train(trainer, None, console)
+            simulation = simulation_state(env, None, None, trainer.carried())
+            return recorder.train(trainer, simulation, None, console)
         judging = functools.partial(clock.window, Phase.EVALUATE)
         share = share_of(plan.panel, plan.world.rank, plan.world.size)
         slots = stack.enter_context(HeldOutSlots(env, share, plan.env_cfg.scene.num_envs, window=judging).attached())
@@ -202,7 +231,8 @@ def _train(
 
         spread = SpreadSlots(slots, group, plan.panel)
         judge = judge_type(plan, spread, clock, recorder.on_panel, snapshot, load)
-        ended = recorder.train(trainer, judge, console)
+        simulation = simulation_state(env, view, slots, trainer.carried())
+        ended = recorder.train(trainer, simulation, judge, console)
         attempt.iterations = None
         if ended is Status.STOPPED:
             return ended
@@ -231,33 +261,47 @@ class _Recorder:
         """Begin with nothing trained."""
         self._plan, self._group, self._journal, self._clock = plan, group, journal, clock
         self._attempt, self._watch = attempt, watch
-        self._train_ns = 0
+        self._train_ns = 0 if plan.resumed is None else plan.resumed.train_ns
         self._training = False
-        self.checkpoints: list[CheckpointSaved] = []
+        self.checkpoints: list[CheckpointSaved] = [] if plan.resumed is None else [*plan.resumed.checkpoints]
 
-    def train(self, trainer: Trainer, judge: Judge | None, console: Console) -> Status:
-        """Run the training loop under a progress bar.
+    def train(self, trainer: Trainer, simulation: SimulationState, judge: Judge | None, console: Console) -> Status:
+        """Run the training loop under a progress bar, from the state of an earlier attempt if there is one.
 
         Args:
             trainer: The loop.
+            simulation: The state of its simulation.
             judge: Who judges its policies, if anybody does.
             console: Where the progress is shown.
 
         Returns:
             ``stopped`` if a health event ended it, whose evidence is in the attempt then; else ``completed``.
+
+        Raises:
+            KeyboardInterrupt: If somebody asked it to end before all was done.
+            Terminated: The same, for the system.
         """
+        plan, group = self._plan, self._group
         self._judge, self._trainer = judge, trainer
+        self._keeper = StateKeeper(plan, group, trainer, simulation, judge, self._journal.append, self._clock)
         if self._plan.world.first:
             run_dir = self._plan.run_dir
             redact_files([*run_dir.glob("params/*.yaml"), *run_dir.glob("git/*")])
-        with Progress(console, "training", self._plan.batch.max_iterations) as self._progress:
-            self._group.any(False)  # wait until all processes are there: that belongs to starting up
+        done = 0 if plan.resumed is None else self._keeper.restore(plan.resumed)
+        with Progress(console, "training", plan.batch.max_iterations, done) as self._progress:
+            group.any(False)  # wait until all processes are there: that belongs to starting up
             self._clock.set_base(Phase.UNATTRIBUTED)
             self._training = True
-            with self._watch.ending() if self._plan.world.first else nullcontext():
+            with self._attempt.polite(), self._watch.ending() if plan.world.first else nullcontext():
                 trainer.train()
             self._training = False
-        return Status.STOPPED if self._group.any(self._attempt.error is not None) else Status.COMPLETED
+        said = self._said()
+        if said == _STOPPED:
+            return Status.STOPPED
+        proven = judge is not None and judge.confirmed is not None and plan.stop_at_target
+        if said and not proven:
+            self._attempt.leave()
+        return Status.COMPLETED
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
         """Write the iteration's phases, and let the policy be judged."""
@@ -280,13 +324,29 @@ class _Recorder:
         if self._judge is not None and not self._judge.after_iteration(iterations):
             return False
         self._attempt.error = self._watch.stopped
-        return not self._group.any(self._attempt.error is not None)
+        said = self._said()
+        if said == _STOPPED:
+            return False
+        if said or iterations == self._plan.batch.max_iterations:
+            self._keeper.insist()
+        self._attempt.resumable |= self._keeper.after_iteration(iterations, self._attempt.env_steps)
+        return not said
+
+    def _said(self) -> int:
+        """Tell whether any process is to end: :data:`_STOPPED` by a health event, or by a signal; 0 if none is."""
+        said = self._group.most(_STOPPED if self._attempt.error is not None else self._attempt.asked or 0)
+        if said and said != _STOPPED:
+            self._attempt.heed(signal.Signals(said))
+        return said
 
     def on_panel(self, result: PanelResult) -> None:
         """Write a held-out score, and look at what it says of the training; of all processes, the first one does."""
+        if result.purpose == "confirmation":
+            self._keeper.insist()  # what it cost of the error budget must not be lost
         if not self._plan.world.first:
             return
-        self._journal.append(result)
+        if not self._is_told(result):
+            self._journal.append(result)
         if self._training:
             saved = next(each for each in self.checkpoints if each.path == result.checkpoint)
             self._watch.on_panel(result, saved.iteration)
@@ -306,6 +366,11 @@ class _Recorder:
         )
         self._journal.append(saved)
         self.checkpoints.append(saved)
+
+    def _is_told(self, result: PanelResult) -> bool:
+        """Tell whether a lost attempt has written the same score of the same policy on the same episodes."""
+        earlier = [] if self._plan.resumed is None else self._plan.resumed.results
+        return any(replace(row, wall_ns=result.wall_ns) == result for row in earlier)
 
     def _env_steps(self, iterations: int) -> int:
         """Return the environment steps of so many iterations, of all processes."""
@@ -330,47 +395,3 @@ def _report(plan: TrainPlan, console: Console) -> None:
             markup=False,
             soft_wrap=True,
         )
-
-
-def _declaration(plan: TrainPlan) -> RunDeclared:
-    """Return the row that says what the run is going to do."""
-    return RunDeclared(
-        run_id=plan.run_id,
-        cohort=plan.cohort,
-        task=plan.task,
-        rl_library=plan.adapter.library,
-        experiment=plan.adapter.experiment(plan.agent_cfg),
-        overrides=plan.overrides,
-        agent=plan.agent,
-        seed=plan.seed,
-        device=plan.device,
-        num_envs=plan.env_cfg.scene.num_envs,
-        world_size=plan.world.size,
-        max_iterations=plan.batch.max_iterations,
-        horizon=plan.batch.horizon,
-        epochs=plan.batch.epochs,
-        minibatches=plan.batch.minibatches_of(plan.env_cfg.scene.num_envs),
-        panel=plan.panel.source,
-        panel_id=plan.identity.id,
-        panel_fields=plan.identity.fields,
-        target_success=plan.panel.target_success,
-        held_out_slots=plan.held_out_slots,
-        eval_every=plan.eval_every,
-        stop_at_target=plan.stop_at_target,
-        error_budget=ERROR_BUDGET,
-        stop_on=plan.stop_on,
-        physics=physics_name(plan.env_cfg),
-        timing=plan.timing,
-        price=plan.price.to_dict(),
-        config_sha256=plan.config_sha256,
-        versions=package_versions(),
-        git=git_facts(Path(__file__).parent),
-        hardware={
-            **hardware_facts(),
-            "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device),
-            "accelerator_memory_bytes": (
-                None if plan.device == "cpu" else torch.cuda.get_device_properties(plan.device).total_memory
-            ),
-        },
-        command=sys.argv,
-    )

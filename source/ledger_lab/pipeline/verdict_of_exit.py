@@ -29,9 +29,18 @@ _EXIT_STATUS = {
 }
 
 
-def exit_status_of(status: Status) -> int:
-    """Return the exit status of a program whose attempt ended so: 0 only if all work was done."""
-    return _EXIT_STATUS.get(status, 1)
+EXIT_REQUEUE = 75
+"""What sysexits.h calls a temporary failure: whoever reads it is invited to try again, with ``--resume``."""
+
+
+def exit_status_of(status: Status, resumable: bool = False) -> int:
+    """Return the exit status of a program whose attempt ended so: 0 only if all work was done.
+
+    Args:
+        status: How it ended.
+        resumable: Whether there is a state on disk that the run can be resumed from.
+    """
+    return EXIT_REQUEUE if status is Status.PREEMPTED and resumable else _EXIT_STATUS.get(status, 1)
 
 
 def status_of_exit(

@@ -173,7 +173,7 @@ def _fewer_epochs(work: Workload) -> Advice | None:
 
 def _rarer_judging(work: Workload, run: Run) -> Advice | None:
     """Advise half as many judged policies, by what judging takes beside the held-out slots' part of each step."""
-    windows = [window for attempt in run.attempts for window in attempt.windows if window.iteration]
+    windows = [window for _, window in run.windows if window.iteration]
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
     screened = {row.checkpoint for row in run.results if row.purpose == "screening"}

@@ -29,6 +29,7 @@ _NAMES = {
     Phase.EVALUATE: "evaluation-bound",
     Phase.LOG: "logging-bound",
     Phase.CHECKPOINT: "checkpoint-bound",
+    Phase.RESTART: "restart-bound",
     Phase.SHUTDOWN: "shutdown-bound",
     Phase.UNATTRIBUTED: "of no known bound",
 }

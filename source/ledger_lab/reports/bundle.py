@@ -116,7 +116,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         summary: Its figures.
     """
     declared = run.declared
-    windows = [window for attempt in run.attempts for window in attempt.windows if window.iteration is not None]
+    windows = [window for _, window in run.windows if window.iteration is not None]
     last = run.attempts[-1]
     bundle: dict[str, Any] = {
         "run": {

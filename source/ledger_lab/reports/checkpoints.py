@@ -15,7 +15,7 @@ class CheckpointSummary:
     iteration: int
     env_steps: int
     wall_s: float
-    """Age of the attempt when it was saved [s]."""
+    """Wall-clock time of the run when it was saved, over all attempts [s]."""
     heldout_successes: int | None
     heldout_episodes: int | None
     outcomes: list[bool] | None
@@ -32,12 +32,13 @@ class CheckpointSummary:
 
 
 def summarize_checkpoint(
-    saved: CheckpointSaved, result: PanelResult | None, confirmation: PanelResult | None
+    saved: CheckpointSaved, at_s: float, result: PanelResult | None, confirmation: PanelResult | None
 ) -> CheckpointSummary:
     """Join a checkpoint with its scores.
 
     Args:
         saved: The checkpoint.
+        at_s: When it was saved.
         result: Its first score on the run's panel.
         confirmation: Its confirmation, if it came to one.
     """
@@ -45,7 +46,7 @@ def summarize_checkpoint(
         path=saved.path,
         iteration=saved.iteration,
         env_steps=saved.env_steps,
-        wall_s=saved.wall_ns / 1e9,
+        wall_s=at_s,
         heldout_successes=result.outcomes.successes if result else None,
         heldout_episodes=result.outcomes.episodes if result else None,
         outcomes=result.outcomes.success if result else None,

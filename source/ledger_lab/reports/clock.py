@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ledger_lab.ledger import Attempt, PanelResult, Run, Telemetry
+from ledger_lab.ledger import Attempt, CheckpointSaved, PanelResult, Run, Telemetry
 
 
 def attempt_starts_s(run: Run) -> dict[int, float]:
@@ -19,6 +19,16 @@ def attempt_starts_s(run: Run) -> dict[int, float]:
         starts[attempt.number] = passed_ns / 1e9
         passed_ns += attempt.wall_ns
     return starts
+
+
+def saved_at_s(run: Run) -> dict[str, float]:
+    """Return when checkpoints were saved, by their paths [s]: the last time, of those that were trained again."""
+    starts = attempt_starts_s(run)
+    return {
+        saved.path: starts[attempt.number] + saved.wall_ns / 1e9
+        for attempt in run.attempts
+        for saved in attempt.of(CheckpointSaved)
+    }
 
 
 def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResult]]) -> float | None:

@@ -17,6 +17,7 @@ PHASE_STYLES = {
     "evaluate": "gold1",
     "log": "tan",
     "checkpoint": "rosy_brown",
+    "restart": "indian_red",
     "unattributed": "red3",
 }
 """Colour of each phase, in the order they are drawn."""

@@ -89,7 +89,9 @@ def saved_budget(run: Run, price: Price) -> SavedBudget | None:
     if not run.attempts or run.attempts[-1].status not in (Status.STOPPED, Status.NON_FINITE):
         return None
     stops = [row.event for row in run.attempts[-1].of(Health) if row.stops]
-    windows = [window for attempt in run.attempts for window in _iterations(attempt)]
+    windows = [
+        window for attempt in run.attempts for window in _iterations(attempt) if not run.is_lost(attempt, window)
+    ]
     done = max((window.iteration or 0 for window in windows), default=0)
     left = max(run.declared.max_iterations - done, 0)
     wall_s: float | None = None

@@ -21,11 +21,11 @@ from ledger_lab.costs import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
-from ledger_lab.ledger import Attempt, AttemptEnded, Cohort, PanelResult, Run, Status
+from ledger_lab.ledger import AttemptEnded, Cohort, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary, summarize_checkpoint
-from ledger_lab.reports.clock import seconds_to_target
+from ledger_lab.reports.clock import saved_at_s, seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
 from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, summarize_host
@@ -190,9 +190,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     declared = run.declared
     declared_price = Price.from_dict(declared.price)
     price = price or declared_price
-    phase_ns = _phases(run.attempts)
-    env_steps = max((attempt.sums.env_steps for attempt in run.attempts), default=0)
-    updates = max((attempt.sums.iterations for attempt in run.attempts), default=0)
+    phase_ns = _phases(run)
+    updates, env_steps = _progress(run)
     trained = updates > 0
     train_s = _seconds(phase_ns, TRAINING_PHASES) if trained else None
     step_s = _seconds(phase_ns, _STEP) if trained else None
@@ -208,21 +207,24 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     drawn = energy_cost(attempt_wall_s, price, world_size=world_size, attempt_kwh=attempt_kwh)
     usd = spend(price)
 
-    scores: dict[str, PanelResult] = {}
-    confirmations: dict[str, PanelResult] = {}
+    scores: dict[tuple[str, str], PanelResult] = {}
+    confirmations: dict[tuple[str, str], PanelResult] = {}
     invalid: str | None = None
     judged = run.judged
     for _, row in judged:
         if row.invalid is not None:
             invalid = row.invalid
         elif row.purpose == "confirmation":
-            if row.checkpoint not in confirmations or not confirmations[row.checkpoint].confirms:
-                confirmations[row.checkpoint] = row  # what is proven stays proven
+            key = row.checkpoint, row.checkpoint_sha256
+            if key not in confirmations or not confirmations[key].confirms:
+                confirmations[key] = row  # what is proven stays proven
         elif row.panel_id == declared.panel_id:
-            scores.setdefault(row.checkpoint, row)  # the first score stands: nobody rolls again until it passes
-    checkpoints = [summarize_checkpoint(c, scores.get(c.path), confirmations.get(c.path)) for c in run.checkpoints]
+            # The first score stands: nobody rolls again until it passes.
+            scores.setdefault((row.checkpoint, row.checkpoint_sha256), row)
+    saved, at_s = [(c, (c.path, c.sha256)) for c in run.checkpoints], saved_at_s(run)
+    checkpoints = [summarize_checkpoint(c, at_s[c.path], scores.get(key), confirmations.get(key)) for c, key in saved]
     proof = next((row for row in confirmations.values() if row.confirms), None)
-    shown = proof or next((scores[c.path] for c in reversed(run.checkpoints) if c.path in scores), None)
+    shown = proof or next((scores[key] for _, key in reversed(saved) if key in scores), None)
     successes, episodes = (shown.outcomes.successes, shown.outcomes.episodes) if shown else (None, None)
     share, interval = None, None
     if successes is not None and episodes is not None:
@@ -345,15 +347,30 @@ def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort
     return cohorts
 
 
-def _phases(attempts: Sequence[Attempt]) -> dict[str, int]:
+def _progress(run: Run) -> tuple[int, int]:
+    """Return iterations and environment steps of the training, without those that were lost."""
+    if len(run.attempts) > 1:
+        kept = [window for _, window in run.windows]
+        counts = [(window.iteration or 0, window.env_steps) for window in kept]
+    else:  # no window needs to be read
+        counts = [(attempt.sums.iterations, attempt.sums.env_steps) for attempt in run.attempts]
+    return max((each for each, _ in counts), default=0), max((each for _, each in counts), default=0)
+
+
+def _phases(run: Run) -> dict[str, int]:
     """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time."""
     total: Counter[str] = Counter()
-    for attempt in attempts:
+    for attempt in run.attempts:
         total.update(attempt.sums.phase_ns)
+        if len(run.attempts) > 1:  # else no window needs to be read
+            lost = [window for window in attempt.windows if run.is_lost(attempt, window)]
+            for spent_ns in (window.phase_ns for window in lost):
+                total.subtract(spent_ns)
+                total[Phase.RESTART] += sum(spent_ns.values())
         # A killed attempt may have said something after its last window; one that ended takes a while to go. Where the
         # first process could not say its end, another one did, by its own clock.
         ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
-        total[Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
+        total[Phase.RESTART if run.led_on(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
         total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
     return {str(phase): total[phase] for phase in Phase if total[phase]}
 

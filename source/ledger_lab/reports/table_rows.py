@@ -74,21 +74,23 @@ def attempt_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 def iteration_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
     """Yield phase windows, as a rule one per iteration."""
-    for run_id, attempt in _attempts(contents):
-        number, before_ns = attempt.number, 0
-        for index, window in enumerate(attempt.windows):
-            yield (
-                run_id,
-                number,
-                index,
-                window.iteration,
-                window.env_steps,
-                window.wall_ns / 1e9,
-                (window.wall_ns - before_ns) / 1e9,
-                *map(window.figures.get, FIGURES),
-                ", ".join(window.non_finite) if window.non_finite else None,
-            )
-            before_ns = window.wall_ns
+    for run in contents.runs:
+        for attempt in run.attempts:
+            before_ns = 0
+            for index, window in enumerate(attempt.windows):
+                yield (
+                    run.declared.run_id,
+                    attempt.number,
+                    index,
+                    window.iteration,
+                    window.env_steps,
+                    window.wall_ns / 1e9,
+                    (window.wall_ns - before_ns) / 1e9,
+                    *map(window.figures.get, FIGURES),
+                    ", ".join(window.non_finite) if window.non_finite else None,
+                    run.is_lost(attempt, window),
+                )
+                before_ns = window.wall_ns
 
 
 def phase_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:

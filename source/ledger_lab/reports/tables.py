@@ -159,6 +159,7 @@ TABLES: dict[str, Table] = {
                 "window_s DOUBLE its length [s]",
                 *(f"{name} DOUBLE {meaning}" for name, meaning in FIGURES.items()),
                 "non_finite VARCHAR names of figures that were not finite",
+                "lost BOOLEAN whether a later attempt did it again",
             ),
             iteration_rows,
         ),

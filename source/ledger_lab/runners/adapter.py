@@ -130,8 +130,18 @@ class Trainer(Protocol):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; to be called before :meth:`train`, which then trains what is left of all iterations.
 
+        What is left may be nothing: then :meth:`train` returns at once, and :meth:`save` returns the last checkpoint.
+
         Args:
             state: What :meth:`state` returned, by a trainer of the same configuration.
+        """
+
+    def carried(self) -> Sequence[tuple[object, Sequence[str]]] | None:
+        """Return where the loop keeps what it carries from step to step, like the returns of running episodes.
+
+        Returns:
+            Objects with the names of those of their attributes that are to be saved and put back with the simulation's;
+            ``None`` if the loop can't go on in the middle of episodes, because networks remember what they saw in them.
         """
 
     def parts(self) -> list[Part]:

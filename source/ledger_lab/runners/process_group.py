@@ -68,22 +68,36 @@ class ProcessGroup:
         """
         if self.world.size == 1:
             return [mine]
-        data = torch.frombuffer(bytearray(json.dumps(mine).encode()), dtype=torch.uint8)
+        return [json.loads(each) for each in self.gather_bytes(json.dumps(mine).encode())]
+
+    def gather_bytes(self, mine: bytes) -> list[bytes]:
+        """Return what every process has, by rank.
+
+        Args:
+            mine: At least one byte.
+        """
+        if self.world.size == 1:
+            return [mine]
+        data = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.long) for _ in range(self.world.size)]
         dist.all_gather(sizes, torch.tensor([len(data)]))
         padded = torch.zeros(max(int(size) for size in sizes), dtype=torch.uint8)
         padded[: len(data)] = data
         everything = [torch.zeros_like(padded) for _ in sizes]
         dist.all_gather(everything, padded)
-        return [json.loads(each[: int(size)].numpy().tobytes()) for each, size in zip(everything, sizes, strict=True)]
+        return [each[: int(size)].numpy().tobytes() for each, size in zip(everything, sizes, strict=True)]
+
+    def most(self, mine: int) -> int:
+        """Return the largest of what all processes say."""
+        if self.world.size == 1:
+            return mine
+        votes = torch.tensor([mine])
+        dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+        return int(votes)
 
     def any(self, mine: bool) -> bool:
         """Tell whether any process says so."""
-        if self.world.size == 1:
-            return mine
-        votes = torch.tensor([int(mine)])
-        dist.all_reduce(votes, op=dist.ReduceOp.MAX)
-        return bool(votes)
+        return bool(self.most(int(mine)))
 
     def all(self, mine: bool) -> bool:
         """Tell whether all processes say so."""

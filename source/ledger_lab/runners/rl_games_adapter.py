@@ -289,8 +289,17 @@ class RlGamesTrainer:
         algo = self._algo
         algo.set_full_state_weights(dict(state))
         algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
+        algo.init_tensors()  # what it carries is put back into them, and must not be made anew
+        algo.init_tensors = lambda: None
         if algo.has_central_value:
             algo.central_value_net.epoch_num = state["central_value_epochs"]
+
+    def carried(self) -> list[tuple[object, list[str]]]:
+        """Return the sums of running episodes, and the means over those that ended lately."""
+        algo = self._algo
+        sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
+        means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
+        return [(algo, sums), *((mean, ["current_size", "_buffers"]) for mean in means)]
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

@@ -152,6 +152,7 @@ class RslRlTrainer:
         self._agent_cfg, self._clock = agent_cfg, clock
         self._observer, self._run_dir = observer, run_dir
         self._last_saved: str | None = None
+        self._restored: int | None = None
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
         with _in_the_group_there_is():
             self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
@@ -175,8 +176,11 @@ class RslRlTrainer:
 
     def train(self) -> None:
         """Run the library's loop."""
-        cfg, done = self._agent_cfg, self._runner.current_learning_iteration
-        scatter = cfg.init_at_random_ep_len and done == 0  # episodes that go on have their lengths
+        cfg, done = self._agent_cfg, self._restored or 0
+        if done == cfg.max_iterations:
+            return
+        self._runner.current_learning_iteration = done  # the index of the next one, until it is over
+        scatter = cfg.init_at_random_ep_len and self._restored is None  # episodes that go on have their lengths
         compiling = metered_torch_compilation(self._clock) if cfg.torch_compile_mode else contextlib.nullcontext()
         try:
             with self._listening(), compiling:
@@ -192,13 +196,26 @@ class RslRlTrainer:
         return path
 
     def state(self) -> dict[str, Any]:
-        """Return what the algorithm saves, and the iterations completed."""
-        return {**self._runner.alg.save(), "iterations": self._runner.current_learning_iteration + 1}
+        """Return what the algorithm saves, the iterations completed, and where the schedule of a curiosity is."""
+        alg = self._runner.alg
+        schedule = {"curiosity_updates": alg.rnd.update_counter} if alg.rnd else {}
+        return {**alg.save(), **schedule, "iterations": self._runner.current_learning_iteration + 1}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load it, the learning rate of the schedule with the optimizer's."""
-        self._runner.alg.load(dict(state), None, True)
-        self._runner.current_learning_iteration = state["iterations"]  # the index of the next one
+        alg = self._runner.alg
+        alg.load(dict(state), None, True)
+        if alg.rnd:
+            alg.rnd.update_counter = state["curiosity_updates"]
+        self._restored = state["iterations"]
+        self._runner.current_learning_iteration = self._restored - 1
+
+    def carried(self) -> list[tuple[object, list[str]]] | None:
+        """Return what the logger sums up, some of it only where there is a curiosity."""
+        if self._runner.alg.actor.is_recurrent or self._runner.alg.critic.is_recurrent:
+            return None
+        sums = "cur_reward_sum cur_ereward_sum cur_ireward_sum cur_episode_length tot_timesteps tot_time"
+        return [(self._runner.logger, f"{sums} rewbuffer erewbuffer irewbuffer lenbuffer".split())]
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

@@ -1,9 +1,8 @@
 """SKRL behind the contract of :mod:`ledger_lab.runners.adapter`.
 
-What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; it resets the
-environment with a seed of its own, the same for every training; it takes the first observation after a timeout for the
-last one before; it keeps the checkpoint with the best training return as the best one; its normalizers know one process
-alone.
+What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; resets the
+environment with a seed of its own, the same for each training; takes the first observation after a timeout for the last
+one before; keeps the checkpoint with the best training return as the best one; its normalizers know one process alone.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ class SkrlAdapter:
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic of the agent; SKRL counts environment steps where we count iterations."""
         agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
-        horizon = agent["rollouts"]
-        interval = agent["experiment"]["checkpoint_interval"]
+        horizon, interval = agent["rollouts"], agent["experiment"]["checkpoint_interval"]
         steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
         return BatchPlan(
             max_iterations=timesteps // horizon,
@@ -268,6 +266,11 @@ class SkrlTrainer:
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
         self._iterations = state["iterations"]
+
+    def carried(self) -> list[tuple[object, list[str]]]:
+        """Return the sums of running episodes, and what those that ended lately came to."""
+        sums = ["_track_rewards", "_track_timesteps", "_cumulative_rewards", "_cumulative_timesteps"]
+        return [(self._agent, sums), (self, ["_returns", "_lengths"])]
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ledger_lab.costs import Price
-from ledger_lab.ledger import CheckpointSaved, Cohort, Health, Run
+from ledger_lab.ledger import Cohort, Health, Run
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.construct import CONSTRUCT
@@ -220,14 +220,8 @@ def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
 
     Episodes with the same seed are not independent of each other, so that intervals count seeds.
     """
-    starts = attempt_starts_s(run)
-    saved_at = [
-        starts[attempt.number] + saved.wall_ns / 1e9
-        for attempt in run.attempts
-        for saved in attempt.of(CheckpointSaved)
-    ]
     scores = []
-    for at_s, checkpoint in zip(saved_at, summary.checkpoints, strict=True):
+    for checkpoint in summary.checkpoints:
         successes, episodes = checkpoint.heldout_successes, checkpoint.heldout_episodes
         if successes is None or episodes is None:
             continue
@@ -235,7 +229,7 @@ def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
         low, high = wilson_interval(successes / episodes * trials, trials)
         scores.append(
             Score(
-                at_s=round(at_s, 3),
+                at_s=round(checkpoint.wall_s, 3),
                 env_steps=checkpoint.env_steps,
                 iteration=checkpoint.iteration,
                 checkpoint=checkpoint.path,

@@ -63,8 +63,7 @@ def return_curve(run: Run, points: int) -> Curve | None:
     starts = attempt_starts_s(run)
     samples = [
         (starts[attempt.number] + window.wall_ns / 1e9, window.env_steps, window.figures["mean_return"])
-        for attempt in run.attempts
-        for window in attempt.windows
+        for attempt, window in run.windows
         if "mean_return" in window.figures
     ]
     if not samples:

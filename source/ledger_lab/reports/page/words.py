@@ -41,6 +41,7 @@ PHASE_WORDS = {
     Phase.EVALUATE: "scoring policies on held-out episodes",
     Phase.LOG: "statistics, progress and the ledger itself",
     Phase.CHECKPOINT: "saving and hashing policies",
+    Phase.RESTART: "starting again after an interruption, and what was lost by it and is trained again",
     Phase.SHUTDOWN: "from the row that says how an attempt ended until its processes are gone",
     Phase.UNATTRIBUTED: "covered by no window",
 }

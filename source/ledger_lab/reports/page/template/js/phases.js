@@ -40,7 +40,7 @@ function phaseBars(node, rows, title, label) {
       textfont: {
         size: 10.5,
         color:
-          ["compile", "simulate", "transfer", "unattributed", "checkpoint"].includes(phase) && !isDark()
+          ["compile", "simulate", "transfer", "unattributed", "checkpoint", "restart"].includes(phase) && !isDark()
             ? "#fff"
             : "#111",
       },

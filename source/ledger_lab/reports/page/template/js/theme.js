@@ -21,6 +21,7 @@ const PHASES = [
   ["evaluate", "#D55E00", "#E07A2A", ""],
   ["log", "#C9B58B", "#CDBB94", "."],
   ["checkpoint", "#8C6D00", "#B39428", "|"],
+  ["restart", "#A8324A", "#D9697F", "-"],
   ["shutdown", "#b9c0c9", "#4d5560", "\\"],
   ["unattributed", "#3a3f46", "#d0d6dd", "x"],
 ];

@@ -1,0 +1,241 @@
+"""``scripts/bench.py preemptions``: one training that is interrupted again and again, beside one that is not."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import psutil
+
+from ledger_lab.costs import Price, billable_usd
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import STATE_FILE, Run, StateRestored, read_ledger
+from ledger_lab.meters import hardware_facts
+from ledger_lab.pipeline.bench import script, write_findings
+from ledger_lab.pipeline.console import make_console
+from ledger_lab.pipeline.progress import Progress
+from ledger_lab.pipeline.score import file_sha256
+from ledger_lab.reports import summarize_run
+
+_HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
+_USD_PER_HOUR = 3.6
+_LAST = 10
+"""Iterations at the end whose returns are compared."""
+_SLACK_S = 2.0
+"""How far the life of a process, as its parent sees it, may be from what the ledger says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interruption:
+    """One attempt that was interrupted."""
+
+    how: str
+    attempt: int | None
+    """Its number; ``None`` where it was ended before it had one."""
+    life_s: float
+    """Until all of its processes were gone [s]."""
+    exit_status: int
+
+
+def bench_preemptions(argv: Sequence[str]) -> int:
+    """Interrupt a training at random moments, resume it each time, and check the ledger that it leaves.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if everything is exact, else 1.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="bench.py preemptions",
+        description="Train the cart-pole, and interrupt it at random moments, start-up included: by SIGTERM or "
+        "SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let the last "
+        "attempt end. Then check that the final ledger counts every iteration once, that steps, time and cost are "
+        "exact, that the target is reached, and that every checkpoint is whole; on a CPU also that all of it is what a "
+        "training without interruptions came to.",
+    )
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, like physics=ovphysx.")
+    parser.add_argument("--count", type=int, default=20, help="Interruptions (default: 20).")
+    parser.add_argument("--within_s", type=float, default=30.0, help="Latest moment in an attempt [s] (default: 30).")
+    parser.add_argument("--max_iterations", type=int, default=600, help="Length of the training (default: 600).")
+    parser.add_argument("--save_state_every", type=int, default=5, help="Iterations between states (default: 5).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of moments and signals (default: 0).")
+    parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
+    parser.add_argument("--json", type=Path, help="Write every interruption and the machine's facts to this file, too.")
+    args = parser.parse_args(argv)
+    if args.count < 1 or args.within_s <= 0:
+        raise UserError("--count must be at least 1, and --within_s positive")
+    console, chance = make_console(), random.Random(args.seed)
+    request = f"--max_iterations {args.max_iterations} --no-stop_at_target --usd_per_hour {_USD_PER_HOUR}".split()
+    request += ["--save_state_every", str(args.save_state_every), "--device", args.device, *args.overrides]
+    interruptions: list[Interruption] = []
+    with tempfile.TemporaryDirectory() as folder, Progress(console, "attempts", args.count + 2) as progress:
+        root, alone = Path(folder, "interrupted"), Path(folder, "alone")
+        for index in range(args.count):
+            how, after_s = _HOW[index % len(_HOW)], chance.uniform(0.0, args.within_s)
+            interruptions.append(_interrupt(root, request, how, after_s))
+            progress.advance(index + 1, how)
+        life_s = _whole_life(_command(root, request))
+        progress.advance(args.count + 1, "one without interruptions")
+        _whole_life(_command(alone, request))
+        (run,), (twin,) = read_ledger(root).runs, read_ledger(alone).runs
+        last = Interruption(how="none", attempt=run.attempts[-1].number, life_s=life_s, exit_status=0)
+        lives = {each.attempt: each for each in (*interruptions, last)}
+        wrong = [*_what_is_wrong(run, lives), *_differences(run, twin)]
+        facts, without = _facts(run), _facts(twin)
+    how_often = Counter(each.how for each in interruptions)
+    figures = (
+        f"{len(interruptions)} interruptions ({', '.join(f'{count} {how}' for how, count in how_often.items())}) · "
+        f"{facts['attempts']} attempts in the ledger, {facts['restored']} of them went on from a state · "
+        f"{facts['env_steps']} steps, ${facts['usd']:.4f}, {facts['wall_s']:.1f} s, of which restart "
+        f"{facts['restart_s']:.1f} s"
+    )
+    console.print(figures, markup=False, soft_wrap=True)
+    console.print(
+        f"mean return of the last iterations {_last(facts):.2f}, without interruptions {_last(without):.2f}",
+        soft_wrap=True,
+    )
+    if not wrong:
+        console.print(
+            "every iteration is counted once, steps and cost are exact, the target is reached, checkpoints are whole"
+            + (", and all is as without interruptions, bit for bit" if facts["exactness"] == ["bitwise"] else ""),
+            soft_wrap=True,
+        )
+    for each in wrong:
+        console.print(each, style="red", markup=False, soft_wrap=True)
+    rows = [asdict(each) for each in interruptions]
+    write_findings(
+        args.json,
+        hardware=hardware_facts(),
+        interruptions=rows,
+        ledger=facts,
+        without_interruptions=without,
+        wrong=wrong,
+    )
+    return int(bool(wrong))
+
+
+def _command(root: Path, request: Sequence[str]) -> list[str]:
+    """Return the command line that begins a training, or goes on with the one under a root."""
+    train = [sys.executable, script("train.py"), "--log_root", str(root)]
+    runs = read_ledger(root).runs if root.is_dir() else ()
+    return [*train, "--resume", runs[0].declared.run_id] if runs else [*train, *request]
+
+
+def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float) -> Interruption:
+    """Let an attempt run for a while, and end it. The first one has saved a state before: else nothing could go on."""
+    first = not root.is_dir()
+    before = {attempt.number for run in _runs(root) for attempt in run.attempts}
+    began_s = time.monotonic()
+    process = subprocess.Popen(_command(root, request), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while first and process.poll() is None and not list(root.rglob(STATE_FILE)):
+        time.sleep(0.1)
+    time.sleep(after_s / 4 if first else after_s)
+    if process.poll() is not None:
+        raise RuntimeError(f"the attempt ended by itself, with exit status {process.returncode}: a training of more "
+                           "--max_iterations lasts longer")  # fmt: skip
+    workers = psutil.Process(process.pid).children()
+    name, _, victim = how.partition(" ")
+    if victim != "training" or not workers:
+        process.send_signal(signal.Signals[name])
+    if victim in ("training", "both"):
+        for worker in workers:
+            worker.kill()
+    exit_status = process.wait()
+    psutil.wait_procs(workers, timeout=120)
+    life_s = time.monotonic() - began_s
+    new = [attempt.number for run in _runs(root) for attempt in run.attempts if attempt.number not in before]
+    return Interruption(how=how, attempt=new[0] if new else None, life_s=life_s, exit_status=exit_status)
+
+
+def _whole_life(command: Sequence[str]) -> float:
+    """Let an attempt run to its end; return how long that took [s]."""
+    began_s = time.monotonic()
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        raise RuntimeError(f"exit status {finished.returncode}: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+    return time.monotonic() - began_s
+
+
+def _runs(root: Path) -> Sequence[Run]:
+    """Return the runs under a root, which may not be there yet."""
+    return read_ledger(root).runs if root.is_dir() else ()
+
+
+def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterator[str]:
+    """Say what the ledger of an interrupted training has wrong."""
+    declared, summary = run.declared, summarize_run(run)
+    counted = list(dict.fromkeys(window.iteration for _, window in run.windows if window.iteration))
+    if counted != list(range(1, declared.max_iterations + 1)):
+        yield f"iterations are not counted once each, in order: {counted}"
+    if summary.env_steps != declared.max_iterations * declared.env_steps_per_iteration:
+        yield f"{summary.env_steps} steps"
+    walls_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
+    if summary.billable_usd != billable_usd(walls_s, Price.from_dict(declared.price), world_size=1):
+        yield f"the cost is {summary.billable_usd}, and not that of all attempts"
+    if abs(sum(summary.phases.values()) - sum(walls_s)) > 1e-6:
+        yield f"phases sum to {sum(summary.phases.values())} s, attempts to {sum(walls_s)} s"
+    if not summary.target_reached:
+        yield "the target was not reached"
+    for attempt in run.attempts:
+        life = lives[attempt.number]
+        lost = "supervisor" in life.how or "both" in life.how  # nobody was left to see the end
+        wall_s = attempt.wall_ns / 1e9
+        if wall_s > life.life_s + _SLACK_S or (not lost and wall_s < life.life_s - _SLACK_S):
+            yield f"attempt {attempt.number} lived for {life.life_s:.1f} s, and has {wall_s:.1f} s in the ledger"
+    for saved in run.checkpoints:
+        if file_sha256(run.directory / saved.path) != saved.sha256:
+            yield f"{saved.path} is not what was saved"
+
+
+def _differences(run: Run, twin: Run) -> Iterator[str]:
+    """Say in what a training came to something else than one without interruptions, where that is no chance."""
+    if any(row.exactness != "bitwise" for attempt in run.attempts for row in attempt.of(StateRestored)):
+        return
+    if run.checkpoints[-1].sha256 != twin.checkpoints[-1].sha256:
+        yield "its last checkpoint is another one than without interruptions"
+    # Confirmations have other seeds in each run, and what they decide may change which policies are screened later.
+    ours, theirs = (
+        {row.checkpoint_sha256: row.outcomes for row in each.results if row.purpose == "screening"}
+        for each in (run, twin)
+    )
+    both = ours.keys() & theirs.keys()
+    if not both or any(ours[sha256] != theirs[sha256] for sha256 in both):
+        yield "its held-out episodes are not those without interruptions"
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """Return the figures of an interrupted training."""
+    summary = summarize_run(run)
+    return {
+        "attempts": len(run.attempts),
+        "restored": sum(len(attempt.of(StateRestored)) for attempt in run.attempts),
+        "statuses": Counter(str(attempt.status) for attempt in run.attempts),
+        "env_steps": summary.env_steps,
+        "usd": summary.billable_usd,
+        "wall_s": summary.wall_s,
+        "restart_s": summary.phases.get("restart", 0.0),
+        "to_target_s": summary.wall_to_target_s,
+        "exactness": sorted({row.exactness for attempt in run.attempts for row in attempt.of(StateRestored)}),
+        "heldout_success": [c.heldout_successes for c in summary.checkpoints if c.heldout_successes is not None],
+        "mean_return": [window.figures["mean_return"] for _, window in run.windows if "mean_return" in window.figures],
+    }
+
+
+def _last(facts: dict[str, Any]) -> float:
+    """Return the mean of the last returns."""
+    return fmean(facts["mean_return"][-_LAST:])

@@ -1,0 +1,58 @@
+"""What a run says of itself before anything is spent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from ledger_lab.ledger import RunDeclared
+from ledger_lab.meters import git_facts, hardware_facts, package_versions
+from ledger_lab.panels import ERROR_BUDGET
+from ledger_lab.pipeline.preflight import TrainPlan
+from ledger_lab.runners.session import physics_name
+
+
+def declaration(plan: TrainPlan) -> RunDeclared:
+    """Return the row that says what the run is going to do."""
+    return RunDeclared(
+        run_id=plan.run_id,
+        cohort=plan.cohort,
+        task=plan.task,
+        rl_library=plan.adapter.library,
+        experiment=plan.adapter.experiment(plan.agent_cfg),
+        overrides=plan.overrides,
+        agent=plan.agent,
+        seed=plan.seed,
+        device=plan.device,
+        num_envs=plan.env_cfg.scene.num_envs,
+        world_size=plan.world.size,
+        max_iterations=plan.batch.max_iterations,
+        horizon=plan.batch.horizon,
+        epochs=plan.batch.epochs,
+        minibatches=plan.batch.minibatches_of(plan.env_cfg.scene.num_envs),
+        panel=plan.panel.source,
+        panel_id=plan.identity.id,
+        panel_fields=plan.identity.fields,
+        target_success=plan.panel.target_success,
+        held_out_slots=plan.held_out_slots,
+        eval_every=plan.eval_every,
+        stop_at_target=plan.stop_at_target,
+        error_budget=ERROR_BUDGET,
+        stop_on=plan.stop_on,
+        physics=physics_name(plan.env_cfg),
+        timing=plan.timing,
+        price=plan.price.to_dict(),
+        config_sha256=plan.config_sha256,
+        versions=package_versions(),
+        git=git_facts(Path(__file__).parent),
+        hardware={
+            **hardware_facts(),
+            "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device),
+            "accelerator_memory_bytes": (
+                None if plan.device == "cpu" else torch.cuda.get_device_properties(plan.device).total_memory
+            ),
+        },
+        command=sys.argv,
+    )

@@ -1,0 +1,136 @@
+"""The file that a training is resumed from: when it is written, and what is in it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import torch
+
+from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.pipeline.judge import Judge
+from ledger_lab.pipeline.preflight import TrainPlan
+from ledger_lab.pipeline.resume import Resumption, require_whole
+from ledger_lab.pipeline.score import file_sha256
+from ledger_lab.runners import Trainer
+from ledger_lab.runners.checkpoint_file import whole_file
+from ledger_lab.runners.process_group import ProcessGroup
+from ledger_lab.runners.simulation_state import SimulationState
+
+
+class StateKeeper:
+    """Keeps one state of a training on disk; the last one stays until the next one is whole."""
+
+    def __init__(
+        self,
+        plan: TrainPlan,
+        group: ProcessGroup,
+        trainer: Trainer,
+        simulation: SimulationState,
+        judge: Judge | None,
+        append: Callable[[Row], None],
+        clock: PhaseClock,
+    ) -> None:
+        """Begin with nothing saved.
+
+        Args:
+            plan: The run.
+            group: Its processes, all of which call every method.
+            trainer: Its training loop.
+            simulation: The state of its simulation.
+            judge: Who judges its policies, if anybody does.
+            append: Writes a row.
+            clock: The attempt's clock.
+        """
+        self._path, self._every, self._group = plan.run_dir / STATE_FILE, plan.save_state_every, group
+        self._trainer, self._simulation, self._judge = trainer, simulation, judge
+        self._append, self._clock = append, clock
+        self._last: int | None = None
+        self._insisted = False
+
+    def insist(self) -> None:
+        """Save after this iteration, whether it is due or not."""
+        self._insisted = True
+
+    def after_iteration(self, iterations: int, env_steps: int) -> bool:
+        """Save what the training goes on from, if it is time to.
+
+        Args:
+            iterations: Iterations completed.
+            env_steps: Environment steps of all processes so far.
+
+        Returns:
+            Whether it was saved.
+        """
+        due = self._every > 0 and (self._last is None or iterations - self._last >= self._every)
+        if not due and not self._insisted:
+            return False
+        self._last, self._insisted = iterations, False
+        with self._clock.window(Phase.CHECKPOINT):
+            self._save(iterations, env_steps)
+        return True
+
+    def restore(self, resumed: Resumption) -> int:
+        """Let everybody go on from the state on disk, and say so in the ledger.
+
+        Args:
+            resumed: The run, and its state.
+
+        Returns:
+            Iterations completed.
+        """
+        group, saved = self._group, resumed.state
+        if group.world.first:
+            require_whole(self._path, saved.sha256)  # an attempt that was taken for lost may have saved since
+        state = torch.load(group.file(self._path), weights_only=True, map_location="cpu")
+        mine = torch.load(io.BytesIO(state["processes"][group.world.rank].numpy().tobytes()), weights_only=True)
+        self._trainer.restore(state["learner"])
+        troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
+        whole = self._simulation.exactness == "bitwise" and not troubles
+        if not whole:
+            self._simulation.begin_anew()
+        if self._judge is not None:
+            self._judge.resume(mine["judge"], resumed.checkpoints, resumed.results, whole)
+        reasons = [*resumed.reasons, *troubles]
+        if group.world.first:
+            self._append(
+                StateRestored(
+                    sha256=saved.sha256,
+                    attempt=resumed.saved_by,
+                    saved_wall_ns=saved.wall_ns,
+                    iteration=saved.iteration,
+                    env_steps=saved.env_steps,
+                    exactness="statistical" if reasons else self._simulation.exactness,
+                    reasons=reasons,
+                    wall_ns=self._clock.wall_ns(),
+                )
+            )
+        self._last = saved.iteration
+        return saved.iteration
+
+    def _save(self, iterations: int, env_steps: int) -> None:
+        """Write the file: of the learner, which is the same in all processes, and of each one's simulation.
+
+        The row comes first: whenever the process ends, the file that has the name is one that a row knows.
+        """
+        part = io.BytesIO()
+        judged = None if self._judge is None else self._judge.state()
+        torch.save({"simulation": self._simulation.take(), "judge": judged}, part)
+        parts = self._group.gather_bytes(part.getvalue())
+        learner = self._trainer.state()
+        if not self._group.world.first:
+            return
+        processes = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in parts]
+        with whole_file(self._path) as unfinished:
+            torch.save({"learner": learner, "processes": processes}, unfinished)
+            self._append(
+                StateSaved(
+                    sha256=file_sha256(unfinished),
+                    size_bytes=unfinished.stat().st_size,
+                    iteration=iterations,
+                    env_steps=env_steps,
+                    exactness=self._simulation.exactness,
+                    wall_ns=self._clock.wall_ns(),
+                )
+            )

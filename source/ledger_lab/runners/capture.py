@@ -1,0 +1,280 @@
+"""Reading and writing whatever changes in a tree of Python objects.
+
+Isaac Lab keeps what a simulation goes on from in hundreds of places: tensors, Warp arrays and plain numbers in
+managers, terms, assets and sensors, and in whatever a user's own terms add. None of them can save itself. Here all of
+them are found the same way: by walking through the attributes and containers of a few objects, for what is not what it
+was when everything had just been built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import warp as wp
+from isaaclab.utils.warp import ProxyArray
+
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+_SEQUENCES = (list, tuple, deque, set)
+_HANDLES = (wp.array, ProxyArray, torch.Generator)
+"""What is written into, and never replaced."""
+_ARRAYS = (torch.Tensor, np.ndarray, *_HANDLES)
+_CLOSED = frozenset(sys.stdlib_module_names) | {
+    *("carb", "gymnasium", "isaacsim", "mujoco", "numpy", "omni", "pxr", "rich", "tensorboard", "tensordict", "torch"),
+    *("trimesh", "usdrt", "warp"),
+}
+"""Packages whose objects are not looked into: they hold handles, code, or what no step changes."""
+
+type Place = tuple[str, str | int]
+"""Path of an object, and the attribute, key or index in it."""
+
+type Snapshot = dict[Place, Any]
+"""What stood in places: plain values, sequences of them, and tensors on the CPU."""
+
+
+class _Leaf(NamedTuple):
+    """A value, and the object or container that holds it."""
+
+    holder: Any
+    value: Any
+
+
+class Capture:
+    """Looks at a tree of objects.
+
+    Each object is visited once, by the first path that leads to it, which is the same in every process that builds the
+    same tree. Frozen dataclasses are values that nobody changes.
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[str, object],
+        *,
+        closed: Iterable[object] = (),
+        only: Mapping[type, Set[str]] | None = None,
+    ) -> None:
+        """Choose what to look at.
+
+        Args:
+            roots: The objects to begin with, or classes whose own attributes are meant, by name.
+            closed: Objects that are not looked into.
+            only: Of the objects of a class, the attributes that matter; of all others all do.
+        """
+        self._roots, self._closed, self._only = dict(roots), {id(each): each for each in closed}, only or {}
+        self._built: dict[Place, object] = {}
+
+    def begin(self) -> None:
+        """Take what is there now for what every process begins with that builds the same tree."""
+        self._built = {place: _digest(leaf.value) for place, leaf in self._leaves().items()}
+
+    def take(self, wants: Callable[[Place, Any], bool] = lambda place, value: True) -> Snapshot:
+        """Copy what is not what it was at the beginning.
+
+        Args:
+            wants: Chooses among the places, by what stands in them.
+        """
+        return _copies(
+            (place, leaf.value)
+            for place, leaf in self._leaves().items()
+            if wants(place, leaf.value) and self._built.get(place) != _digest(leaf.value)
+        )
+
+    def take_all(self) -> Snapshot:
+        """Copy everything."""
+        return _copies((place, leaf.value) for place, leaf in self._leaves().items())
+
+    def put(self, wanted: Snapshot) -> list[Place]:
+        """Make places what they were.
+
+        Arrays are written where they are, as long as they fit: recorded graphs know their addresses.
+
+        Args:
+            wanted: What is to stand there.
+
+        Returns:
+            Places that could not be made so.
+        """
+        holders: dict[str, Any] = {}
+        leaves = self._leaves(holders)
+        for place, value in wanted.items():
+            leaf = leaves.get(place)
+            if leaf is None:
+                if place[0] in holders:
+                    _assign(holders[place[0]], place[1], value)
+            elif _digest(leaf.value) == _digest(value) or _write(leaf.value, value):
+                continue
+            elif not isinstance(leaf.value, _HANDLES):
+                _assign(leaf.holder, place[1], _like(leaf.value, value))
+        leaves = self._leaves()
+        return [
+            place
+            for place, value in wanted.items()
+            if place not in leaves or _digest(leaves[place].value) != _digest(value)
+        ]
+
+    def _leaves(self, holders: dict[str, Any] | None = None) -> dict[Place, _Leaf]:
+        """Find every value.
+
+        Args:
+            holders: Filled with all objects and containers, by their paths.
+        """
+        leaves: dict[Place, _Leaf] = {}
+        holders = {} if holders is None else holders
+        seen = dict(self._closed)  # keeps alive what it names
+        waiting = list(reversed(self._roots.items()))
+        while waiting:
+            path, holder = waiting.pop()
+            if id(holder) in seen:
+                continue
+            seen[id(holder)] = holder
+            holders[path] = holder
+            deeper = []
+            for key, value in self._children(holder):
+                if _is_leaf(value):
+                    leaves[path, key] = _Leaf(holder, value)
+                elif self._is_open(value):
+                    deeper.append((f"{path}.{key}", value))
+            waiting += reversed(deeper)
+        return leaves
+
+    def _children(self, holder: Any) -> Iterator[tuple[str | int, Any]]:  # noqa: ANN401 - any object
+        """Return what an object holds, by attribute, key or index."""
+        if isinstance(holder, dict):
+            yield from ((key, value) for key, value in holder.items() if type(key) in (str, int))
+        elif isinstance(holder, _SEQUENCES):
+            yield from enumerate(holder)
+        else:
+            kind = holder if isinstance(holder, type) else type(holder)
+            only = self._only.get(kind)
+            own = dict(getattr(holder, "__dict__", {}))
+            for base in kind.__mro__ if kind is not holder else ():
+                slots = base.__dict__.get("__slots__", ())
+                names = (slots,) if isinstance(slots, str) else slots
+                own |= {name: getattr(holder, name) for name in names if hasattr(holder, name)}
+            yield from (
+                (name, value)
+                for name, value in own.items()
+                if not (name.startswith("__") and name.endswith("__")) and (only is None or name in only)
+            )
+
+    def _is_open(self, value: Any) -> bool:  # noqa: ANN401 - any object
+        """Tell whether to look into an object."""
+        if isinstance(value, (dict, list, tuple, deque)):
+            return True
+        kind = type(value)
+        if kind.__module__.partition(".")[0] in _CLOSED or isinstance(value, type):
+            return False
+        frozen = getattr(kind, "__dataclass_params__", None)
+        return frozen is None or not frozen.frozen
+
+
+def _is_leaf(value: Any) -> bool:  # noqa: ANN401 - any object
+    """Tell whether a value is written and read as a whole."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return False
+    if type(value) in _PLAIN or isinstance(value, (np.generic, *_ARRAYS)):
+        return True
+    return type(value) in _SEQUENCES and all(type(each) in _PLAIN for each in value)
+
+
+def _tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any object
+    """Return an array as a tensor on the CPU, or its bytes where torch lacks the type; ``None`` for what is none."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu()
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, (wp.array, ProxyArray)):
+        value = (value.warp if isinstance(value, ProxyArray) else value).numpy()
+    if not isinstance(value, np.ndarray):
+        return None
+    array = np.ascontiguousarray(value)
+    try:
+        return torch.as_tensor(array)
+    except TypeError:
+        return torch.as_tensor(array.view(np.uint8))
+
+
+def _digest(value: Any) -> object:  # noqa: ANN401 - a leaf
+    """Return what is the same for the same value alone."""
+    tensor = _tensor(value)
+    if tensor is None:
+        return repr(_plain(value))
+    raw = torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)  # whatever its strides
+    return tensor.dtype, tuple(tensor.shape), hashlib.sha256(raw.view(-1).view(torch.uint8).numpy()).digest()
+
+
+def _copies(found: Iterable[tuple[Place, Any]]) -> Snapshot:
+    """Copy values; arrays that share their memory share it in the copy, too."""
+    memory: dict[object, torch.Tensor] = {}
+    snapshot: Snapshot = {}
+    for place, value in found:
+        tensor = _tensor(value)
+        if tensor is not None:
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+            snapshot[place] = memory.setdefault(key, tensor.clone())
+        else:
+            snapshot[place] = _plain(value)
+    return snapshot
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a leaf that is no array
+    """Return a plain value, or a list of them, which is the same for the same set."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if type(value) in _PLAIN else sorted(value, key=repr) if isinstance(value, set) else [*value]
+
+
+def _write(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
+    """Write into what is there, where it can be changed and has room; tell whether that was done."""
+    if isinstance(wanted, torch.Tensor):
+        now = _tensor(current)
+        if now is None or now.shape != wanted.shape or now.dtype != wanted.dtype:
+            return False
+        if isinstance(current, torch.Tensor):
+            if any(stride == 0 < size - 1 for stride, size in zip(current.stride(), current.shape, strict=True)):
+                return False  # its rows are one
+            current.copy_(wanted)
+        elif isinstance(current, torch.Generator):
+            current.set_state(wanted)
+        elif isinstance(current, np.ndarray):
+            current[...] = wanted.numpy().view(current.dtype).reshape(current.shape)
+        else:
+            array = current.warp if isinstance(current, ProxyArray) else current
+            like = array.numpy()
+            array.assign(wanted.numpy().view(like.dtype).reshape(like.shape))
+        return True
+    if isinstance(current, list):
+        current[:] = wanted
+    elif isinstance(current, (deque, set)):
+        current.clear()
+        current.extend(wanted) if isinstance(current, deque) else current.update(wanted)
+    else:
+        return False
+    return True
+
+
+def _like(current: Any, wanted: Any) -> Any:  # noqa: ANN401 - leaves
+    """Return a value as what stands there: a tuple, a numpy array, a tensor on the same device."""
+    if isinstance(wanted, torch.Tensor):
+        if isinstance(current, np.ndarray):
+            return wanted.numpy().copy()
+        return wanted.to(current.device, copy=True) if isinstance(current, torch.Tensor) else wanted.clone()
+    if isinstance(current, np.generic):
+        return type(current)(wanted)
+    return tuple(wanted) if isinstance(current, tuple) else wanted
+
+
+def _assign(holder: Any, key: str | int, value: Any) -> None:  # noqa: ANN401 - any object
+    """Let a holder hold a value; a container that can't is left alone."""
+    if isinstance(holder, dict):
+        holder[key] = value
+    elif isinstance(holder, (list, deque)):
+        if isinstance(key, int) and key < len(holder):
+            holder[key] = value
+    elif not isinstance(holder, tuple):
+        setattr(holder, str(key), value)

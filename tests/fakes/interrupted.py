@@ -1,0 +1,40 @@
+"""``train.py`` with somebody who sends a signal to it at the end of an iteration, before its state is saved.
+
+Of several processes, the last one gets it. Usage: ``python tests/fakes/interrupted.py ARGUMENTS … ITERATION:SIGNAL``
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+from ledger_lab.pipeline.launcher import launch_processes
+from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.supervisor import run_supervised
+
+
+def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
+    """Train until the signal comes."""
+    from ledger_lab.pipeline.judge import Judge
+    from ledger_lab.pipeline.train_run import train_run
+
+    *arguments, when = argv
+    at, _, name = when.partition(":")
+
+    class Interrupted(Judge):
+        """Judges, and sends the signal."""
+
+        def after_iteration(self, iterations: int) -> bool:
+            """Send it when its time has come."""
+            go_on = super().after_iteration(iterations)
+            if iterations == int(at) and self._plan.world.rank == self._plan.world.size - 1:
+                os.kill(os.getpid(), signal.Signals[name])
+            return go_on
+
+    train_run(arguments, started_ns, link, Interrupted)
+
+
+if __name__ == "__main__":
+    launch_processes()
+    run_supervised(main)
