@@ -301,17 +301,17 @@ def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized:
     overrides = NORMALIZED[library] if normalized else []
 
     def keep(iterations: int) -> None:
+        torch.save(whole.trainer.state(), tmp_path / f"state{iterations}.pt")
         if iterations == 2:
             env = whole.env
             kept["env"] = {"position": env.position.clone(), "episode_length_buf": env.episode_length_buf.clone()}
-            torch.save(whole.trainer.state(), tmp_path / "state.pt")
             kept["rng"] = torch.get_rng_state()
 
     kept: dict[str, Any] = {}
     whole = Training(library, tmp_path / "whole", *overrides, heard=Heard(on_each=keep), max_iterations=4)
     whole.trainer.train()
     resumed = Training(library, tmp_path / "resumed", *overrides, heard=Heard(), max_iterations=4)
-    resumed.trainer.restore(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.trainer.restore(torch.load(tmp_path / "state2.pt", weights_only=True))
     vars(resumed.env).update(kept["env"])
     torch.set_rng_state(kept["rng"])
     resumed.trainer.train()
@@ -323,6 +323,10 @@ def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized:
         assert torch.equal(one, other)
     shared = set(FIGURES) - {"mean_return", "mean_episode_steps"}
     assert {k: resumed.heard.figures[4][k] for k in shared} == {k: whole.heard.figures[4][k] for k in shared}
+    over = Training(library, tmp_path / "over", *overrides, heard=Heard(), max_iterations=4)
+    over.trainer.restore(torch.load(tmp_path / "state4.pt", weights_only=True))
+    over.trainer.train()
+    assert (over.heard.figures, list(over.heard.checkpoints)) == ({}, [4]), "nothing is left to train"
 
 
 def _tensors(node: Any) -> list[torch.Tensor]:
