@@ -78,6 +78,21 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     assert not (tmp_path / "logs").exists()
 
 
+def test_a_policy_that_nobody_could_judge_is_refused_unless_nobody_shall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.runners.rsl_rl_adapter import RslRlAdapter
+
+    def require_memoryless(adapter: RslRlAdapter, agent_cfg: object) -> None:
+        raise UserError("it has a memory")
+
+    monkeypatch.setattr(RslRlAdapter, "require_memoryless", require_memoryless)
+    with pytest.raises(UserError, match="it has a memory"):
+        planned("--device", "cpu", log_root=tmp_path / "logs")
+    assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
+
+
 def test_the_program_says_it_in_one_line_with_status_2(tmp_path: Path) -> None:
     finished = script("train", "--task", "LedgerLab-Cartpol", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2

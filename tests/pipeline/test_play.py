@@ -1,10 +1,15 @@
-"""A real video, without a display or a GPU."""
+"""A real video, without a display or a GPU, of the policy that was trained."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import read_ledger
 from tests.conftest import one_run_dir, script
+from tests.pipeline.test_evaluate_bad_input import retold
 
 
 def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
@@ -19,3 +24,29 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
     frames = [frame for frame in imageio.get_reader(video)]
     assert len(frames) == 5
     assert frames[0].std() > 10, "the picture is empty"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["agent.actor.activation=relu"], r"'agent.actor.activation=relu': a policy is played as it was trained"),
+        (["--num_envs", "0"], r"--num_envs and --video_length must be at least 1"),
+        (["--seed", "-2"], r"--seed -2: must lie between 0 and 4294967295"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_one_line(arguments: list[str], complaint: str) -> None:
+    from ledger_lab.pipeline.play_run import play_run
+
+    with pytest.raises(UserError, match=complaint) as refused:
+        play_run(["nothing", "--video", *arguments])
+    assert "\n" not in str(refused.value)
+
+
+def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Path, tmp_path: Path) -> None:
+    from ledger_lab.pipeline.play_run import play_run
+
+    (run,) = read_ledger(trained).runs
+    other = {**run.declared.config_sha256, "agent": "0" * 64}  # another activation, say, whose weights fit as well
+    drifted = retold(trained, tmp_path, "drifted0", config_sha256=other)
+    with pytest.raises(UserError, match=r"is configured otherwise than when run drifted0 was trained"):
+        play_run([str(drifted), "--video", "--device", "cpu"])

@@ -92,12 +92,7 @@ def test_every_field_is_translated_or_refused_by_name(
                 translate(changed)
             continue
         override = dialect.settings[name].override
-        if name == "kl_target":
-            assert look_up(translate(changed), override) == value
-        elif name == "schedule":
-            assert look_up(translate(changed), override) != look_up(plain, override)
-        else:
-            assert look_up(translate(changed), override) != look_up(plain, override), name
+        assert look_up(translate(changed), override) != look_up(plain, override), name
 
 
 def test_the_readme_holds_the_generated_table() -> None:

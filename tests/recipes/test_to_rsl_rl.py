@@ -20,7 +20,21 @@ def test_a_changed_recipe_changes_the_translation() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"horizon": 0}, {"learning_rate": -1.0}, {"discount": 1.5}, {"hidden_dims": ()}, {"minibatches": 0}]
+    "wrong",
+    [
+        {"horizon": 0},
+        {"learning_rate": -1.0},
+        {"learning_rate": float("nan")},
+        {"discount": 1.5},
+        {"hidden_dims": ()},
+        {"hidden_dims": (32, 0)},
+        {"minibatches": 0},
+        {"clip": 0.0},  # no clipping at all to one library, no learning to the others
+        {"max_grad_norm": 0.0},  # the same
+        {"kl_target": -0.01},
+        {"schedule": "linear"},
+        {"activation": "gelu"},
+    ],
 )
 def test_a_recipe_that_no_library_could_train_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

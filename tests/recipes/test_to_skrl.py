@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
+from ledger_lab.errors import UserError
 from ledger_lab.recipes import CARTPOLE, to_skrl
 
 
@@ -19,6 +22,14 @@ def test_values_are_converted_to_what_skrl_means_by_them() -> None:
     assert config["models"]["policy"]["initial_log_std"] == math.log(0.5)
     assert config["agent"]["value_clip"] == 0.3
     assert to_skrl(replace(CARTPOLE, value_clip=False))["agent"]["value_clip"] == 0.0
+
+
+def test_a_deviation_that_skrl_would_cut_down_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"SKRL keeps the deviation of actions below e² ≈ 7.4, and initial_noise_std is 8"
+    ):
+        to_skrl(replace(CARTPOLE, initial_noise_std=8.0))
+    assert to_skrl(replace(CARTPOLE, initial_noise_std=7.0))
 
 
 def test_both_networks_have_the_recipes_layers_and_are_separate() -> None:

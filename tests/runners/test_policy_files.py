@@ -75,6 +75,15 @@ def test_what_cannot_be_flattened_is_refused() -> None:
         FlatPolicy(ActingModule(lambda groups: torch.ones(4, 1)), {"policy": torch.zeros(4, 2)})
 
 
+def test_actions_that_are_no_numbers_are_refused() -> None:
+    from ledger_lab.runners.acting_module import ActingModule
+    from ledger_lab.runners.policy_files import live_actions
+
+    groups = {"policy": torch.tensor([[1.0], [-1.0]])}
+    with pytest.raises(UserError, match="the policy's actions are not all finite numbers"):
+        live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups])
+
+
 def test_an_error_is_told_in_units_of_the_largest_action_and_found_in_single_rows_too() -> None:
     from ledger_lab.runners.policy_files import PolicyFile, largest_error
 

@@ -105,6 +105,22 @@ def test_max_iterations_counts_those_before_a_restored_state_and_the_learning_ra
     assert not done.figures, "nothing is left to train"
 
 
+@pytest.mark.parametrize(("name", "value"), [("epochs_between_resets", 5), ("normalize_rms_advantage", True)])
+def test_what_cannot_be_trained_beside_held_out_episodes_or_at_all_is_refused(name: str, value: object) -> None:
+    agent_cfg = resolved()
+    agent_cfg["params"]["config"][name] = value
+    with pytest.raises(UserError, match=rf"agent.params.config.{name} {value}: .*: leave it out"):
+        adapter().prepare(agent_cfg, "cpu")
+
+
+def test_a_policy_with_a_memory_is_refused_by_whoever_wants_it_to_act() -> None:
+    agent_cfg = adapter().prepare(resolved(), "cpu")
+    adapter().require_memoryless(agent_cfg)
+    agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
+    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet judged, played or exported"):
+        adapter().require_memoryless(agent_cfg)
+
+
 def test_a_save_that_fails_is_told_at_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -93,6 +94,28 @@ def test_an_episode_that_ran_out_of_time_is_valued_by_where_it_stood(tmp_path: P
     assert ended >= 8 * 3
 
 
+def test_time_is_an_end_like_any_other_where_the_horizon_is_a_part_of_the_task(tmp_path: Path) -> None:
+    heard, env = Heard(), Watched()
+    env.cfg.is_finite_horizon = True
+    built = trainer(to_skrl(CARTPOLE), tmp_path, heard, env)
+    recorded: list[dict[str, torch.Tensor]] = []
+    library = built._library["record_transition"]
+    built._library["record_transition"] = lambda **each: (recorded.append(each), library(**each))
+    built.train()
+    assert sum(int(each["terminated"].sum()) for each in recorded) >= 8 * 3
+    assert not any(each["truncated"].any() for each in recorded), "nothing is added for what would come after"
+    assert heard.figures[2]["mean_episode_steps"] <= 16
+
+
+def test_steps_that_half_precision_leaves_out_do_not_end_a_training(tmp_path: Path) -> None:
+    heard = Heard()
+    built = trainer(to_skrl(CARTPOLE), tmp_path, heard)
+    built._agent.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    built.train()
+    assert built._agent.scaler.get_scale() < 2.0**126, "the first steps had gradients beyond all bounds"
+    assert all(math.isfinite(value) for figures in heard.figures.values() for value in figures.values())
+
+
 def test_it_keeps_no_checkpoint_that_looks_best_in_training(tmp_path: Path) -> None:
     trainer(to_skrl(CARTPOLE), tmp_path).train()
     assert not list(tmp_path.rglob("best*")) and not (tmp_path / "checkpoints").exists()
@@ -167,6 +190,7 @@ def test_numbers_that_yaml_takes_for_words_are_numbers() -> None:
         ("models.policy.output", "ACTIONS if print('run') else ACTIONS", r"agent.models.policy.output: .* is no expr"),
         ("models.value.network.0.input", "OBSERVATIONS.numpy()", r"agent.models.value.network.0.input"),
         ("models.value.network.0.layers.0", "__import__('os').system('run')", r"agent.models.value.network.0.layers.0"),
+        ("memory.memory_size", 16, r"agent.memory.memory_size 16: must be -1, or as many as agent.agent.rollouts, 32"),
         ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is no name of a setting"),
     ],
 )

@@ -204,12 +204,13 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
         device: Where the policy is going to act.
 
     Raises:
-        UserError: If its agent is configured otherwise than when it was trained.
+        UserError: If its agent is configured otherwise than when it was trained, or has a memory.
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
     env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     agent_cfg = adapter.prepare(agent_cfg, device)
+    adapter.require_memoryless(agent_cfg)
     if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
         raise UserError(
             f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "

@@ -12,12 +12,12 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.pipeline.console import Terminal
+from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.record import recorded, recording_args
 from ledger_lab.pipeline.request import launcher_args, parse, play_parser
-from ledger_lab.pipeline.score import Candidate, require_unchanged
-from ledger_lab.runners import load_adapter
+from ledger_lab.pipeline.score import require_unchanged
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import (
     environment,
@@ -43,6 +43,12 @@ def play_run(argv: Sequence[str]) -> int:
     args, overrides = parse(play_parser(), argv)
     if args.num_envs < 1 or args.video_length < 1:
         raise UserError("--num_envs and --video_length must be at least 1")
+    if not 0 <= args.seed < 2**32:
+        raise UserError(f"--seed {args.seed}: must lie between 0 and {2**32 - 1}")
+    if changed := [override for override in overrides if override.startswith("agent.")]:
+        raise UserError(
+            f"override {changed[0]!r}: a policy is played as it was trained; env.PATH=VALUE changes its world"
+        )
     if not args.video and not args.visualizer:
         raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
@@ -60,21 +66,15 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     """Step the policy until the video is done, or for as long as the user looks."""
     declared = found.run.declared
     device = resolve_device(args.device)
-    adapter = load_adapter(declared.rl_library)
     require_task(declared.task, declared.rl_library, declared.agent)
-    env_cfg, agent_cfg = resolve_configs(
-        declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent
-    )
-    agent_cfg = adapter.prepare(agent_cfg, device)
+    candidate = resolve_candidate(found, device)
+    require_unchanged(candidate)
+    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, args.seed, args.num_envs
     flags = launcher_args(args, device)
     if args.video:
         flags = recording_args(flags)
     require_runtime(env_cfg, flags)
-    candidate = Candidate(
-        run_id=declared.run_id, run_dir=found.run.directory, saved=found.saved, adapter=adapter, agent_cfg=agent_cfg
-    )
-    require_unchanged(candidate)
     video = candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4" if args.video else None
     console = terminal.console
     console.print(
@@ -82,7 +82,7 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     )
     with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
         observations, _ = env.reset()
-        policy = adapter.load_policy(candidate.path, env, agent_cfg)
+        policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
         if video is None:
             console.print("press Ctrl+C to stop")
         with (

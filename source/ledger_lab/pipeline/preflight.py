@@ -192,6 +192,7 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
     env_cfg.sim.device = device
     if not args.no_eval:
         require_judgeable(panel, env_cfg)
+        adapter.require_memoryless(agent_cfg)
         require_divisible(panel, world.size)
     if args.num_envs is not None:
         env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)

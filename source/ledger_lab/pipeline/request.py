@@ -273,7 +273,10 @@ def play_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "checkpoint",
         metavar="RUN_OR_CHECKPOINT",
-        help="Checkpoint file, run id or run directory; of a run, the first checkpoint that reached the target.",
+        help=(
+            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
+            "target, else the last one."
+        ),
     )
     parser.add_argument("--num_envs", type=int, default=16, help="Environments to play in (default: 16).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the starts (default: 0).")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 DEFAULT_SEED = 42
 """Seed of a training that names none, as in Isaac Lab's own configurations."""
+
+type Activation = Literal["elu", "relu", "tanh", "selu"]
+type Schedule = Literal["adaptive", "fixed"]
 
 _POSITIVE = (
     "num_envs",
@@ -16,6 +20,9 @@ _POSITIVE = (
     "epochs",
     "minibatches",
     "learning_rate",
+    "kl_target",
+    "clip",
+    "max_grad_norm",
     "reward_scale",
     "initial_noise_std",
 )
@@ -48,13 +55,13 @@ class PpoRecipe:
     """Adam's step size, at the start where the schedule is adaptive."""
     entropy_coef: float
     """Weight of the entropy bonus."""
-    activation: Literal["elu", "relu", "tanh", "selu"] = "elu"
+    activation: Activation = "elu"
     """Activation between the layers."""
     observation_normalization: bool = False
     """Whether observations are normalized by their running mean and variance."""
     value_normalization: bool = False
     """Whether the value function learns returns that are normalized by their running mean and variance."""
-    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    schedule: Schedule = "adaptive"
     """Whether the learning rate follows the KL divergence."""
     kl_target: float = 0.01
     """KL divergence per update that the adaptive schedule aims at."""
@@ -71,7 +78,10 @@ class PpoRecipe:
     gae_lambda: float = 0.95
     """Lambda of generalized advantage estimation."""
     timeout_bootstrap: bool = True
-    """Whether an episode that ran out of time counts as if it went on: the value of where it stood is added."""
+    """Whether an episode that ran out of time counts as if it went on: the value of where it stood is added.
+
+    Time is an end like any other in tasks of a finite horizon (``env.is_finite_horizon``), whatever stands here.
+    """
     reward_scale: float = 1.0
     """Factor of the rewards that the learner sees; returns are reported without it."""
     initial_noise_std: float = 1.0
@@ -85,13 +95,17 @@ class PpoRecipe:
         """Refuse values that no library could train with.
 
         Raises:
-            ValueError: If a count or a rate is not positive, or a factor lies outside 0..1.
+            ValueError: If a count or a rate is not positive, a factor lies outside 0..1, or a name is unknown.
         """
         for name in _POSITIVE:
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} must be positive, is {getattr(self, name)}")
+        for name, known in (("activation", Activation), ("schedule", Schedule)):
+            if getattr(self, name) not in get_args(known.__value__):
+                names = ", ".join(get_args(known.__value__))
+                raise ValueError(f"recipe {self.experiment_name!r}: {name} must be one of {names}")
         for name in ("discount", "gae_lambda"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} must lie in (0, 1]")
-        if not self.hidden_dims:
-            raise ValueError(f"recipe {self.experiment_name!r}: hidden_dims must name at least one layer")
+        if not self.hidden_dims or min(self.hidden_dims) < 1:
+            raise ValueError(f"recipe {self.experiment_name!r}: hidden_dims must name at least one layer, none empty")

@@ -41,8 +41,9 @@ RL_GAMES = Dialect(
     },
     only={},
     differences={
-        "minibatches": "the same environments in each, in their order; the other libraries shuffle all samples",
-        "schedule": "after each gradient step, by the divergence of the minibatch's distributions since its last one",
+        "schedule": "after each gradient step, by the divergence of the minibatch's distributions since its last one, "
+        "within 1e-6..1e-2",
+        "minibatches": "the same environments in each, in their order",
         "value_clip": "the larger of the clipped and the unclipped loss",
         "max_grad_norm": "of both networks together",
         "observation_normalization": "learned in the first epoch of each update, clipped at ±5",
@@ -50,7 +51,9 @@ RL_GAMES = Dialect(
         "timeout_bootstrap": "by the value of the last observation that the policy acted on",
         "mixed_precision": "bfloat16, in the update, on a GPU alone",
         "torch_compile": "off unless asked for; the library itself would compile unasked",
+        "save_interval": "at its multiples",
         "first episodes": "begin at their start",
+        "value function": "sees what the policy sees",
         "first weights": "biases are zero",
     },
 )

@@ -40,14 +40,18 @@ RSL_RL = Dialect(
         "timeout_bootstrap": Only(True, "it asks the environment, not the agent: set env.is_finite_horizon"),
     },
     differences={
-        "schedule": "before each gradient step, by the exact divergence of the minibatch's distributions",
+        "schedule": "before each gradient step, by the exact divergence of the minibatch's distributions, within "
+        "1e-5..1e-2",
+        "minibatches": "all samples, shuffled once per update",
         "value_clip": "the larger of the clipped and the unclipped loss",
         "max_grad_norm": "of either network by itself",
-        "observation_normalization": "learned after each update, not clipped",
+        "observation_normalization": "learned after each update, divided by the deviation + 0.01, not clipped",
         "initial_noise_std": "the deviation itself is learned",
         "timeout_bootstrap": "by the value of the last observation that the policy acted on",
         "mixed_precision": "bfloat16, in the update",
+        "save_interval": "after the first iteration, and so many after each save",
         "first episodes": "begin at random lengths (`init_at_random_ep_len`)",
+        "value function": "sees the observation group `critic`, where a task has one",
     },
 )
 

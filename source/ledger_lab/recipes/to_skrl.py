@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
 
@@ -42,19 +43,24 @@ SKRL = Dialect(
         "torch_compile": Only(False, "it has no setting for it"),
     },
     differences={
-        "schedule": "after each epoch, by the mean of its minibatches' estimated divergences",
+        "schedule": "after each epoch, by the mean of its minibatches' estimated divergences, within 1e-5..1e-2",
+        "minibatches": "all samples, shuffled before each epoch",
         "value_clip": "the clipped loss alone",
         "max_grad_norm": "of both networks together",
         "observation_normalization": "learned in the first epoch of each update, clipped at ±5",
-        "initial_noise_std": "its logarithm is learned",
+        "initial_noise_std": "its logarithm is learned, up to 2",
         "timeout_bootstrap": "by the value of the next episode's first observation; LedgerLab hands it the last one "
         "that the policy acted on, as RSL-RL takes it",
         "mixed_precision": "float16 with a scaled loss on a GPU, bfloat16 on a CPU, in rollout and update",
+        "save_interval": "at its multiples",
         "first episodes": "begin at their start",
+        "value function": "sees what the policy sees",
     },
 )
 
 _NORMALIZER = "RunningStandardScaler"
+_LARGEST_LOG_STD = 2.0
+"""What the library cuts a larger one down to, without a word."""
 
 
 def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
@@ -70,6 +76,11 @@ def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
         UserError: If the library can't follow it.
     """
     SKRL.require(recipe)
+    if math.log(recipe.initial_noise_std) > _LARGEST_LOG_STD:
+        raise UserError(
+            f"recipe {recipe.experiment_name!r}: SKRL keeps the deviation of actions below e² ≈ 7.4, and "
+            f"initial_noise_std is {recipe.initial_noise_std:g}"
+        )
     policy, value = (
         [
             {

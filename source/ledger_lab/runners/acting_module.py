@@ -8,6 +8,12 @@ import torch
 
 from ledger_lab.runners.adapter import Policy
 
+WITHOUT_MEMORY = (
+    "a policy with a memory (recurrent layers) can be trained with --no_eval, but not yet judged, played or exported: "
+    "train one without"
+)
+"""Why a library's recurrent policy is refused."""
+
 
 class ActingModule(torch.nn.Module):
     """A function from observation groups to actions, and the modules and tensors that it uses."""

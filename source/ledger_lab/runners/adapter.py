@@ -177,6 +177,16 @@ class Adapter(Protocol):
             UserError: If LedgerLab can't train what it describes.
         """
 
+    def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
+        """Refuse a policy whose actions depend on what it has seen before: nobody keeps that for it.
+
+        Args:
+            agent_cfg: The library's configuration.
+
+        Raises:
+            UserError: If it describes one.
+        """
+
     def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type
         """Read the batch arithmetic from the library's configuration.
 

@@ -13,6 +13,8 @@ import torch
 def recorded_gradient_norms(module: Any = torch.nn.utils) -> Iterator[list[torch.Tensor]]:  # noqa: ANN401 - a module
     """Keep the norm that every gradient has before torch clips it.
 
+    In half precision, those of steps that a gradient scaler leaves out are not finite: see :func:`largest_norm`.
+
     Args:
         module: Where the library looks ``clip_grad_norm_`` up.
 
@@ -32,3 +34,23 @@ def recorded_gradient_norms(module: Any = torch.nn.utils) -> Iterator[list[torch
         yield norms
     finally:
         module.clip_grad_norm_ = clip
+
+
+def largest_norm(norms: list[torch.Tensor], scaler: torch.amp.GradScaler | None = None) -> torch.Tensor | None:
+    """Return the largest of recorded norms, and forget them.
+
+    Args:
+        norms: What :func:`recorded_gradient_norms` yields.
+        scaler: The library's gradient scaler. It tries how far losses can be scaled up: a step whose gradients exceed
+            half precision is not taken, and tells nothing of the training.
+
+    Returns:
+        A scalar; ``None`` if there is none.
+    """
+    if not norms:
+        return None
+    found = torch.stack(norms)
+    norms.clear()
+    if scaler is not None and scaler.is_enabled():
+        found = found[found.isfinite()]
+    return found.max() if len(found) else None

@@ -137,10 +137,16 @@ def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tens
 
     Returns:
         Actions on the CPU, shape (steps × n, actions).
+
+    Raises:
+        UserError: If they are no numbers that a robot could follow.
     """
     flags = {"cuda_matmul_allow_tf32": False, "cudnn_allow_tf32": False}
     with scoped_torch_backend_flags(**flags, cudnn_deterministic=False, cudnn_benchmark=False):
-        return torch.cat([policy(groups) for groups in recorded]).cpu()
+        actions = torch.cat([policy(groups) for groups in recorded]).cpu()
+    if not actions.isfinite().all():
+        raise UserError("the policy's actions are not all finite numbers: export another checkpoint")
+    return actions
 
 
 def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.Tensor) -> float:

@@ -26,11 +26,11 @@ from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
-from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.configs import complete
-from ledger_lab.runners.gradient_norms import recorded_gradient_norms
+from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 from ledger_lab.runners.rl_games_ranks_adapter import learn_from_all_processes, reduce_gradients
 
 if TYPE_CHECKING:
@@ -99,9 +99,20 @@ class RlGamesAdapter:
                 raise UserError(
                     f"agent.{key} {value}: a run trains one fresh policy, for agent.params.config.max_epochs"
                 )
+        for name, reason in (
+            ("epochs_between_resets", "it would reset held-out episodes, too"),
+            ("normalize_rms_advantage", "rl_games 1.6 fails to build what it needs"),
+        ):
+            if config.get(name):
+                raise UserError(f"agent.params.config.{name} {config[name]}: {reason}: leave it out")
         config["device"] = config["device_name"] = device
         config["print_stats"] = config["multi_gpu"] = False
         return agent_cfg
+
+    def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
+        """Refuse networks with recurrent layers."""
+        if "rnn" in agent_cfg["params"]["network"]:
+            raise UserError(WITHOUT_MEMORY)
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic; minibatches have a size, for all environments or for each."""
@@ -150,6 +161,7 @@ class RlGamesAdapter:
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the network of a checkpoint; it acts as the library's own player does."""
+        self.require_memoryless(agent_cfg)
         config = agent_cfg["params"]["config"]
         wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
         observed, actions = wrapper.observation_space, wrapper.action_space
@@ -165,10 +177,6 @@ class RlGamesAdapter:
                     "normalize_input": config["normalize_input"],
                 }
             )  # fmt: skip
-            if model.is_rnn():
-                raise UserError(
-                    "policies with a memory cannot be judged yet: train with --no_eval, or without recurrence"
-                )
             if model.normalize_input:
                 # In place of a TorchScript module, which rounds otherwise once it has been optimized.
                 model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
@@ -362,9 +370,8 @@ class RlGamesTrainer:
             "kl": torch.stack(divergences).mean(),
             "action_std": sigmas.mean(),
         }
-        if self._norms:
-            figures["grad_norm"] = torch.stack(self._norms).max()
-            self._norms.clear()
+        if (norm := largest_norm(self._norms, algo.scaler)) is not None:
+            figures["grad_norm"] = norm
         if algo.game_rewards.current_size:
             figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
             figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]

@@ -29,10 +29,10 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL, PpoRecipe, to_rsl_rl
-from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
-from ledger_lab.runners.gradient_norms import recorded_gradient_norms
+from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -66,12 +66,25 @@ class RslRlAdapter:
         max_iterations: int | None = None,
     ) -> RslRlOnPolicyRunnerCfg:
         """Set what is asked for, and drop the fields that older versions of the library used."""
+        if not isinstance(agent_cfg, RslRlOnPolicyRunnerCfg) or agent_cfg.class_name != "OnPolicyRunner":
+            raise UserError(
+                "the agent's configuration is none of RSL-RL's PPO, which alone is trained: choose an "
+                "RslRlOnPolicyRunnerCfg with --agent"
+            )
+        if agent_cfg.resume:
+            raise UserError("agent.resume True: a run trains one fresh policy, for agent.max_iterations")
         agent_cfg.device = device
         if seed is not None:
             agent_cfg.seed = seed
         if max_iterations is not None:
             agent_cfg.max_iterations = max_iterations
         return handle_deprecated_rsl_rl_cfg(agent_cfg, importlib.metadata.version("rsl-rl-lib"))
+
+    def require_memoryless(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> None:
+        """Refuse recurrent actors."""
+        model, _ = resolve_class(to_dict(agent_cfg.actor))
+        if getattr(model, "is_recurrent", False):
+            raise UserError(WITHOUT_MEMORY)
 
     def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
         """Read the batch arithmetic of the on-policy runner."""
@@ -109,13 +122,12 @@ class RslRlAdapter:
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: RslRlOnPolicyRunnerCfg) -> ActingModule:
         """Load the actor of a checkpoint."""
+        self.require_memoryless(agent_cfg)
         config = to_dict(agent_cfg)
         base = env.unwrapped
         observations = TensorDict(base.obs_buf, batch_size=[base.num_envs])
         groups = resolve_obs_groups(observations, config["obs_groups"], ["actor", "critic"])
         model, fields = resolve_class(config["actor"])
-        if getattr(model, "is_recurrent", False):
-            raise UserError("policies with a memory cannot be judged yet: train with --no_eval, or without recurrence")
         with torch.random.fork_rng(devices=[]):  # its first weights are thrown away, and the learner must not notice
             actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields)
         actor = actor.to(base.device)
@@ -151,8 +163,9 @@ class RslRlTrainer:
         """Build the runner and put the meter around it."""
         self._agent_cfg, self._clock = agent_cfg, clock
         self._observer, self._run_dir = observer, run_dir
+        self._done = 0
         self._last_saved: str | None = None
-        self._restored: int | None = None
+        self._goes_on = False
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
         with _in_the_group_there_is():
             self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
@@ -176,22 +189,22 @@ class RslRlTrainer:
 
     def train(self) -> None:
         """Run the library's loop."""
-        cfg, done = self._agent_cfg, self._restored or 0
-        if done == cfg.max_iterations:
+        cfg, left = self._agent_cfg, self._agent_cfg.max_iterations - self._done
+        if left == 0:
             return
-        self._runner.current_learning_iteration = done  # the index of the next one, until it is over
-        scatter = cfg.init_at_random_ep_len and self._restored is None  # episodes that go on have their lengths
+        self._runner.current_learning_iteration = self._done  # the index of the next one, until it is over
+        scatter = cfg.init_at_random_ep_len and not self._goes_on  # episodes that go on have their lengths
         compiling = metered_torch_compilation(self._clock) if cfg.torch_compile_mode else contextlib.nullcontext()
         try:
             with self._listening(), compiling:
-                self._runner.learn(cfg.max_iterations - done, init_at_random_ep_len=scatter)
+                self._runner.learn(left, init_at_random_ep_len=scatter)
         except _Stop:
             self.save()
             self._runner.logger.stop_logging_writer()
 
     def save(self) -> Path:
         """Save under the library's own name of the iteration."""
-        path = self._run_dir / f"model_{self._runner.current_learning_iteration}.pt"
+        path = self._run_dir / f"model_{self._done - 1}.pt"
         self._runner.save(str(path))
         return path
 
@@ -199,7 +212,7 @@ class RslRlTrainer:
         """Return what the algorithm saves, the iterations completed, and where the schedule of a curiosity is."""
         alg = self._runner.alg
         schedule = {"curiosity_updates": alg.rnd.update_counter} if alg.rnd else {}
-        return {**alg.save(), **schedule, "iterations": self._runner.current_learning_iteration + 1}
+        return {**alg.save(), **schedule, "iterations": self._done}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load it, the learning rate of the schedule with the optimizer's."""
@@ -207,8 +220,8 @@ class RslRlTrainer:
         alg.load(dict(state), None, True)
         if alg.rnd:
             alg.rnd.update_counter = state["curiosity_updates"]
-        self._restored = state["iterations"]
-        self._runner.current_learning_iteration = self._restored - 1
+        self._done, self._goes_on = state["iterations"], True
+        self._runner.current_learning_iteration = self._done - 1
 
     def carried(self) -> list[tuple[object, list[str]]] | None:
         """Return what the logger sums up, some of it only where there is a curiosity."""
@@ -248,13 +261,14 @@ class RslRlTrainer:
         with whole_file(Path(path)) as unfinished:
             self._library_save(str(unfinished), infos)
         self._last_saved = path
-        self._observer.on_checkpoint(Path(path), self._runner.current_learning_iteration + 1)
+        self._observer.on_checkpoint(Path(path), self._done)
 
     def _log(self, **figures: Any) -> None:
         """Let the library write its TensorBoard files, but not its table to the console."""
         with contextlib.redirect_stdout(io.StringIO()):
             self._library_log(**figures)
-        if not self._observer.on_iteration(figures["it"] + 1, self._figures(figures)):
+        self._done = figures["it"] + 1
+        if not self._observer.on_iteration(self._done, self._figures(figures)):
             raise _Stop
 
     def _figures(self, logged: Mapping[str, Any]) -> dict[str, float]:
@@ -263,9 +277,8 @@ class RslRlTrainer:
         figures = {ours: float(logged["loss_dict"][theirs]) for theirs, ours in names.items()}
         figures["action_std"] = float(logged["action_std"].detach().mean())
         figures["learning_rate"] = float(logged["learning_rate"])
-        if self._norms:
-            figures["grad_norm"] = float(torch.stack(self._norms).max())
-            self._norms.clear()
+        if (norm := largest_norm(self._norms)) is not None:
+            figures["grad_norm"] = float(norm)
         if self._divergences:
             figures["kl"] = float(torch.stack(self._divergences).mean())
             self._divergences.clear()

@@ -1,8 +1,9 @@
 """SKRL behind the contract of :mod:`ledger_lab.runners.adapter`.
 
-What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; resets the
-environment with a seed of its own, the same for each training; takes the first observation after a timeout for the last
-one before; keeps the checkpoint with the best training return as the best one; its normalizers know one process alone.
+What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; it resets the
+environment with a seed of its own, the same for every training; it takes the first observation after a timeout for the
+last one before, even where the horizon is a part of the task; it keeps the checkpoint with the best training return as
+the best one; its normalizers know one process alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.collectives import of_all_processes
-from ledger_lab.runners.gradient_norms import recorded_gradient_norms
+from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
 from ledger_lab.runners.skrl_config import require_counts, require_trainable
 
@@ -67,6 +68,9 @@ class SkrlAdapter:
             cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
         require_counts(cfg)
         return cfg
+
+    def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
+        """Do nothing: the library's configurations describe no other networks."""
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic of the agent; SKRL counts environment steps where we count iterations."""
@@ -205,6 +209,7 @@ class SkrlTrainer:
         """Build agent and trainer, and put the meter around them."""
         self._batch, self._run_dir, self._clock, self._observer = batch, run_dir, clock, observer
         self._iterations, self._last_saved = 0, -1
+        self._finite_horizon = env.unwrapped.cfg.is_finite_horizon
         self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
         self._lengths: collections.deque[int] = collections.deque(maxlen=_EPISODES)
         self._figures: dict[str, float] = {}
@@ -302,29 +307,20 @@ class SkrlTrainer:
             self._agent.save(str(unfinished))
         self._observer.on_checkpoint(path, self._iterations)
 
-    def _record_transition(
-        self,
-        *,
-        observations: torch.Tensor,
-        next_observations: torch.Tensor,
-        states: torch.Tensor | None,
-        next_states: torch.Tensor | None,
-        truncated: torch.Tensor,
-        **transition: Any,
-    ) -> None:
-        """Let an episode that ran out of time be valued by where it stood, not by where the next one begins."""
-        if self._agent.cfg.time_limit_bootstrap:
-            next_observations = torch.where(truncated, observations, next_observations)
-            if states is not None and next_states is not None:
-                next_states = torch.where(truncated, states, next_states)
-        self._library["record_transition"](
-            observations=observations,
-            next_observations=next_observations,
-            states=states,
-            next_states=next_states,
-            truncated=truncated,
-            **transition,
-        )
+    def _record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - handed through
+        """Let an episode that ran out of time be valued by where it stood, not by where the next one begins.
+
+        Where the horizon is a part of the task, it has ended; the other libraries' wrappers know that by themselves.
+        """
+        truncated = transition["truncated"]
+        if self._finite_horizon:
+            transition |= {"terminated": transition["terminated"] | truncated, "truncated": truncated & False}
+        elif self._agent.cfg.time_limit_bootstrap:
+            for seen in ("observations", "states"):
+                if transition[seen] is not None:
+                    after = transition[f"next_{seen}"]
+                    transition[f"next_{seen}"] = torch.where(truncated, transition[seen], after)
+        self._library["record_transition"](**transition)
 
     def _update(self, **when: int) -> None:
         """Take the episodes that have ended, which the library forgets when it logs; then learn."""
@@ -359,9 +355,8 @@ class SkrlTrainer:
             "action_std": float(tracked["Policy / Standard deviation"][-1]),
             "learning_rate": float(agent.optimizer.param_groups[0]["lr"]),
         }
-        if self._norms:
-            figures["grad_norm"] = float(torch.stack(self._norms).max())
-            self._norms.clear()
+        if (norm := largest_norm(self._norms, agent.scaler)) is not None:
+            figures["grad_norm"] = float(norm)
         if self._divergences:
             figures["kl"] = sum(self._divergences) / len(self._divergences)
             self._divergences.clear()

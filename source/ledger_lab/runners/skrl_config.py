@@ -118,6 +118,11 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
         value = cfg[group].get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"agent.{path} {value!r}: must be a whole number of at least 1")
+    rollouts, kept = cfg["agent"]["rollouts"], cfg["memory"].get("memory_size")
+    if kept not in (-1, rollouts):
+        raise UserError(
+            f"agent.memory.memory_size {kept!r}: must be -1, or as many as agent.agent.rollouts, {rollouts}"
+        )
     interval = cfg["agent"]["experiment"]["checkpoint_interval"]
     if interval != "auto" and not isinstance(interval, int):
         raise UserError(

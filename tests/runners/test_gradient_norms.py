@@ -1,0 +1,34 @@
+"""Norms of gradients are heard of, and those of steps that are left out are not mistaken for the training's."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+
+
+def test_the_largest_norm_before_clipping_is_told_once() -> None:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    with recorded_gradient_norms() as norms:
+        for gradient in ([3.0, 4.0], [0.6, 0.8]):
+            weight.grad = torch.tensor(gradient)
+            torch.nn.utils.clip_grad_norm_([weight], 1.0)
+        assert weight.grad.norm() <= 1.0
+    torch.nn.utils.clip_grad_norm_([weight], 1.0)
+    assert len(norms) == 2, "nothing is heard of afterwards"
+    largest = largest_norm(norms)
+    assert largest is not None and float(largest) == 5.0
+    assert largest_norm(norms) is None
+
+
+def test_only_a_scaler_excuses_gradients_beyond_all_bounds() -> None:
+    spoiled = [torch.tensor(math.inf), torch.tensor(2.0), torch.tensor(math.nan)]
+    scaler = torch.amp.GradScaler("cpu")
+    told = largest_norm(list(spoiled), scaler)
+    assert told is not None and float(told) == 2.0
+    assert largest_norm(spoiled[:1], scaler) is None, "no step was taken"
+    for other in (None, torch.amp.GradScaler("cpu", enabled=False)):
+        told = largest_norm(list(spoiled), other)
+        assert told is not None and not math.isfinite(float(told))

@@ -1,0 +1,53 @@
+"""Configurations of RSL-RL that mean something else than a fresh PPO training are refused in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.recipes import CARTPOLE
+
+
+def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type
+    """Return our recipe with fields of the library's configuration changed."""
+    from ledger_lab.runners.rsl_rl_adapter import native_config
+
+    cfg = native_config(CARTPOLE)
+    for name, value in fields.items():
+        setattr(cfg, name, value)
+    return cfg
+
+
+def adapter() -> Any:
+    from ledger_lab.runners.adapter import load_adapter
+
+    return load_adapter("rsl_rl")
+
+
+def test_what_would_train_something_else_than_the_run_says_is_refused() -> None:
+    from isaaclab_rl.rsl_rl import RslRlDistillationRunnerCfg
+
+    for cfg, complaint in (
+        ({"seed": 1}, "is none of RSL-RL's PPO"),
+        (RslRlDistillationRunnerCfg(), "is none of RSL-RL's PPO"),
+        (changed(class_name="my_lab:Runner"), "is none of RSL-RL's PPO"),
+        (changed(resume=True), "agent.resume True: a run trains one fresh policy"),
+    ):
+        with pytest.raises(UserError, match=complaint) as refused:
+            adapter().prepare(cfg, "cpu")
+        assert "\n" not in str(refused.value)
+
+
+def test_a_policy_with_a_memory_is_refused_by_whoever_wants_it_to_act() -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    anymal = ("Isaac-Velocity-Flat-AnymalD", "rsl_rl", [])
+    _, plain = resolve_configs(*anymal)
+    _, memory = resolve_configs(*anymal, "rsl_rl_recurrent_cfg_entry_point")
+    adapter().require_memoryless(adapter().prepare(plain, "cpu"))
+    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet judged, played or exported"):
+        adapter().require_memoryless(adapter().prepare(memory, "cpu"))
