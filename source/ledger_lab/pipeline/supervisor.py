@@ -20,14 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from ledger_lab.ledger import (
-    STATE_FILE,
-    AttemptEnded,
-    EvaluationEnded,
-    Journal,
-    ShutdownEnded,
-    SupervisionStarted,
-)
+from ledger_lab.ledger import STATE_FILE, AttemptEnded, EvaluationEnded, Journal, ShutdownEnded, SupervisionStarted
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.pipeline.beginnings import become_worker, end_with, noted_signals, open_standard_streams
