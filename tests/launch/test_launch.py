@@ -77,3 +77,10 @@ def test_processes_share_the_cores_unless_the_user_says_otherwise() -> None:
     assert torchrun_environ(2, 8, {"A": "b"}) == {"A": "b", "OMP_NUM_THREADS": "4"}
     assert torchrun_environ(16, 8, {}) == {"OMP_NUM_THREADS": "1"}
     assert torchrun_environ(2, 8, {"OMP_NUM_THREADS": "7"}) == {"OMP_NUM_THREADS": "7"}
+
+
+def test_processes_are_counted_by_machines() -> None:
+    assert World().machines == 1
+    assert World(size=4, local_size=2).machines == 2
+    assert World(size=3, local_size=2).machines == 2
+    assert World(size=4, local_size=4).one_machine

@@ -74,7 +74,7 @@ class DrawnRun:
 
     run_id: str
     price: Price
-    world_size: int
+    machines: int
     journals: list[DrawnJournal]
     wall_ns: list[int]
     """Life of each attempt."""
@@ -89,7 +89,7 @@ class DrawnRun:
         total = 0.0
         for wall_ns, watts in zip(self.wall_ns, self.watts, strict=True):
             hours = wall_ns / 1e9 / 3600
-            share = self.world_size / 4 if self.price.market == "owned" else math.ceil(self.world_size / 4)
+            share = self.machines / 4 if self.price.market == "owned" else math.ceil(self.machines / 4)
             granule = self.price.billing_granularity_s / 3600
             billed = max(math.ceil(round(hours / granule, 6)) * granule, self.price.billing_minimum_s / 3600)
             total += share * billed * self.price.usd_per_hour
@@ -191,12 +191,14 @@ def counted(watts: float, at_ns: int) -> DeviceSample:
 def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
     """Draw a run."""
     price = draw(st.sampled_from(PRICES))
-    world_size = draw(st.integers(1, 5))
+    machines = draw(st.integers(1, 5))
+    world_size = machines * draw(st.integers(1, 2))
     declaration = declared(
         run_id,
         cohort=draw(st.sampled_from([None, "c", "d"])),
         panel_id=draw(st.sampled_from(["p1-aa", "p1-bb"])),
         world_size=world_size,
+        machines=machines,
         price=price.to_dict(),
     )
     journals: list[tuple[str, list[Row]]] = []
@@ -225,7 +227,7 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
     return DrawnRun(
         run_id,
         price,
-        world_size,
+        machines,
         [DrawnJournal(name, [(row, draw(moments)) for row in rows]) for name, rows in journals],
         wall_ns,
         watts,

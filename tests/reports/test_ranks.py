@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.ranks import rank_line
-from tests.fakes.ledgers import SECOND, window, write_run
+from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 
 def second_rank(run_dir: Path, synchronize_s: int = 2) -> None:
@@ -96,3 +97,10 @@ def test_two_supervisors_of_one_rank_are_damage(tmp_path: Path) -> None:
     supervisor(run_dir, 1, None, name="-2")
     with pytest.raises(LedgerDamageError, match="claims to be the supervisor of rank 1 of attempt 1, too"):
         read_ledger(tmp_path)
+
+
+def test_a_run_pays_for_accelerators_and_on_processors_for_machines() -> None:
+    of_one = declared("aa", world_size=4, device="cpu")
+    assert of_one.devices == 1
+    assert replace(of_one, machines=2).devices == 2
+    assert replace(of_one, device="cuda:0").devices == 4

@@ -34,22 +34,22 @@ def billable_seconds(wall_s: float, price: Price) -> float:
     return float(max(price.billing_minimum_s, granules * price.billing_granularity_s))
 
 
-def billed_instances(world_size: int, price: Price) -> float:
+def billed_instances(devices: int, price: Price) -> float:
     """Number of instances that are paid for while a run holds its accelerators.
 
-    Vendors rent whole instances, so a run pays for ``ceil(world_size / price.accelerators)`` of them, also when it
+    Vendors rent whole instances, so a run pays for ``ceil(devices / price.accelerators)`` of them, also when it
     leaves some of their accelerators idle. Hardware of one's own is shared: there a run pays for the share that its
     processes take.
 
     Args:
-        world_size: Processes of the run on all nodes, one per accelerator.
+        devices: Accelerators of the run on all nodes; without accelerators, its machines.
         price: Price entry.
 
     Raises:
         ValueError: If the count is not a whole number of at least 1.
     """
-    check_count("world_size", world_size, at_least=1)
-    share = world_size / price.accelerators
+    check_count("devices", devices, at_least=1)
+    share = devices / price.accelerators
     return share if price.market == OWNED else float(math.ceil(share))
 
 
@@ -72,7 +72,7 @@ def energy_cost(
     attempt_wall_s: Sequence[float],
     price: Price,
     *,
-    world_size: int,
+    devices: int,
     attempt_kwh: Sequence[float | None] | None = None,
 ) -> EnergyCost | None:
     """Cost of the energy of one run on hardware of one's own: the sum of what that of its attempts cost.
@@ -80,7 +80,7 @@ def energy_cost(
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
-        world_size: Processes of the run on all nodes, one per accelerator.
+        devices: Accelerators of the run on all nodes; without accelerators, its machines.
         attempt_kwh: Energy of each attempt as it was measured [kWh]; None where it was not, and the entry's nominal
             power has to do. None as a whole where none was.
 
@@ -91,7 +91,7 @@ def energy_cost(
         ValueError: If a time, a count or an energy is out of range, or there are not as many energies as attempts.
     """
     measured = [None] * len(attempt_wall_s) if attempt_kwh is None else attempt_kwh
-    instances = billed_instances(world_size, price)
+    instances = billed_instances(devices, price)
     kwh: list[float] = []
     for wall_s, own_kwh in zip(attempt_wall_s, measured, strict=True):
         check_number("wall_s", wall_s)
@@ -114,7 +114,7 @@ def billable_usd(
     attempt_wall_s: Sequence[float],
     price: Price,
     *,
-    world_size: int,
+    devices: int,
     attempt_kwh: Sequence[float | None] | None = None,
 ) -> float | None:
     """Spend of one run: all its attempts, failed and preempted ones included [USD].
@@ -125,7 +125,7 @@ def billable_usd(
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
-        world_size: Processes of the run on all nodes, one per accelerator.
+        devices: Accelerators of the run on all nodes; without accelerators, its machines.
         attempt_kwh: Measured energy of each attempt [kWh]; only a price of hardware of one's own looks at it.
 
     Returns:
@@ -136,8 +136,8 @@ def billable_usd(
         ValueError: See :func:`energy_cost`.
     """
     billed_s = math.fsum(billable_seconds(wall_s, price) for wall_s in attempt_wall_s)
-    instances = billed_instances(world_size, price)
-    energy = energy_cost(attempt_wall_s, price, world_size=world_size, attempt_kwh=attempt_kwh)
+    instances = billed_instances(devices, price)
+    energy = energy_cost(attempt_wall_s, price, devices=devices, attempt_kwh=attempt_kwh)
     if price.usd_per_hour is None or (price.usd_per_kwh is not None and energy is None):
         return None
     return billed_s / 3600.0 * instances * price.usd_per_hour + (0.0 if energy is None else energy.usd)

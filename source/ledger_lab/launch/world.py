@@ -42,9 +42,14 @@ class World:
         return self.rank == 0
 
     @property
+    def machines(self) -> int:
+        """Machines that the processes run on, as many on each; the last one may have fewer."""
+        return -(-self.size // self.local_size)
+
+    @property
     def one_machine(self) -> bool:
         """Whether all processes are on this machine."""
-        return self.size == self.local_size
+        return self.machines == 1
 
 
 def read_world(environ: Mapping[str, str], *, distributed: bool) -> World:

@@ -89,6 +89,8 @@ class RunDeclared(Row):
     """Environments per process."""
     world_size: int
     """Processes."""
+    machines: int = 1
+    """Machines that they run on."""
     max_iterations: int
     horizon: int
     """Environment steps per iteration and environment."""
@@ -123,6 +125,11 @@ class RunDeclared(Row):
     def env_steps_per_iteration(self) -> int:
         """Environment steps of all processes in one iteration."""
         return self.num_envs * self.horizon * self.world_size
+
+    @property
+    def devices(self) -> int:
+        """What the run holds, as prices count it: an accelerator per process; without accelerators, its machines."""
+        return self.world_size if self.device.startswith("cuda") else self.machines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,7 +185,7 @@ def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterat
     if summary.env_steps != declared.max_iterations * declared.env_steps_per_iteration:
         yield f"{summary.env_steps} steps"
     walls_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-    if summary.billable_usd != billable_usd(walls_s, Price.from_dict(declared.price), world_size=1):
+    if summary.billable_usd != billable_usd(walls_s, Price.from_dict(declared.price), devices=1):
         yield f"the cost is {summary.billable_usd}, and not that of all attempts"
     if abs(sum(summary.phases.values()) - sum(walls_s)) > 1e-6:
         yield f"phases sum to {sum(summary.phases.values())} s, attempts to {sum(walls_s)} s"

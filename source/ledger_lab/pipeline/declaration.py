@@ -28,6 +28,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         device=plan.device,
         num_envs=plan.env_cfg.scene.num_envs,
         world_size=plan.world.size,
+        machines=plan.world.machines,
         max_iterations=plan.batch.max_iterations,
         horizon=plan.batch.horizon,
         epochs=plan.batch.epochs,

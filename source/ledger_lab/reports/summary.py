@@ -202,9 +202,9 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     ends = [end for attempt in run.attempts for end in attempt.of(AttemptEnded)]
     energy = summarize_energy(run)
     attempt_wall_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-    world_size, attempt_kwh = declared.world_size, energy.attempt_kwh
-    spend = functools.partial(billable_usd, attempt_wall_s, world_size=world_size, attempt_kwh=attempt_kwh)
-    drawn = energy_cost(attempt_wall_s, price, world_size=world_size, attempt_kwh=attempt_kwh)
+    devices, attempt_kwh = declared.devices, energy.attempt_kwh
+    spend = functools.partial(billable_usd, attempt_wall_s, devices=devices, attempt_kwh=attempt_kwh)
+    drawn = energy_cost(attempt_wall_s, price, devices=devices, attempt_kwh=attempt_kwh)
     usd = spend(price)
 
     scores: dict[tuple[str, str], PanelResult] = {}
