@@ -60,15 +60,19 @@ def roomy(cfg: Any) -> None:
     cfg.sim.physics.solver_cfg.njmax, cfg.sim.physics.solver_cfg.nconmax = 40, 8
 
 
-def explicit_cart(native: bool) -> Callable[[Any], None]:
-    """Let Newton, or else Isaac Lab, compute the cart's motor."""
-    from isaaclab.actuators import IdealPDActuatorCfg
+def explicit_cart(native: bool, direct_current: bool = False) -> Callable[[Any], None]:
+    """Let Newton, or else Isaac Lab, compute the cart's motor, whose strength may fall with its speed."""
+    from isaaclab.actuators import DCMotorCfg, IdealPDActuatorCfg
 
     def change(cfg: Any) -> None:
         roomy(cfg)
         cfg.sim.use_newton_actuators = native
-        cfg.scene.robot.actuators["cart"] = IdealPDActuatorCfg(
-            joint_names_expr=["slider_to_cart"], stiffness=50.0, damping=10.0, actuator_effort_limit=20.0
+        settings = {"joint_names_expr": ["slider_to_cart"], "stiffness": 50.0, "damping": 10.0}
+        settings["actuator_effort_limit"] = 20.0
+        cfg.scene.robot.actuators["cart"] = (
+            DCMotorCfg(**settings, saturation_effort=60.0, actuator_velocity_limit=100.0)
+            if direct_current
+            else IdealPDActuatorCfg(**settings)
         )
 
     return change
@@ -79,6 +83,7 @@ WORLDS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "ovphysx": ("ovphysx", lambda cfg: None),
     "kamino": ("newton_kamino", lambda cfg: None),
     "motor of Newton": ("newton_mjwarp", lambda cfg: explicit_cart(native=True)(cfg)),
+    "DC motor of Newton": ("newton_mjwarp", lambda cfg: explicit_cart(native=True, direct_current=True)(cfg)),
     "motor of Isaac Lab": ("newton_mjwarp", lambda cfg: explicit_cart(native=False)(cfg)),
 }
 
@@ -169,7 +174,7 @@ def test_gravity_is_tilted_in_perturbed_slots_alone(world: World) -> None:
     check(world, TILT["gravity tilt"])
 
 
-@on("motor of Newton", "motor of Isaac Lab")
+@on("motor of Newton", "DC motor of Newton", "motor of Isaac Lab")
 @pytest.mark.parametrize("name", MOTOR)
 def test_motors_are_perturbed_whoever_computes_them(world: World, name: str) -> None:
     check(world, MOTOR[name])

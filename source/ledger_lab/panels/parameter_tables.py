@@ -30,20 +30,20 @@ class MotorParameter:
     """The solver: attribute, writer and argument of :func:`asset_table`."""
     explicit: str
     """Isaac Lab: the attribute of the actuator model."""
-    native: tuple[str, str]
-    """Newton's actuators: component and parameter."""
+    native: tuple[str, tuple[str, ...]]
+    """Newton's actuators: the component, and what its kinds call the parameter."""
 
 
 STIFFNESS = MotorParameter(
-    ("joint_stiffness", "write_joint_stiffness_to_sim_index", "stiffness"), "stiffness", ("controller", "kp")
+    ("joint_stiffness", "write_joint_stiffness_to_sim_index", "stiffness"), "stiffness", ("controller", ("kp",))
 )
 DAMPING = MotorParameter(
-    ("joint_damping", "write_joint_damping_to_sim_index", "damping"), "damping", ("controller", "kd")
+    ("joint_damping", "write_joint_damping_to_sim_index", "damping"), "damping", ("controller", ("kd",))
 )
 EFFORT_LIMIT = MotorParameter(
     ("joint_effort_limits", "write_joint_effort_limit_to_sim_index", "limits"),
     "actuator_effort_limit",
-    ("clamping", "max_effort"),
+    ("clamping", ("max_effort", "max_motor_effort")),
 )
 
 
@@ -89,11 +89,19 @@ def native_motor_table(articulation: Any, group: str, parameter: MotorParameter)
     """
     from isaaclab.actuators.newton import read_group_parameter, write_group_parameter
 
-    where = (articulation.actuators, group, *parameter.native)
-    try:
-        read_group_parameter(*where)
-    except ValueError as error:
-        raise UserError(f"the actuators {group!r} cannot be perturbed: they have no {parameter.native[1]}") from error
+    component, names = parameter.native
+
+    def known(name: str) -> bool:
+        try:
+            read_group_parameter(articulation.actuators, group, component, name)
+        except ValueError:
+            return False
+        return True
+
+    name = next(filter(known, names), None)
+    if name is None:
+        raise UserError(f"the actuators {group!r} cannot be perturbed: they have no {' or '.join(names)}")
+    where = (articulation.actuators, group, component, name)
     return ParameterTable(
         lambda: read_group_parameter(*where), lambda rows, slots: write_group_parameter(*where, rows, env_ids=slots)
     )
