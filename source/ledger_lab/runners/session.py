@@ -13,6 +13,7 @@ import torch
 import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.cli import load_external_tasks
+from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.errors import UserError, nearest
@@ -126,8 +127,11 @@ def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int 
     if is_newton(cfg):
         cfg.scene.env_spacing = 0.0  # every world is its own: at the origin, all slots round alike
     generator = getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None)
-    if generator is not None and generator.seed is None:
-        generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
+    if generator is not None:
+        if generator.seed is None:
+            generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
+        if generator.class_type.__name__ == "TerrainGenerator":  # another one's draws are its own matter
+            generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
     return cfg
 
 
@@ -137,8 +141,13 @@ def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
 
 
 def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
-    """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``."""
-    return "bitwise" if is_newton(env_cfg) and env_cfg.sim.device == "cpu" else "statistical"
+    """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``.
+
+    Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together.
+    """
+    solver = getattr(env_cfg.sim.physics, "solver_cfg", None)
+    separate = is_newton(env_cfg) and getattr(solver, "use_mujoco_contacts", True)
+    return "bitwise" if separate and env_cfg.sim.device == "cpu" else "statistical"
 
 
 def physics_name(env_cfg: ManagerBasedRLEnvCfg) -> str:

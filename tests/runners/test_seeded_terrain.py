@@ -1,0 +1,49 @@
+"""Held-out episodes take place on the same ground, whatever the training's seed is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ledger_lab.panels.streams import GlobalStreams
+
+
+@pytest.fixture(scope="module")
+def cfg() -> Any:
+    """A ground of gravel and obstacles, as a user's task may bring it."""
+    from isaaclab.terrains import HfDiscreteObstaclesTerrainCfg, HfRandomUniformTerrainCfg, TerrainGeneratorCfg
+
+    gravel = HfRandomUniformTerrainCfg(noise_range=(0.0, 0.1), noise_step=0.01)
+    obstacles = HfDiscreteObstaclesTerrainCfg(
+        obstacle_width_range=(0.4, 1.2), obstacle_height_range=(0.1, 0.2), num_obstacles=5
+    )
+    return TerrainGeneratorCfg(
+        size=(4.0, 4.0), num_rows=1, num_cols=2, curriculum=True, sub_terrains={"gravel": gravel, "boxes": obstacles}
+    )
+
+
+def heights(cfg: Any, training_seed: int) -> np.ndarray:
+    """Generate it in a training of some seed."""
+    np.random.seed(training_seed)
+    before = GlobalStreams()
+    ground = cfg.class_type(cfg, device="cpu").terrain_mesh.vertices[:, 2].copy()
+    if cfg.class_type.__name__ == "SeededTerrainGenerator":
+        assert not before.moved()
+    return ground
+
+
+def test_the_ground_of_an_exam_depends_on_no_training(cfg: Any) -> None:
+    from types import SimpleNamespace
+
+    from ledger_lab.runners.session import held_out_config
+
+    task = SimpleNamespace(
+        scene=SimpleNamespace(num_envs=4, env_spacing=1.0, terrain=SimpleNamespace(terrain_generator=cfg)),
+        sim=SimpleNamespace(physics=None),
+    )
+    exam = held_out_config(task, 1).scene.terrain.terrain_generator  # type: ignore[arg-type]
+    assert np.array_equal(heights(exam, 1), heights(exam, 2))
+    cfg.seed = 0
+    assert not np.array_equal(heights(cfg, 1), heights(cfg, 2)), "its own seed does not fix it without us"
