@@ -61,19 +61,20 @@ def list_tasks(argv: Sequence[str]) -> int:
             if default is not None and default not in known and libraries:
                 own.append(load_panel(default))
             own.sort(key=lambda panel: default not in (panel.name, panel.source))
+            if not own:
+                table.add_row(*shown, "–", "–", "–", "–")
+                continue
+            env_cfg, _ = resolve_configs(task, libraries[0], [])
+            simulation = describe_simulation(held_out_config(env_cfg, 1))
             for panel in own:
-                env_cfg, _ = resolve_configs(task, libraries[0], [])
-                identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))
                 table.add_row(
                     *shown,
                     panel.name,
-                    f"{identity.id[:11]}…",
+                    f"{PanelIdentity.of(panel, simulation).id[:11]}…",
                     str(len(panel.episodes)),
                     target_share(panel.target_success),
                 )
                 shown = ["", "", ""]
-            if not own:
-                table.add_row(*shown, "–", "–", "–", "–")
         if not table.row_count:
             raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
         terminal.console.print(table)

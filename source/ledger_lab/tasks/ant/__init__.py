@@ -1,17 +1,5 @@
 """Walk on four legs, as far along +x as possible."""
 
-import gymnasium as gym
+from ledger_lab.tasks.registration import register
 
-gym.register(
-    id="LedgerLab-Ant",
-    entry_point="isaaclab.envs:ManagerBasedRLEnv",
-    disable_env_checker=True,
-    kwargs={
-        "env_cfg_entry_point": f"{__name__}.env_cfg:AntEnvCfg",
-        "rsl_rl_cfg_entry_point": f"{__name__}.agents:rsl_rl_cfg",
-        "rl_games_cfg_entry_point": f"{__name__}.agents:rl_games_cfg",
-        "skrl_cfg_entry_point": f"{__name__}.agents:skrl_cfg",
-        "default_agent": "rsl_rl",
-        "default_panel": "ant_v1",
-    },
-)
+register("LedgerLab-Ant", __name__, env_cfg="AntEnvCfg", panel="ant_v1")
