@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("tests.fakes.robots")
+
 ROOT = Path(__file__).parents[1]
 SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "agent.save_interval=1")
 """A training of seconds: three iterations, a checkpoint each."""

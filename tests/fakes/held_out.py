@@ -80,10 +80,10 @@ class Exam:
         return outcomes
 
 
-def task_cfg(task: str) -> Any:
+def task_cfg(task: str, *overrides: str) -> Any:
     """Return a task's configuration, on the CPU."""
     from ledger_lab.runners.configs import resolve_configs
 
-    cfg, _ = resolve_configs(task, "rsl_rl", [])
+    cfg, _ = resolve_configs(task, "rsl_rl", list(overrides))
     cfg.sim.device = "cpu"
     return cfg

@@ -1,4 +1,4 @@
-"""When an ant counts as having walked."""
+"""When an ant, or another robot with a task like its own, counts as having walked."""
 
 from __future__ import annotations
 

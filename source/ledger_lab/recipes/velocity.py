@@ -1,0 +1,32 @@
+"""The recipes of the velocity family."""
+
+from __future__ import annotations
+
+from ledger_lab.recipes.ppo import PpoRecipe
+
+
+def velocity(task: str) -> PpoRecipe:
+    """Return the recipe of a robot that walks as it is told.
+
+    It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with half the noise, updates may change the
+    policy twice as much, and iterations are more. On rough ground, which the robot sees, the network is larger.
+
+    Args:
+        task: Ground and robot, like ``flat_anymal_c``.
+    """
+    rough = task.startswith("rough")
+    return PpoRecipe(
+        experiment_name=f"ledgerlab_velocity_{task}",
+        num_envs=256,
+        hidden_dims=(256, 128, 64) if rough else (128, 128, 128),
+        activation="elu",
+        horizon=24,
+        epochs=5,
+        minibatches=4,
+        learning_rate=1.0e-3,
+        entropy_coef=0.005,
+        kl_target=0.02,
+        initial_noise_std=0.5,
+        max_iterations=3000 if rough else 1500,
+        save_interval=50,
+    )

@@ -1,0 +1,10 @@
+"""Four-legged robots that walk as they are told: forwards, sideways and turning, on flat and on rough ground."""
+
+from ledger_lab.tasks.registration import register
+
+for _task, _name in (
+    ("Flat-AnymalC", "flat_anymal_c"),
+    ("Rough-AnymalC", "rough_anymal_c"),
+    ("Flat-Go2", "flat_go2"),
+):
+    register(f"LedgerLab-Velocity-{_task}", __name__, env_cfg=_name, panel=f"velocity_{_name}_v1", agents=_name)

@@ -1,0 +1,357 @@
+"""Scene, observations, actions, rewards, terminations, events and curriculum of the velocity tasks.
+
+The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
+starts, on robots and ground that need no network. All robots have the same reward terms, those of its ANYmal on flat
+ground, with following the command worth half as much again. Who tips over has fallen, too. The factories at the end say
+what belongs to a robot and to a ground. What counts as success is not decided here but by a panel.
+"""
+
+import math
+from dataclasses import MISSING, dataclass
+
+import isaaclab.sim as sim_utils
+from isaaclab.assets import ArticulationCfg, AssetBaseCfg
+from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.managers import CurriculumTermCfg, EventTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import ObservationGroupCfg as GroupCfg
+from isaaclab.managers import ObservationTermCfg as TermCfg
+from isaaclab.managers import SceneEntityCfg as Entity
+from isaaclab.physics import PhysxAutoCfg
+from isaaclab.scene import InteractiveSceneCfg
+from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
+from isaaclab.terrains import TerrainImporterCfg
+from isaaclab.utils import configclass
+from isaaclab.utils.noise import UniformNoiseCfg as Noise
+from isaaclab.visualizers import VisualizerCfg
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonCollisionPipelineCfg
+from isaaclab_ov.physics import OvPhysxCfg
+from isaaclab_physx.physics import PhysxCfg
+from isaaclab_tasks.core.velocity import mdp
+from isaaclab_tasks.utils import PresetCfg
+
+from ledger_lab.assets import GROUND_USD
+from ledger_lab.assets.anymal_c import anymal_c_cfg
+from ledger_lab.assets.go2 import go2_cfg
+from ledger_lab.recipes.velocity import velocity
+from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
+from ledger_lab.tasks.velocity.terrain import rough_terrain
+
+CONTROL_S = 0.02
+"""Time between two actions [s]."""
+COMMAND = {"command_name": "base_velocity"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walker:
+    """A four-legged robot, as far as these tasks must know it."""
+
+    robot: ArticulationCfg
+    """The robot; its base is named ``base``."""
+    feet: list[str]
+    """Bodies that walk."""
+    thighs: list[str]
+    """Bodies that had better touch nothing."""
+    action_scale: float
+    """What a unit action adds to a joint's default position [rad]."""
+    torque_weight: float
+    """Weight of the penalty on squared torques: the stronger the robot, the smaller."""
+
+
+def _anymal_c() -> Walker:
+    """Return ANYmal-C."""
+    return Walker(
+        robot=anymal_c_cfg(),
+        feet=[f"{leg}_FOOT" for leg in ("LF", "LH", "RF", "RH")],
+        thighs=[f"{leg}_THIGH" for leg in ("LF", "LH", "RF", "RH")],
+        action_scale=0.5,
+        torque_weight=-2.5e-5,
+    )
+
+
+def _go2() -> Walker:
+    """Return Go2."""
+    return Walker(
+        robot=go2_cfg(),
+        feet=[f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")],
+        thighs=[f"{leg}_thigh" for leg in ("FL", "FR", "RL", "RR")],
+        action_scale=0.25,
+        torque_weight=-2.0e-4,
+    )
+
+
+def _contacts(bodies: str | list[str]) -> Entity:
+    """Return bodies among the contact sensor's, in this order: the engines list them differently."""
+    return Entity("contact_forces", body_names=bodies, preserve_order=True)
+
+
+@configclass
+class VelocityPhysicsCfg(PresetCfg):
+    """Physics engines, chosen on the command line with ``physics=NAME``."""
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    ovphysx: OvPhysxCfg = OvPhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # measured, with Go2s that are thrown and lie on their backs: 52 constraint rows, 14 contacts
+        solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
+        num_substeps=1,
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
+
+
+@configclass
+class RoughPhysicsCfg(PresetCfg):
+    """Physics engines for robots that see the ground.
+
+    OvPhysX is not among them: its ray casters follow bodies in the order of their names, so that with more than ten
+    robots each would see the ground of another.
+    """
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
+        # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts
+        solver_cfg=MJWarpSolverCfg(
+            njmax=200,
+            nconmax=60,
+            cone="pyramidal",
+            impratio=10,
+            integrator="implicitfast",
+            use_mujoco_contacts=False,
+        ),
+        collision_cfg=NewtonCollisionPipelineCfg(max_triangle_pairs=2_500_000),
+        num_substeps=1,
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
+
+
+@configclass
+class VelocitySceneCfg(InteractiveSceneCfg):
+    """Ground, the robot that a factory puts on it, its contacts and light."""
+
+    ground: AssetBaseCfg | None = AssetBaseCfg(
+        prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD))
+    )
+    terrain: TerrainImporterCfg | None = None
+    robot: ArticulationCfg = MISSING
+    contact_forces = ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/[^/]*", history_length=3, track_air_time=True)
+    height_scanner: RayCasterCfg | None = None
+    light = AssetBaseCfg(
+        prim_path="/World/light",
+        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
+        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
+    )
+
+
+@configclass
+class CommandsCfg:
+    """How fast to walk and where to turn, anew every ten seconds."""
+
+    base_velocity = TrackedVelocityCommandCfg(
+        asset_name="robot",
+        resampling_time_range=(10.0, 10.0),
+        rel_standing_envs=0.02,
+        rel_heading_envs=1.0,
+        heading_command=True,
+        heading_control_stiffness=0.5,
+        debug_vis=False,
+        ranges=TrackedVelocityCommandCfg.Ranges(
+            lin_vel_x=(-1.0, 1.0), lin_vel_y=(-1.0, 1.0), ang_vel_z=(-1.0, 1.0), heading=(-math.pi, math.pi)
+        ),
+    )
+
+
+@configclass
+class ActionsCfg:
+    """One action per joint: where it should be, from its default position."""
+
+    joint_pos = mdp.JointPositionActionCfg(asset_name="robot", joint_names=[".*"], scale=0.5, use_default_offset=True)
+
+
+@configclass
+class ObservationsCfg:
+    """What the policy sees: how the base moves, what is commanded, the joints and its last action."""
+
+    @configclass
+    class PolicyCfg(GroupCfg):
+        """Observations of the policy, in order; shape (num_envs, 48), and 54 heights on rough ground."""
+
+        base_lin_vel = TermCfg(func=mdp.base_lin_vel, noise=Noise(n_min=-0.1, n_max=0.1))
+        base_ang_vel = TermCfg(func=mdp.base_ang_vel, noise=Noise(n_min=-0.2, n_max=0.2))
+        projected_gravity = TermCfg(func=mdp.projected_gravity, noise=Noise(n_min=-0.05, n_max=0.05))
+        velocity_commands = TermCfg(func=mdp.generated_commands, params=COMMAND)
+        joint_pos = TermCfg(func=mdp.joint_pos_rel, noise=Noise(n_min=-0.01, n_max=0.01))
+        joint_vel = TermCfg(func=mdp.joint_vel_rel, noise=Noise(n_min=-1.5, n_max=1.5))
+        actions = TermCfg(func=mdp.last_action)
+        height_scan: TermCfg | None = None
+
+        def __post_init__(self) -> None:
+            """Let noise spoil what the training sees."""
+            self.enable_corruption = True
+
+    policy: PolicyCfg = PolicyCfg()
+
+
+@configclass
+class EventsCfg:
+    """What differs between robots and episodes, and who pushes."""
+
+    add_base_mass = EventTermCfg(
+        func=mdp.randomize_rigid_body_mass,
+        mode="startup",
+        params={
+            "asset_cfg": Entity("robot", body_names="base"),
+            "mass_distribution_params": (1 / 1.25, 1.25),
+            "operation": "scale",
+            "distribution": "log_uniform",
+        },
+    )
+    base_com = EventTermCfg(
+        func=mdp.randomize_rigid_body_com,
+        mode="startup",
+        params={
+            "asset_cfg": Entity("robot", body_names="base"),
+            "com_range": {"x": (-0.05, 0.05), "y": (-0.05, 0.05), "z": (-0.01, 0.01)},
+        },
+    )
+    reset_base = EventTermCfg(
+        func=mdp.reset_root_state_uniform,
+        mode="reset",
+        params={
+            "pose_range": {"x": (-0.5, 0.5), "y": (-0.5, 0.5), "yaw": (-3.14, 3.14)},
+            "velocity_range": {axis: (-0.5, 0.5) for axis in ("x", "y", "z", "roll", "pitch", "yaw")},
+        },
+    )
+    reset_robot_joints = EventTermCfg(
+        func=mdp.reset_joints_by_scale,
+        mode="reset",
+        params={"position_range": (0.5, 1.5), "velocity_range": (0.0, 0.0)},
+    )
+    push_robot = EventTermCfg(
+        func=mdp.push_by_setting_velocity,
+        mode="interval",
+        interval_range_s=(10.0, 15.0),
+        params={"velocity_range": {"x": (-0.5, 0.5), "y": (-0.5, 0.5)}},
+    )
+
+
+@configclass
+class RewardsCfg:
+    """What is rewarded, per second."""
+
+    track_lin_vel_xy_exp = RewardTermCfg(func=mdp.track_lin_vel_xy_exp, weight=1.5, params={**COMMAND, "std": 0.5})
+    track_ang_vel_z_exp = RewardTermCfg(func=mdp.track_ang_vel_z_exp, weight=0.75, params={**COMMAND, "std": 0.5})
+    lin_vel_z_l2 = RewardTermCfg(func=mdp.lin_vel_z_l2, weight=-2.0)
+    ang_vel_xy_l2 = RewardTermCfg(func=mdp.ang_vel_xy_l2, weight=-0.05)
+    dof_torques_l2 = RewardTermCfg(func=mdp.joint_torques_l2, weight=-2.5e-5)
+    dof_acc_l2 = RewardTermCfg(func=mdp.joint_acc_l2, weight=-2.5e-7)
+    action_rate_l2 = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01)
+    feet_air_time = RewardTermCfg(func=mdp.feet_air_time, weight=0.5, params={**COMMAND, "threshold": 0.5})
+    undesired_contacts = RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"threshold": 1.0})
+    flat_orientation_l2: RewardTermCfg | None = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-5.0)
+
+
+@configclass
+class TerminationsCfg:
+    """When an episode ends."""
+
+    time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
+    base_contact = TerminationTermCfg(
+        func=mdp.illegal_contact, params={"sensor_cfg": _contacts("base"), "threshold": 1.0}
+    )
+    tipped_over = TerminationTermCfg(func=mdp.bad_orientation, params={"limit_angle": 1.2})
+    off_the_terrain: TerminationTermCfg | None = None
+
+
+@configclass
+class CurriculumCfg:
+    """How the task becomes harder."""
+
+    terrain_levels: CurriculumTermCfg | None = None
+
+
+@configclass
+class VelocityEnvCfg(ManagerBasedRLEnvCfg):
+    """The whole environment on flat ground: 200 Hz physics, 50 Hz control, episodes of 20 s."""
+
+    scene: VelocitySceneCfg = VelocitySceneCfg(num_envs=256, env_spacing=2.5)
+    observations: ObservationsCfg = ObservationsCfg()
+    actions: ActionsCfg = ActionsCfg()
+    commands: CommandsCfg = CommandsCfg()
+    rewards: RewardsCfg = RewardsCfg()
+    terminations: TerminationsCfg = TerminationsCfg()
+    events: EventsCfg = EventsCfg()
+    curriculum: CurriculumCfg = CurriculumCfg()
+
+    def __post_init__(self) -> None:
+        """Set the rates, the physics engine, the friction and the camera."""
+        self.decimation = 4
+        self.episode_length_s = 20.0
+        self.sim.dt = CONTROL_S / self.decimation
+        self.sim.render_interval = self.decimation
+        self.sim.physics = VelocityPhysicsCfg()
+        self.sim.physics_material.static_friction = 1.0
+        self.sim.physics_material.dynamic_friction = 1.0
+        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(3.5, -3.5, 2.0), lookat=(0.0, 0.0, 0.3))
+
+
+def velocity_env_cfg(task: str, walker: Walker) -> VelocityEnvCfg:
+    """Return the environment of a robot on flat ground.
+
+    Args:
+        task: Ground and robot, as its recipe knows them.
+        walker: The robot.
+    """
+    cfg = VelocityEnvCfg()
+    cfg.scene.num_envs = velocity(task).num_envs
+    cfg.scene.robot = walker.robot
+    cfg.actions.joint_pos.scale = walker.action_scale
+    cfg.rewards.dof_torques_l2.weight = walker.torque_weight
+    cfg.rewards.feet_air_time.params["sensor_cfg"] = _contacts(walker.feet)
+    cfg.rewards.undesired_contacts.params["sensor_cfg"] = _contacts(walker.thighs)
+    return cfg
+
+
+def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
+    """Put a robot on rough ground that it sees, first on the easier half of it."""
+    cfg.scene.ground, cfg.scene.terrain = None, rough_terrain()
+    cfg.scene.height_scanner = RayCasterCfg(
+        prim_path="{ENV_REGEX_NS}/Robot/base",
+        offset=RayCasterCfg.OffsetCfg(pos=(0.0, 0.0, 20.0)),
+        ray_alignment="yaw",
+        pattern_cfg=patterns.GridPatternCfg(resolution=0.2, size=[1.6, 1.0]),
+        mesh_prim_paths=["/World/ground"],
+        global_world_only=True,
+        update_period=CONTROL_S,
+    )
+    cfg.observations.policy.height_scan = TermCfg(
+        func=mdp.height_scan,
+        params={"sensor_cfg": Entity("height_scanner")},
+        noise=Noise(n_min=-0.1, n_max=0.1),
+        clip=(-1.0, 1.0),
+    )
+    cfg.sim.physics = RoughPhysicsCfg()
+    cfg.rewards.flat_orientation_l2 = None
+    cfg.rewards.feet_air_time.weight = 0.125
+    cfg.terminations.off_the_terrain = TerminationTermCfg(
+        func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
+    )
+    cfg.curriculum.terrain_levels = CurriculumTermCfg(func=mdp.terrain_levels_vel)
+    return cfg
+
+
+def flat_anymal_c() -> VelocityEnvCfg:
+    """Return ANYmal-C on flat ground."""
+    return velocity_env_cfg("flat_anymal_c", _anymal_c())
+
+
+def rough_anymal_c() -> VelocityEnvCfg:
+    """Return ANYmal-C on rough ground."""
+    return _on_terrain(velocity_env_cfg("rough_anymal_c", _anymal_c()))
+
+
+def flat_go2() -> VelocityEnvCfg:
+    """Return Go2 on flat ground."""
+    return velocity_env_cfg("flat_go2", _go2())

@@ -1,0 +1,122 @@
+"""What the tests of the tasks do to every robot, each in one simulation per physics engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ledger_lab.ledger import Outcomes
+from ledger_lab.panels import Panel, load_panel
+from tests.fakes.held_out import task_cfg
+
+ENGINES = ("newton_mjwarp", "ovphysx")
+"""The physics engines that run on a CPU."""
+
+
+@contextmanager
+def simulated(task: str, physics: str, envs: int) -> Iterator[Any]:
+    """Open a simulation of a task on the CPU, without noise in what the policy sees."""
+    from ledger_lab.runners.cpu_graphs import recorded_physics
+    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+
+    registered_tasks()
+    cfg = task_cfg(task, f"physics={physics}", "env.observations.policy.enable_corruption=False")
+    cfg.seed, cfg.scene.num_envs = 5, envs
+    with simulation_app(cfg, {"device": "cpu"}), environment(task, cfg) as env, recorded_physics(env):
+        yield env
+
+
+@dataclass(frozen=True)
+class Shaken:
+    """What is asked of every task."""
+
+    spaces: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+    """Of the policy's observations, and of its actions."""
+    starts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    """Observations after three resets, the first and the last with the same seed, with motion before each."""
+    finite: bool
+    """Whether everything was, in 200 steps of random actions."""
+
+    def check(self, observations: int, actions: int, seeded: int | None = None) -> None:
+        """Compare with what the task promises.
+
+        Args:
+            observations: Length of what the policy sees.
+            actions: Length of an action.
+            seeded: How many of the first observations a seed fixes, if not all.
+        """
+        envs = len(self.starts[0])
+        assert self.spaces == ((envs, observations), (envs, actions))
+        assert self.finite
+        first, other, again = (start[:, :seeded] for start in self.starts)
+        assert torch.allclose(first, again, atol=1e-5)
+        assert not torch.isclose(first, other).all(dim=1).any()
+        assert len(first.unique(dim=0)) == envs, "each robot has a start of its own"
+
+
+def shaken(env: Any) -> Shaken:
+    """Reset with seeds, then let random actions shake everything for 200 steps."""
+    starts = []
+    for seed in (4, 5, 6, 5):  # what Isaac Lab shows after the very first reset has no velocities yet
+        starts.append(env.reset(seed=seed)[0]["policy"].clone())
+        for _ in range(3):
+            env.step(torch.ones(env.action_space.shape))
+    generator, finite = torch.Generator().manual_seed(1), True
+    for _ in range(200):
+        observations, rewards, *_ = env.step(torch.randn(env.action_space.shape, generator=generator))
+        finite &= bool(observations["policy"].isfinite().all() and rewards.isfinite().all())
+    _, first, other, again = starts
+    return Shaken((env.observation_space["policy"].shape, env.action_space.shape), (first, other, again), finite)
+
+
+def robust(name: str) -> Panel:
+    """Return the panel of cells that belongs to a panel, with one short episode per cell."""
+    panel = load_panel(f"{name.removesuffix('_v1')}_robust_v1")
+    return replace(panel, seeds=panel.seeds[:1], episode_length_s=0.6, hold_s=0.2)
+
+
+@dataclass(frozen=True)
+class Exams:
+    """The same exam, twice."""
+
+    first: Outcomes
+    again: Outcomes
+    bitwise: bool
+    """Whether the engine is said to repeat it bit for bit."""
+
+    def check(self, unfelt: frozenset[str] = frozenset()) -> None:
+        """Require that each cell changes its episode, and that the exam repeats.
+
+        Args:
+            unfelt: Cells that change nothing here.
+        """
+        ways = dict(zip(self.first.cell, self.first.fingerprint, strict=True))
+        felt = [cell for cell in ways if cell not in unfelt]
+        assert len({ways[cell] for cell in felt}) == len(felt), ways
+        assert self.first.cell == self.again.cell
+        if self.bitwise:
+            assert self.first == self.again
+
+
+def examined(env: Any, panel: Panel) -> Exams:
+    """Let the last slots take a panel twice, beside training slots that move at random."""
+    from ledger_lab.panels.slots import HeldOutSlots
+    from ledger_lab.runners.session import exactness
+
+    training = env.unwrapped.num_envs - len(panel.episodes)
+    shape = (training, env.unwrapped.action_manager.total_action_dim)
+    generator = torch.Generator().manual_seed(2)
+    weights = torch.randn(env.observation_space["policy"].shape[1], shape[1], generator=generator)
+    outcomes = []
+    with HeldOutSlots(env, panel, training).attached() as slots, torch.inference_mode():
+        slots.reset()
+        for _ in range(2):
+            slots.begin([lambda seen: torch.tanh(seen["policy"] @ weights / len(weights) ** 0.5)])
+            while not slots.idle:
+                slots.step(torch.randn(shape, generator=generator))
+            outcomes += slots.outcomes()
+    return Exams(outcomes[0], outcomes[1], exactness(env.unwrapped.cfg) == "bitwise")

@@ -1,0 +1,139 @@
+"""Both engines agree on the velocity tasks; the success function knows who walks as told, and who has fallen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.panels import Panel, load_panel
+from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
+
+FEET = {
+    "AnymalC": ["LF_FOOT", "LH_FOOT", "RF_FOOT", "RH_FOOT"],
+    "Go2": ["FL_foot", "FR_foot", "RL_foot", "RR_foot"],
+}
+PANELS = [load_panel(f"velocity_{name}_v1") for name in ("flat_anymal_c", "rough_anymal_c", "flat_go2")]
+ENVS = 12
+COMMAND = (0.5, -0.4, 0.3)
+ERRORS = torch.tensor(
+    [(0.0, 0.0, 0.0), (0.15, 0.15, -0.2), (0.2, 0.2, 0.0), (0.0, 0.0, 0.3), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]
+)
+"""What the first robots' velocities differ from the command by: nothing, a little, too much ahead, too much in turning,
+and twice nothing again, but upside down, in the air and on the ground."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of a few robots."""
+
+    shaken: Shaken
+    feet: list[str]
+    """Bodies whose steps are rewarded, as the sensor names what the reward looks at."""
+    tracked: list[bool]
+    """Whether the success function holds, with the velocities of :data:`ERRORS`."""
+    ended: dict[str, list[bool]]
+    """Terminations one step later."""
+    heights: dict[str, torch.Tensor]
+    """Scan from 0.6 m above the middle of each kind of patch; shape (54,)."""
+    exams: Exams
+
+
+def observe(panel: Panel, physics: str) -> Observed:
+    """Reset, shake, hover and judge a few robots."""
+    from ledger_lab.panels.predicate import resolve_success
+
+    with simulated(panel.task, physics, ENVS) as env:
+        base, robot = env.unwrapped, env.unwrapped.scene["robot"]
+        seen = shaken(env)
+        env.reset()
+        pose = robot.data.root_link_pose_w.torch.clone()
+        pose[:, :3] = base.scene.env_origins + torch.tensor([0.0, 0.0, 0.6])
+        pose[:, 3:] = torch.tensor([0.0, 0.0, 0.0, 1.0])  # xyzw
+        heights = scanned(env, pose) if "height_scanner" in base.scene.sensors else {}
+        pose[:, 2] += 1.0
+        pose[4:6, 3:] = torch.tensor([1.0, 0.0, 0.0, 0.0])  # half a turn about x
+        pose[5, 2] = base.scene.env_origins[5, 2] + 0.05
+        velocity = torch.zeros(ENVS, 6)
+        told = torch.tensor(COMMAND).repeat(ENVS, 1)
+        told[: len(ERRORS)] += ERRORS
+        velocity[:, :2], velocity[:, 5] = told[:, :2], told[:, 2]
+        velocity[4:6, [1, 5]] *= -1.0  # y and z of their bases point the other way
+        robot.write_root_pose_to_sim_index(root_pose=pose)
+        robot.write_root_velocity_to_sim_index(root_velocity=velocity)
+        base.sim.forward()
+        base.scene.update(base.physics_dt)
+        command = base.command_manager.get_term("base_velocity")
+        command.vel_command_b[:] = torch.tensor(COMMAND)
+        for _ in range(300):  # long enough for the average
+            command._update_metrics()
+        tracked = resolve_success(panel)(base, **panel.success_params).tolist()
+        env.step(torch.zeros(ENVS, 12))
+        ended = {name: base.termination_manager.get_term(name).tolist() for name in ("base_contact", "tipped_over")}
+        looks_at = base.reward_manager.get_term_cfg("feet_air_time").params["sensor_cfg"]
+        return Observed(
+            shaken=seen,
+            feet=[base.scene["contact_forces"].body_names[index] for index in looks_at.body_ids],
+            tracked=tracked,
+            ended=ended,
+            heights=heights,
+            exams=examined(env, robust(panel.name)),
+        )
+
+
+def scanned(env: Any, pose: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return what robots see of the ground from 0.6 m above the middle of each kind of patch, one step later."""
+    terrain, robot = env.unwrapped.scene.terrain, env.unwrapped.scene["robot"]
+    kinds = terrain.cfg.terrain_generator.sub_terrains
+    placed = pose.clone()
+    placed[: len(kinds), :3] = terrain.terrain_origins[2] + torch.tensor([0.0, 0.0, 0.6])
+    robot.write_root_pose_to_sim_index(root_pose=placed)
+    robot.write_root_velocity_to_sim_index(root_velocity=torch.zeros(ENVS, 6))
+    heights = env.step(torch.zeros(ENVS, 12))[0]["policy"][: len(kinds), 48:].clone()
+    return dict(zip(kinds, heights, strict=True))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((panel, physics), id=f"{panel.name}-{physics}")
+        for panel in PANELS
+        for physics in ENGINES
+        if (panel.name, physics) != ("velocity_rough_anymal_c_v1", "ovphysx")
+    ],
+)
+def seen(request: pytest.FixtureRequest) -> tuple[str, str, Observed]:
+    panel, physics = request.param
+    return panel.task, physics, observe(panel, physics)
+
+
+def test_it_is_the_task_that_isaac_lab_trains(seen: tuple[str, str, Observed]) -> None:
+    task, _, observed = seen
+    observed.shaken.check(observations=102 if "Rough" in task else 48, actions=12, seeded=48)
+    assert observed.feet == FEET[task.rpartition("-")[2]]
+
+
+def test_only_those_near_the_command_track_it(seen: tuple[str, str, Observed]) -> None:
+    assert seen[2].tracked[:6] == [True, True, False, False, True, True]
+
+
+def test_who_is_upside_down_or_lies_on_the_ground_has_fallen(seen: tuple[str, str, Observed]) -> None:
+    ended = seen[2].ended
+    assert ended["tipped_over"][:6] == [False] * 4 + [True] * 2
+    assert ended["base_contact"][:6] == [False] * 5 + [True]
+
+
+def test_on_rough_ground_it_sees_the_level_middle_of_each_patch(seen: tuple[str, str, Observed]) -> None:
+    task, _, observed = seen
+    assert len(observed.heights) == (6 if "Rough" in task else 0)
+    for kind, heights in observed.heights.items():
+        if kind == "random_rough":
+            assert heights.max() - heights.min() > 0.02
+        else:
+            assert torch.allclose(heights, torch.tensor(0.1), atol=0.02), "0.6 m less the scan's own 0.5 m"
+
+
+def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, str, Observed]) -> None:
+    seen[2].exams.check(unfelt=frozenset({"pushes"}))  # the first one comes later
