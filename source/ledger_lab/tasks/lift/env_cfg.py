@@ -1,0 +1,218 @@
+"""Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Lift-Cube-Franka``.
+
+The task is Isaac Lab's own (``IsaacContrib-Lift-Cube-Franka``), with the same names, goals, starts of the cube and
+rewards for reaching, lifting and holding, on assets that need no network. What differs is meant to be learned on a CPU:
+actions come at 25 Hz and not at 50 and pull the joints from where they are, the motors are stiff and carry the arm's
+weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing, and pointing
+down and a closed grasp have rewards of their own. What counts as success is not decided here but by a panel.
+"""
+
+import isaaclab.envs.mdp as mdp
+import isaaclab.sim as sim_utils
+from isaaclab.assets import ArticulationCfg, AssetBaseCfg, RigidObjectCfg
+from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import SceneEntityCfg as Entity
+from isaaclab.physics import PhysxAutoCfg
+from isaaclab.scene import InteractiveSceneCfg
+from isaaclab.utils import configclass
+from isaaclab.visualizers import VisualizerCfg
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+from isaaclab_newton.sim.schemas import MujocoCollisionCfg
+from isaaclab_ov.physics import OvPhysxCfg
+from isaaclab_physx.physics import PhysxCfg
+from isaaclab_physx.sim.schemas import PhysxRigidBodyCfg
+from isaaclab_tasks.utils import PresetCfg
+
+from ledger_lab.assets import GROUND_USD
+from ledger_lab.assets.franka import franka_cfg
+from ledger_lab.recipes.lift import LIFT
+from ledger_lab.tasks.lift.terms import (
+    fingertips_to_object,
+    grasped,
+    lifted,
+    near_goal,
+    near_object,
+    object_position,
+    object_to_goal,
+    out_of_reach,
+    pointing_down,
+)
+
+ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
+HAND = Entity("robot", body_names="panda_hand")
+FINGER_JOINTS = Entity("robot", joint_names=FINGERS)
+COMMAND = "object_pose"
+LIFTED_M = 0.04
+"""Height of the cube's center above which it counts as lifted [m]; on the ground it is 0.02 m."""
+
+
+def hovering_franka() -> ArticulationCfg:
+    """Return the arm with its hand 25 cm above the ground, pointing down at the place of the cube, and open."""
+    robot = franka_cfg(high_pd=True)
+    # MuJoCo's contacts know inertia alone, no damping: fingers of 15 g on such stiff drives would swing in and out of
+    # what they hold. The gripper's drive moves with them.
+    robot.actuators["panda_hand"].armature = 0.5
+    hover = (0.0, 0.1591, 0.0, -2.3988, 0.0, 2.5578, 0.7854)
+    robot.init_state.joint_pos = {f"panda_joint{n}": q for n, q in enumerate(hover, 1)} | {FINGERS: 0.04}
+    return robot
+
+
+@configclass
+class LiftPhysicsCfg(PresetCfg):
+    """Physics engines, chosen on the command line with ``physics=NAME``."""
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(bounce_threshold_velocity=0.2)
+    ovphysx: OvPhysxCfg = OvPhysxCfg()
+    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # measured while a gripper squeezed the cube: 32 contacts, of up to four constraint rows each
+        solver_cfg=MJWarpSolverCfg(njmax=260, nconmax=60, cone="pyramidal", impratio=10, integrator="implicitfast"),
+        num_substeps=4,  # its contacts are no stiffer than two steps are long; with 2 the cube slips out of the grasp
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
+
+
+@configclass
+class LiftSceneCfg(InteractiveSceneCfg):
+    """A robot and a cube on the ground as on a table, and light."""
+
+    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
+    robot: ArticulationCfg = hovering_franka()
+    object: RigidObjectCfg = RigidObjectCfg(
+        prim_path="{ENV_REGEX_NS}/Object",
+        init_state=RigidObjectCfg.InitialStateCfg(pos=(0.5, 0.0, 0.02)),
+        spawn=sim_utils.CuboidCfg(
+            size=(0.04, 0.04, 0.04),
+            rigid_props=PhysxRigidBodyCfg(max_depenetration_velocity=5.0),
+            mass_props=sim_utils.MassCfg(mass=0.1),
+            collision_props=[
+                sim_utils.UsdPhysicsCollisionCfg(),
+                # MuJoCo's contacts give way by centimeters where 40 N squeeze a finger of 15 g: these, by a millimeter
+                MujocoCollisionCfg(priority=1, solref=(0.01, 1.0), solimp=(0.95, 0.99, 0.001, 0.5, 2.0)),
+            ],
+            visual_material=sim_utils.PreviewSurfaceCfg(diffuse_color=(0.9, 0.45, 0.1)),
+        ),
+    )
+    light = AssetBaseCfg(
+        prim_path="/World/light",
+        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
+        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
+    )
+
+
+@configclass
+class CommandsCfg:
+    """One goal per episode, in the frame of the base: where the cube is to be."""
+
+    object_pose = mdp.UniformPoseCommandCfg(
+        asset_name="robot",
+        body_name="panda_hand",
+        resampling_time_range=(1.0e9, 1.0e9),
+        debug_vis=False,
+        ranges=mdp.UniformPoseCommandCfg.Ranges(
+            pos_x=(0.4, 0.6), pos_y=(-0.25, 0.25), pos_z=(0.25, 0.5), roll=(0.0, 0.0), pitch=(0.0, 0.0), yaw=(0.0, 0.0)
+        ),
+    )
+
+
+@configclass
+class ActionsCfg:
+    """One action per joint of the arm: where its motor pulls it to from where it is, a fifth of a radian each.
+
+    And one whose sign opens or closes the gripper.
+    """
+
+    arm_action = mdp.RelativeJointPositionActionCfg(asset_name="robot", joint_names=[ARM], scale=0.2)
+    gripper_action = mdp.BinaryJointPositionActionCfg(
+        asset_name="robot",
+        joint_names=[FINGERS],
+        open_command_expr={FINGERS: 0.04},
+        close_command_expr={FINGERS: 0.0},
+    )
+
+
+@configclass
+class ObservationsCfg:
+    """What the policy sees: joints, cube, goal, last action, and what is missing to the cube and to the goal."""
+
+    @configclass
+    class PolicyCfg(ObservationGroupCfg):
+        """Observations of the policy, in order; shape (num_envs, 42)."""
+
+        joint_pos = ObservationTermCfg(func=mdp.joint_pos_rel)
+        joint_vel = ObservationTermCfg(func=mdp.joint_vel_rel)
+        object_position = ObservationTermCfg(func=object_position)
+        target_object_position = ObservationTermCfg(func=mdp.generated_commands, params={"command_name": COMMAND})
+        actions = ObservationTermCfg(func=mdp.last_action)
+        fingertips_to_object = ObservationTermCfg(func=fingertips_to_object, params={"hand": HAND})
+        object_to_goal = ObservationTermCfg(func=object_to_goal, params={"command_name": COMMAND})
+
+    policy: PolicyCfg = PolicyCfg()
+
+
+@configclass
+class EventsCfg:
+    """Where an episode starts: the arm at its default pose, the cube anywhere before it."""
+
+    reset_all = EventTermCfg(func=mdp.reset_scene_to_default, mode="reset")
+    reset_object_position = EventTermCfg(
+        func=mdp.reset_root_state_uniform,
+        mode="reset",
+        params={
+            "pose_range": {"x": (-0.1, 0.1), "y": (-0.25, 0.25), "z": (0.0, 0.0)},
+            "velocity_range": {},
+            "asset_cfg": Entity("object"),
+        },
+    )
+
+
+@configclass
+class RewardsCfg:
+    """What is rewarded, per second."""
+
+    reaching_object = RewardTermCfg(func=near_object, weight=1.0, params={"std": 0.1, "hand": HAND})
+    hand_down = RewardTermCfg(func=pointing_down, weight=0.5, params={"hand": HAND})
+    grasping_object = RewardTermCfg(
+        func=grasped, weight=2.0, params={"within_m": 0.02, "opening_m": 0.045, "hand": HAND, "fingers": FINGER_JOINTS}
+    )
+    lifting_object = RewardTermCfg(func=lifted, weight=15.0, params={"minimal_height": LIFTED_M})
+    object_goal_tracking = RewardTermCfg(
+        func=near_goal, weight=16.0, params={"std": 0.3, "minimal_height": LIFTED_M, "command_name": COMMAND}
+    )
+    object_goal_tracking_fine_grained = RewardTermCfg(
+        func=near_goal, weight=5.0, params={"std": 0.05, "minimal_height": LIFTED_M, "command_name": COMMAND}
+    )
+    action_rate = RewardTermCfg(func=mdp.action_rate_l2, weight=-1e-4)
+    joint_vel = RewardTermCfg(func=mdp.joint_vel_l2, weight=-1e-4)
+
+
+@configclass
+class TerminationsCfg:
+    """An episode ends with its time, or when the cube is pushed away."""
+
+    time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
+    object_out_of_reach = TerminationTermCfg(func=out_of_reach, params={"radius_m": 0.9})
+
+
+@configclass
+class LiftEnvCfg(ManagerBasedRLEnvCfg):
+    """The whole environment: 100 Hz physics, 25 Hz control, episodes of 5 s."""
+
+    scene: LiftSceneCfg = LiftSceneCfg(num_envs=LIFT.num_envs, env_spacing=2.5)
+    observations: ObservationsCfg = ObservationsCfg()
+    actions: ActionsCfg = ActionsCfg()
+    commands: CommandsCfg = CommandsCfg()
+    rewards: RewardsCfg = RewardsCfg()
+    terminations: TerminationsCfg = TerminationsCfg()
+    events: EventsCfg = EventsCfg()
+
+    def __post_init__(self) -> None:
+        """Set the rates, the physics engine and the camera."""
+        self.decimation = 4
+        self.episode_length_s = 5.0
+        self.sim.dt = 1 / 100
+        self.sim.render_interval = self.decimation
+        self.sim.physics = LiftPhysicsCfg()
+        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(1.6, 1.2, 0.9), lookat=(0.3, 0.0, 0.3))

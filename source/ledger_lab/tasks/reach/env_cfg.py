@@ -1,0 +1,191 @@
+"""Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Reach-Franka``.
+
+The task is Isaac Lab's own (``Isaac-Reach-Franka`` with its preset ``hold``), with the same names, starts,
+observations and goal positions, on assets that need no network. What differs is meant to be learned on a CPU: actions
+pull the joints from where they are, the motors are stiff and carry the arm's weight as the real one's do, episodes last
+3 s and not 12, and the hand turns up to a quarter turn either way from straight, which covers every direction that a
+parallel gripper can grasp along. What counts as success is not decided here but by a panel.
+"""
+
+import math
+
+import isaaclab.envs.mdp as mdp
+import isaaclab.sim as sim_utils
+from isaaclab.assets import ArticulationCfg, AssetBaseCfg
+from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import SceneEntityCfg as Entity
+from isaaclab.physics import PhysxAutoCfg
+from isaaclab.scene import InteractiveSceneCfg
+from isaaclab.utils import configclass
+from isaaclab.utils.noise import UniformNoiseCfg
+from isaaclab.visualizers import VisualizerCfg
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+from isaaclab_ov.physics import OvPhysxCfg
+from isaaclab_physx.physics import PhysxCfg
+from isaaclab_tasks.utils import PresetCfg
+
+from ledger_lab.assets import GROUND_USD
+from ledger_lab.assets.franka import franka_cfg
+from ledger_lab.recipes.reach import REACH
+from ledger_lab.tasks.reach.terms import pose_error
+
+ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
+HAND = Entity("robot", body_names="panda_hand")
+COMMAND = "ee_pose"
+
+
+def closed_franka() -> ArticulationCfg:
+    """Return the arm at its default pose with closed fingers, which no action moves."""
+    robot = franka_cfg(high_pd=True)
+    robot.init_state.joint_pos |= {FINGERS: 0.0}
+    return robot
+
+
+@configclass
+class ReachPhysicsCfg(PresetCfg):
+    """Physics engines, chosen on the command line with ``physics=NAME``."""
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(bounce_threshold_velocity=0.2)
+    ovphysx: OvPhysxCfg = OvPhysxCfg()
+    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # the base alone has 4 contacts with the ground; the rest is for arms that lie on it
+        solver_cfg=MJWarpSolverCfg(njmax=100, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
+        num_substeps=1,
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
+
+
+@configclass
+class ReachSceneCfg(InteractiveSceneCfg):
+    """A robot that stands on the ground as on a table, and light."""
+
+    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
+    robot: ArticulationCfg = closed_franka()
+    light = AssetBaseCfg(
+        prim_path="/World/light",
+        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
+        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
+    )
+
+
+@configclass
+class CommandsCfg:
+    """One goal per episode, in the frame of the base: the hand points down, turned about the vertical.
+
+    With a pitch of half a turn, a yaw of half a turn is the default pose's.
+    """
+
+    ee_pose = mdp.UniformPoseCommandCfg(
+        asset_name="robot",
+        body_name="panda_hand",
+        resampling_time_range=(1.0e9, 1.0e9),
+        debug_vis=False,
+        position_success_threshold=0.02,
+        orientation_success_threshold=0.2,
+        ranges=mdp.UniformPoseCommandCfg.Ranges(
+            pos_x=(0.35, 0.65),
+            pos_y=(-0.2, 0.2),
+            pos_z=(0.15, 0.5),
+            roll=(0.0, 0.0),
+            pitch=(math.pi, math.pi),
+            yaw=(0.5 * math.pi, 1.5 * math.pi),
+        ),
+    )
+
+
+@configclass
+class ActionsCfg:
+    """One action per joint of the arm: where its motor pulls it to from where it is, a fifth of a radian each."""
+
+    arm_action = mdp.RelativeJointPositionActionCfg(asset_name="robot", joint_names=[ARM], scale=0.2)
+
+
+@configclass
+class ObservationsCfg:
+    """What the policy sees: joints, goal, last action, and what is missing to the goal."""
+
+    @configclass
+    class PolicyCfg(ObservationGroupCfg):
+        """Observations of the policy, in order; shape (num_envs, 38)."""
+
+        joint_pos = ObservationTermCfg(func=mdp.joint_pos_rel, noise=UniformNoiseCfg(n_min=-0.01, n_max=0.01))
+        joint_vel = ObservationTermCfg(func=mdp.joint_vel_rel, noise=UniformNoiseCfg(n_min=-0.01, n_max=0.01))
+        pose_command = ObservationTermCfg(func=mdp.generated_commands, params={"command_name": COMMAND})
+        actions = ObservationTermCfg(func=mdp.last_action)
+        ee_target_error = ObservationTermCfg(func=pose_error, params={"command_name": COMMAND})
+
+        def __post_init__(self) -> None:
+            """Add the noise."""
+            self.enable_corruption = True
+
+    policy: PolicyCfg = PolicyCfg()
+
+
+@configclass
+class EventsCfg:
+    """Where an episode starts: near the default pose, at rest."""
+
+    reset_all = EventTermCfg(func=mdp.reset_scene_to_default, mode="reset")
+    reset_robot_joints = EventTermCfg(
+        func=mdp.reset_joints_by_offset,
+        mode="reset",
+        params={
+            "asset_cfg": Entity("robot", joint_names=ARM),
+            "position_range": (-0.1, 0.1),
+            "velocity_range": (0.0, 0.0),
+        },
+    )
+
+
+@configclass
+class RewardsCfg:
+    """What is rewarded, per second."""
+
+    end_effector_position_tracking = RewardTermCfg(
+        func=mdp.position_command_error, weight=-2.0, params={"asset_cfg": HAND, "command_name": COMMAND}
+    )
+    end_effector_position_tracking_fine_grained = RewardTermCfg(
+        func=mdp.position_command_error_tanh,
+        weight=1.0,
+        params={"asset_cfg": HAND, "command_name": COMMAND, "std": 0.05},
+    )
+    end_effector_orientation_tracking = RewardTermCfg(
+        func=mdp.orientation_command_error, weight=-1.0, params={"asset_cfg": HAND, "command_name": COMMAND}
+    )
+    success = RewardTermCfg(func=mdp.pose_command_success, weight=1.0, params={"command_name": COMMAND})
+    action_rate = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.005)
+    joint_vel = RewardTermCfg(
+        func=mdp.joint_vel_l2, weight=-0.001, params={"asset_cfg": Entity("robot", joint_names=ARM)}
+    )
+
+
+@configclass
+class TerminationsCfg:
+    """An episode ends with its time alone."""
+
+    time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
+
+
+@configclass
+class ReachEnvCfg(ManagerBasedRLEnvCfg):
+    """The whole environment: 60 Hz physics, 30 Hz control, episodes of 3 s."""
+
+    scene: ReachSceneCfg = ReachSceneCfg(num_envs=REACH.num_envs, env_spacing=2.5)
+    observations: ObservationsCfg = ObservationsCfg()
+    actions: ActionsCfg = ActionsCfg()
+    commands: CommandsCfg = CommandsCfg()
+    rewards: RewardsCfg = RewardsCfg()
+    terminations: TerminationsCfg = TerminationsCfg()
+    events: EventsCfg = EventsCfg()
+
+    def __post_init__(self) -> None:
+        """Set the rates, the physics engine and the camera."""
+        self.decimation = 2
+        self.episode_length_s = 3.0
+        self.sim.dt = 1 / 60
+        self.sim.render_interval = self.decimation
+        self.sim.physics = ReachPhysicsCfg()
+        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(1.6, 1.2, 0.9), lookat=(0.3, 0.0, 0.3))

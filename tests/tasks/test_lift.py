@@ -1,0 +1,132 @@
+"""The gripper lifts the cube, which is told apart at its goal, just beside it, and on the ground."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from ledger_lab.panels import load_panel
+from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
+
+PANEL = load_panel("lift_cube_franka_v1")
+TOLERANCE_M = PANEL.success_params["tolerance_m"]
+ENVS = 15
+BESIDE = [(0.0, True), (0.9 * TOLERANCE_M, True), (1.1 * TOLERANCE_M, False), (0.3, False)]
+"""Goals beside the first cubes: how far [m], and whether it counts as there."""
+DOWN = (0.0, 0.4875, 0.0, -2.3576, 0.0, 2.8451, 0.7854)
+"""Joint positions [rad] with the point between the fingertips in the middle of a cube at its default place."""
+UP = (0.0, -0.1585, 0.0, -2.1923, 0.0, 2.0337, 0.7854)
+"""The same, 33 cm higher."""
+OPEN, CLOSED = 1.0, -1.0
+HELD_M = (0.5, 0.0, 0.35)
+"""Where the cube is then, from the base."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of a few arms, each with its cube."""
+
+    shaken: Shaken
+    masses_kg: torch.Tensor
+    """Of the cubes, shape (num_envs,)."""
+    at_goal: list[bool]
+    """What the success function says with the goals of :data:`BESIDE`."""
+    out_of_reach: list[bool]
+    """Whether the cube's place ends the episode, with the second cube 1 m before its base."""
+    grasped: list[list[float]]
+    """Rewards for a grasp: with the hand around the cube, open, then closed, then closed elsewhere."""
+    lifted_m: torch.Tensor
+    """Where the cubes are from their bases after they were lifted; shape (num_envs, 3)."""
+    held: list[list[bool]]
+    """What the success function says then, a second later, and after the gripper has opened."""
+    exams: Exams
+
+
+def observe(physics: str) -> Observed:
+    """Reset and shake arms, push a cube away, and lift all cubes."""
+    from ledger_lab.panels.predicate import resolve_success
+    from ledger_lab.tasks.lift.terms import object_position
+
+    with simulated(PANEL.task, physics, ENVS) as env:
+        base = env.unwrapped
+        robot, cube = base.scene["robot"], base.scene["object"]
+        seen = shaken(env)
+        command = base.command_manager.get_term("object_pose")
+
+        def told() -> list[bool]:
+            answers: list[bool] = resolve_success(PANEL)(base, **PANEL.success_params).tolist()
+            return answers
+
+        env.reset()
+        command.pose_command_b[:, :3] = object_position(base)
+        command.pose_command_b[: len(BESIDE), 2] += torch.tensor([distance for distance, _ in BESIDE])
+        beside = told()[: len(BESIDE)]
+
+        pose = cube.data.root_link_pose_w.torch.clone()
+        pose[1, 0] = base.scene.env_origins[1, 0] + 1.0
+        cube.write_root_pose_to_sim_index(root_pose=pose)
+        env.step(torch.zeros(env.action_space.shape))
+        away = base.termination_manager.get_term("object_out_of_reach").tolist()
+
+        env.reset()
+        pose = cube.data.default_root_pose.torch.clone()
+        pose[:, :3] += base.scene.env_origins
+        cube.write_root_pose_to_sim_index(root_pose=pose)
+        command.pose_command_b[:, :3] = torch.tensor(HELD_M)
+        grasping = base.reward_manager.active_terms.index("grasping_object")
+
+        def move(joints: tuple[float, ...], grip: float, seconds: float) -> list[float]:
+            """Pull the arm to joint positions, and return what the grasp is worth then."""
+            for _ in range(round(seconds / base.step_dt)):
+                pull = ((torch.tensor(joints) - robot.data.joint_pos.torch[:, :7]) / 0.2).clamp(-2.0, 2.0)
+                env.step(torch.cat([pull, torch.full((len(pull), 1), grip)], dim=1))
+            worth: list[float] = base.reward_manager._step_reward[:, grasping].tolist()
+            return worth
+
+        grasped = [move(DOWN, OPEN, 1.2), move(DOWN, CLOSED, 0.4)]
+        move(UP, CLOSED, 1.2)
+        lifted, held = object_position(base).clone(), [told()]
+        move(UP, CLOSED, 1.0)
+        held.append(told())
+        move(UP, OPEN, 0.5)
+        held.append(told())
+        grasped.append(move(UP, CLOSED, 0.3))
+        masses = cube.data.body_mass.torch.clone().flatten()
+        return Observed(seen, masses, beside, away, grasped, lifted, held, examined(env, robust(PANEL.name)))
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
+    return request.param, observe(request.param)
+
+
+def test_it_fits_the_arm_and_its_cube(seen: tuple[str, Observed]) -> None:
+    seen[1].shaken.check(observations=42, actions=8)
+    assert torch.allclose(seen[1].masses_kg, torch.full((ENVS,), 0.1))
+
+
+def test_a_cube_is_at_its_goal_within_the_tolerance(seen: tuple[str, Observed]) -> None:
+    assert seen[1].at_goal == [there for _, there in BESIDE]
+
+
+def test_only_the_cube_that_is_pushed_away_is_out_of_reach(seen: tuple[str, Observed]) -> None:
+    assert seen[1].out_of_reach == [index == 1 for index in range(ENVS)]
+
+
+def test_a_grasp_is_a_gripper_closed_on_the_cube(seen: tuple[str, Observed]) -> None:
+    before, around, elsewhere = seen[1].grasped
+    assert not any(before)
+    assert all(worth > 0.0 for worth in around)
+    assert not any(elsewhere)
+
+
+def test_the_closed_gripper_lifts_the_cube_and_holds_it_until_it_opens(seen: tuple[str, Observed]) -> None:
+    assert torch.allclose(seen[1].lifted_m, torch.tensor(HELD_M), atol=0.02), "it slides a little"
+    assert seen[1].held == [[True] * ENVS, [True] * ENVS, [False] * ENVS]
+
+
+def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, Observed]) -> None:
+    unfelt = {"heavy_cube", "lopsided_cube", "slippery_cube", "pushes"}  # nobody touches the cube, nor is pushed yet
+    seen[1].exams.check(frozenset(unfelt))
