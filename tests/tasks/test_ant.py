@@ -15,6 +15,7 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
 from ledger_lab.assets import ANT_USD
 from ledger_lab.panels.panel import load_panel
+from tests.fakes.robots import ENGINES, examined, robust, simulated
 
 LIMBS = ("front_left", "front_right", "left_back", "right_back")
 JOINTS = tuple(f"{limb}_{part}" for limb in LIMBS for part in ("leg", "foot"))
@@ -210,3 +211,9 @@ def test_only_the_ant_that_is_far_along_x_has_walked(observed: Observed) -> None
 def test_replayed_contacts_equal_launched_ones_bit_for_bit(observed: Observed) -> None:
     assert observed.states.isfinite().all()
     assert torch.equal(observe(recorded=False).states, observed.states)
+
+
+def test_every_cell_of_the_robustness_panel_is_felt() -> None:
+    panel = robust("ant_v1")
+    with simulated(panel.task, ENGINES[0], len(panel.episodes) + 2) as env:
+        examined(env, panel).check(unfelt=frozenset({"pushes"}))  # the first one comes later

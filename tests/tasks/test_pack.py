@@ -1,0 +1,66 @@
+"""Every task of the pack is one task, whichever library trains it and whichever of its panels judges it."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import PanelIdentity, find_panels, load_panel
+from tests.fakes.robots import ENGINES
+
+PACK = (
+    "LedgerLab-Ant",
+    "LedgerLab-Cartpole",
+    "LedgerLab-Humanoid",
+    "LedgerLab-Lift-Cube-Franka",
+    "LedgerLab-Reach-Franka",
+    "LedgerLab-Velocity-Flat-AnymalC",
+    "LedgerLab-Velocity-Flat-Go2",
+    "LedgerLab-Velocity-Rough-AnymalC",
+)
+BLIND_ON_OVPHYSX = "LedgerLab-Velocity-Rough-AnymalC"
+PANELS = [load_panel(name) for name in find_panels()]
+
+
+def test_these_are_all() -> None:
+    import ledger_lab.tasks  # noqa: F401 - registers
+
+    assert tuple(sorted(name for name in gym.registry if name.startswith("LedgerLab-"))) == PACK
+    assert {panel.task for panel in PANELS} == set(PACK)
+
+
+@pytest.mark.parametrize("task", PACK)
+def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> None:
+    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.runners.adapter import LIBRARIES, load_adapter
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.description import describe_simulation
+    from ledger_lab.runners.session import held_out_config, registered_tasks
+
+    registered_tasks()
+    other = "isaacsim_physx" if task == BLIND_ON_OVPHYSX else ENGINES[1]
+    plans, described = [], []
+    for library, physics in zip(LIBRARIES, (ENGINES[0], other, ENGINES[0]), strict=True):
+        cfg, agent = resolve_configs(task, library, [f"physics={physics}"])
+        require_seedable(cfg)
+        plan = load_adapter(library).plan(agent)
+        plans.append((plan.max_iterations, plan.horizon, plan.epochs, plan.effective_batch(cfg.scene.num_envs)))
+        described.append(describe_simulation(held_out_config(cfg, 1 + len(described))))
+    assert len(set(plans)) == 1
+
+    own = [panel for panel in PANELS if panel.task == task]
+    assert gym.spec(task).kwargs["default_panel"] in [panel.name for panel in own]
+    assert len({(panel.success_function, str(panel.success_params), panel.hold_s) for panel in own}) == 1
+    ids = [[PanelIdentity.of(panel, simulation).id for panel in own] for simulation in described]
+    assert ids[0] == ids[2], "the same physics engine, resolved anew, with another number of slots"
+    assert len({*ids[0], *ids[1]}) == 2 * len(own), "each panel and each engine has ids of its own"
+
+
+def test_an_engine_whose_sensors_mix_up_robots_is_refused() -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    with pytest.raises(UserError, match="has no physics 'ovphysx': known: isaacsim_physx, newton_mjwarp"):
+        resolve_configs(BLIND_ON_OVPHYSX, "rsl_rl", ["physics=ovphysx"])
