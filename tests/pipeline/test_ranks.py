@@ -143,7 +143,7 @@ def test_of_a_machine_the_first_process_complains_and_the_others_wait_for_their_
 def test_what_other_processes_than_the_first_one_save_is_not_kept(tmp_path: Path) -> None:
     from ledger_lab.pipeline.train_run import _Recorder
 
-    plan = SimpleNamespace(world=World(rank=1, size=2, local_rank=1, local_size=2))
+    plan = SimpleNamespace(world=World(rank=1, size=2, local_rank=1, local_size=2), resumed=None)
     nothing: Any = None
     recorder = _Recorder(plan, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
     (saved := tmp_path / "model_0.pt").touch()

@@ -132,11 +132,14 @@ def overrides(library: str, change: str) -> list[str]:
     try:
         value = json.loads(text)
         value = tuple(value) if isinstance(value, list) else float(value) if isinstance(usual, float) else value
-        changed = PpoRecipe(**asdict(CARTPOLE) | {name: value})
     except (ValueError, TypeError) as error:
         raise UserError(f"--change {change}: {error}") from error
     if type(value) is not type(usual):
         raise UserError(f"--change {change}: {name} of the recipe is {json.dumps(usual)}")
+    try:
+        changed = PpoRecipe(**asdict(CARTPOLE) | {name: value})
+    except ValueError as error:
+        raise UserError(f"--change {change}: {error}") from error
     next(dialect for dialect in DIALECTS if dialect.library == library).require(changed)
     translate = _TRANSLATORS[library]
     found = differences("agent", translate(CARTPOLE), translate(changed))
