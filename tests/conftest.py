@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
 pytest.register_assert_rewrite("tests.fakes.robots")

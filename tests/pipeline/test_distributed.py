@@ -97,6 +97,7 @@ def test_the_report_tells_who_waited_for_whom_and_bills_the_machine_once(by_two:
     assert "2 × 32" in text and "ran in 2 processes: synchronize " in text
 
 
+@pytest.mark.slow
 def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_two: Path, tmp_path: Path) -> None:
     request = [*TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True"]
     interrupted = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *request]
@@ -117,6 +118,7 @@ def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_
     assert refused.returncode == 2 and "has ended: completed" in refused.stderr
 
 
+@pytest.mark.slow
 def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:
     faulty = str(ROOT / "tests" / "fakes" / "unequal_ranks.py")
     arguments = [*TWO, "--max_iterations", "4", "--no_eval", "--log_root", str(tmp_path)]
@@ -160,7 +162,12 @@ def test_a_process_that_is_killed_ends_the_run_with_its_name(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "environ", "complaint"),
     [
-        (["--nproc", "3", "--device", "cpu"], {}, "its 256 seeds do not split over 3 processes: start 2 or 4"),
+        pytest.param(
+            ["--nproc", "3", "--device", "cpu"],
+            {},
+            "its 256 seeds do not split over 3 processes: start 2 or 4",
+            marks=pytest.mark.slow,
+        ),
         (["--nproc", "2", "--task", "Nope"], {}, "unknown task 'Nope'"),
         (["--nproc", "two"], {}, "--nproc two: must be a whole number of at least 1"),
         (["--nproc", "2"], {"WORLD_SIZE": "4"}, "--nproc 2: WORLD_SIZE is 4 already"),

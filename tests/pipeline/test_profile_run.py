@@ -101,6 +101,7 @@ def test_a_real_task_is_profiled_piece_by_piece(tmp_path: Path) -> None:
     assert "aten::addmm" in (run_dir / f"operators_{run_id}.txt").read_text()
 
 
+@pytest.mark.slow
 def test_nsight_systems_is_wrapped_around_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nsys = tmp_path / "bin" / "nsys"
     nsys.parent.mkdir()

@@ -102,6 +102,7 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     assert list(dict.fromkeys(w.iteration for _, w in run.windows if w.iteration)) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_other_physics_goes_on_with_fresh_episodes(tmp_path: Path) -> None:
     request = ("--num_envs", "64", "--max_iterations", "20", "--device", "cpu", "physics=ovphysx")
     asked = interrupted("16:SIGUSR1", *request, "--log_root", tmp_path)

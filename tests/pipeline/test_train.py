@@ -156,7 +156,9 @@ def started_training(log_root: Path, *arguments: str) -> subprocess.Popen[bytes]
     raise AssertionError(training.communicate()[0].decode())
 
 
-@pytest.mark.parametrize(("victim", "status"), [("supervisor", "lost"), ("training", "killed")])
+@pytest.mark.parametrize(
+    ("victim", "status"), [pytest.param("supervisor", "lost", marks=pytest.mark.slow), ("training", "killed")]
+)
 def test_kill_9_leaves_a_valid_ledger(tmp_path: Path, victim: str, status: str) -> None:
     training = started_training(tmp_path)
     (worker,) = psutil.Process(training.pid).children()
@@ -175,7 +177,7 @@ def test_kill_9_leaves_a_valid_ledger(tmp_path: Path, victim: str, status: str) 
 @pytest.mark.parametrize(
     ("signum", "status", "exit_status"),
     [
-        (signal.SIGINT, Status.INTERRUPTED, 130),
+        pytest.param(signal.SIGINT, Status.INTERRUPTED, 130, marks=pytest.mark.slow),
         (signal.SIGTERM, Status.PREEMPTED, 75),
     ],
 )
