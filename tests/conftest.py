@@ -38,7 +38,7 @@ def one_run_dir(log_root: Path) -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep on one worker what shares something expensive: the tests of a file, and those that look at the one run."""
     for item in items:
-        shared = "trained" if "trained" in getattr(item, "fixturenames", ()) else str(item.path)
+        shared = "trained" if {"trained", "resumed"} & {*getattr(item, "fixturenames", ())} else str(item.path)
         item.add_marker(pytest.mark.xdist_group(shared))
 
 

@@ -194,6 +194,7 @@ def test_signals_end_the_attempt_truthfully(
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_exception_ends_the_attempt_as_crashed(tmp_path: Path) -> None:
     # A learning rate of infinity makes the first update's parameters NaN, and the next actions with them.
     finished = script("train", *SHORT, "agent.algorithm.learning_rate=1e30", "agent.algorithm.schedule=fixed",
