@@ -145,6 +145,6 @@ def _report(study: Study, log_root: Path) -> int:
             said = verdict_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
         except UserError as error:
             said = str(error)
-        console.print(f"{first.cohort} and {arm.cohort}: {said}", markup=False, soft_wrap=True)
+        console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", markup=False, soft_wrap=True)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
     return 0 if all(_made(training, runs, failed) for training in study.trainings()) else 1
