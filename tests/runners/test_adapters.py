@@ -16,7 +16,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import FIGURES
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes import CARTPOLE, DIALECTS, PpoRecipe, to_rl_games, to_skrl
+from ledger_lab.recipes import CARTPOLE, DIALECTS, PpoRecipe, dialect_of, to_rl_games, to_skrl
 from ledger_lab.runners.adapter import LIBRARIES, Adapter, load_adapter
 from ledger_lab.runners.capture import Capture
 from tests.fakes.observers import Heard
@@ -171,7 +171,7 @@ def test_everything_that_a_dialect_can_say_is_trained(library: str, tmp_path: Pa
         "mixed_precision": True,
         "learning_rate": 2e-3,
     }
-    (dialect,) = (each for each in DIALECTS if each.library == library)
+    dialect = dialect_of(library)
     known = {name: value for name, value in unusual.items() if name not in dialect.only}
     recipe = replace(CARTPOLE, **known)  # type: ignore[arg-type]
     training = Training(library, tmp_path, heard=Heard(), max_iterations=2, recipe=recipe)

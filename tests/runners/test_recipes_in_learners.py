@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ledger_lab.meters import PhaseClock
-from ledger_lab.recipes import CARTPOLE, DIALECTS
+from ledger_lab.recipes import CARTPOLE, dialect_of
 from tests.fakes.observers import Heard
 from tests.runners.test_adapters import Training, configured, every_library
 from tests.runners.test_skrl_adapter import Watched
@@ -115,7 +115,7 @@ def test_what_a_recipe_says_arrives_in_the_learner(library: str, tmp_path: Path)
         "reward_scale": 0.5,
         "mixed_precision": True,
     }
-    (dialect,) = (each for each in DIALECTS if each.library == library)
+    dialect = dialect_of(library)
     known = {name: value for name, value in unusual.items() if name not in dialect.only}
     recipe = replace(CARTPOLE, **known)  # type: ignore[arg-type]
     training = Training(library, tmp_path, heard=Heard(), max_iterations=1, recipe=recipe)
@@ -128,7 +128,7 @@ def test_what_a_recipe_says_arrives_in_the_learner(library: str, tmp_path: Path)
 
 @every_library
 def test_what_the_value_function_sees_is_what_the_readme_says(library: str, tmp_path: Path) -> None:
-    (dialect,) = (each for each in DIALECTS if each.library == library)
+    dialect = dialect_of(library)
     adapter, agent_cfg = configured(library, max_iterations=1)
     env, clock = Watched(), PhaseClock(time.perf_counter_ns())
     trainer: Any = adapter.trainer(env, agent_cfg, tmp_path, clock, Heard())  # type: ignore[arg-type]

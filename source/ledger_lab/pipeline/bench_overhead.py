@@ -18,7 +18,7 @@ from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.recipes import DIALECTS
+from ledger_lab.recipes import dialect_of
 from ledger_lab.reports.format import quantity
 
 _HEARTBEATS = {"rsl_rl": "Perf/total_fps", "rl_games": "info/epochs", "skrl": "Policy / Standard deviation"}
@@ -137,7 +137,6 @@ def _train(arm: str, args: argparse.Namespace) -> float:
 def _horizon(folder: Path, library: str) -> int:
     """Return the steps per iteration and environment, from the configuration that both arms write."""
     (agent,) = folder.rglob("params/agent.yaml")
-    dialect = next(dialect for dialect in DIALECTS if dialect.library == library)
-    key = dialect.overrides["horizon"].rpartition(".")[2]
+    key = dialect_of(library).overrides["horizon"].rpartition(".")[2]
     lines = (line.strip() for line in agent.read_text(encoding="utf-8").splitlines())
     return int(next(line for line in lines if line.startswith(f"{key}:")).partition(":")[2])

@@ -20,7 +20,7 @@ from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import differences, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.recipes import CARTPOLE, DIALECTS, PpoRecipe, to_rl_games, to_rsl_rl, to_skrl
+from ledger_lab.recipes import CARTPOLE, PpoRecipe, dialect_of, to_rl_games, to_rsl_rl, to_skrl
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
 
@@ -140,7 +140,7 @@ def overrides(library: str, change: str) -> list[str]:
         changed = PpoRecipe(**asdict(CARTPOLE) | {name: value})
     except ValueError as error:
         raise UserError(f"--change {change}: {error}") from error
-    next(dialect for dialect in DIALECTS if dialect.library == library).require(changed)
+    dialect_of(library).require(changed)
     translate = _TRANSLATORS[library]
     found = differences("agent", translate(CARTPOLE), translate(changed))
     if not found:

@@ -17,15 +17,12 @@ from ledger_lab.ledger.endings import Terminated
 from ledger_lab.pipeline.bench import script
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.pipeline.compare_runs import compare_runs
-from ledger_lab.pipeline.console import make_console
+from ledger_lab.pipeline.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.verdict_words import verdict_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 
 _ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
 """How trainings end that say nothing about their arm. They are made again; what they took stays in the ledger."""
-
-_REFUSED = 2
-"""Exit status of ``train.py`` that was called with bad input."""
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -60,7 +57,7 @@ def run_study(argv: Sequence[str]) -> int:
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
         console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
-        if _train(_command(training, study, args.log_root, extra)) == _REFUSED:
+        if _train(_command(training, study, args.log_root, extra)) == EXIT_USER_ERROR:
             raise UserError(f"study {study.name}: the training of {what} was refused, see above: mend {args.study}")
     console.print()
     return _report(study, args.log_root)
@@ -76,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
             "after the other, each arm a cohort; then report them, and compare each arm with the first one. Called "
             "again, it makes what is missing: trainings that were interrupted, killed or lost are made anew."
         ),
-        epilog="Arguments after -- go to every training, like -- --instance g6.xlarge. Studies: config/studies.",
+        epilog="Arguments after -- go to every training, like -- --instance aws-g6.xlarge. Studies: config/studies.",
     )
     parser.add_argument("study", metavar="STUDY", help="Name of a study in config/studies, or a .toml file.")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")

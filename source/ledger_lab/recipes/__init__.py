@@ -12,6 +12,16 @@ from ledger_lab.recipes.to_skrl import SKRL, to_skrl
 DIALECTS = (RSL_RL, RL_GAMES, SKRL)
 """All libraries that recipes are translated to, in the order of the README's table."""
 
+
+def dialect_of(library: str) -> Dialect:
+    """Return how a library says what a recipe says.
+
+    Args:
+        library: Name on the command line.
+    """
+    return next(dialect for dialect in DIALECTS if dialect.library == library)
+
+
 __all__ = [
     "CARTPOLE",
     "DIALECTS",
@@ -23,6 +33,7 @@ __all__ = [
     "Only",
     "PpoRecipe",
     "Setting",
+    "dialect_of",
     "equivalence_table",
     "scaled_learning_rate",
     "to_rl_games",
