@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from pathlib import Path
 from typing import Literal
 
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
+    STATE_FILE,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
@@ -16,6 +18,7 @@ from ledger_lab.ledger import (
     PanelResult,
     PhaseWindow,
     RunDeclared,
+    StateSaved,
     Status,
 )
 
@@ -89,6 +92,7 @@ def write_run(
     confirmation: int | None = None,
     status: Status | None = Status.COMPLETED,
     pid: int = 2**22 + 1,
+    state: bool = False,
     **changes: object,
 ) -> Path:
     """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of judging.
@@ -100,6 +104,7 @@ def write_run(
         confirmation: Successes of 10 on fresh seeds of the last one, if it came to that; it needs 9.
         status: How it ends; ``None`` for a run that never says.
         pid: Its process; by default one that can't exist.
+        state: Whether it leaves a state to be resumed from, after its first iteration.
         changes: Fields of the declaration.
 
     Returns:
@@ -125,6 +130,19 @@ def write_run(
                     iteration=iteration,
                     env_steps=40 * iteration,
                     wall_ns=wall_ns,
+                )
+            )
+        if state:
+            saved = b"a state"
+            (run_dir / STATE_FILE).write_bytes(saved)
+            journal.append(
+                StateSaved(
+                    sha256=hashlib.sha256(saved).hexdigest(),
+                    size_bytes=len(saved),
+                    iteration=1,
+                    env_steps=40,
+                    exactness="bitwise",
+                    wall_ns=5 * SECOND,
                 )
             )
         for iteration, successes in enumerate(scores, start=1):

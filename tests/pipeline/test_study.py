@@ -21,13 +21,24 @@ import argparse, os, secrets, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from fakes.ledgers import write_run
-from ledger_lab.ledger import Status
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
 
 parser = argparse.ArgumentParser()
-for flag in ("--arm", "--cohort", "--cohort_size", "--log_root"):
+for flag in ("--arm", "--cohort", "--cohort_size", "--log_root", "--nproc", "--resume"):
     parser.add_argument(flag)
 parser.add_argument("--seed", type=int)
 args = parser.parse_args()
+if args.resume:
+    (run_dir,) = Path(args.log_root).rglob(args.resume)
+    (run_dir / "training_state.pt").unlink()
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id=args.resume, attempt=2, rank=0, pid=1, host="elsewhere", wall_ns=1))
+        journal.append(
+            AttemptEnded(
+                status=Status.COMPLETED, reason=None, wall_ns=2, peak_host_memory_bytes=1, peak_gpu_memory_bytes=None
+            )
+        )
+    sys.exit(0)
 if args.arm == "refused":
     sys.exit(2)
 if args.arm == "slow":
@@ -92,6 +103,20 @@ def test_a_training_that_failed_stays_and_one_that_was_killed_is_made_again(scri
     assert made(log_root) == [("s-bad", 1), ("s-bad", 1), ("s-bad", 2)]
     assert run_study(asked) == 1
     assert len(made(log_root)) == 3
+
+
+def test_a_training_that_left_a_state_goes_on(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_root = tmp_path / "logs"
+    write_run(log_root, "0badc0de", status=Status.PREEMPTED, state=True, cohort="s-good", seed=1, world_size=2)
+    write_run(log_root, "0badc0d2", status=Status.PREEMPTED, cohort="s-good", seed=2)
+    asked = [study(tmp_path, "good"), "--log_root", str(log_root)]
+
+    assert run_study([*asked, "--dry_run"]) == 0
+    assert f"train.py --resume 0badc0de --nproc 2 --log_root {log_root}" in capfd.readouterr().out
+    assert run_study(asked) == 0
+    runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}
+    assert len(runs) == 3, "one goes on, the one without a state is made anew"
+    assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
 
 
 def test_what_a_training_refuses_ends_the_study(scripts: Path, tmp_path: Path) -> None:

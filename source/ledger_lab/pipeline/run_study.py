@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, Run, Status, read_ledger
+from ledger_lab.ledger import STATE_FILE, LedgerDamageError, Run, StateSaved, Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.pipeline.bench import script
 from ledger_lab.pipeline.build_report import build_report
@@ -22,7 +22,8 @@ from ledger_lab.reports.verdict_words import verdict_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 
 _ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
-"""How trainings end that say nothing about their arm. They are made again; what they took stays in the ledger."""
+"""How trainings end that say nothing about their arm. They go on from the state that they left, or are made again; what
+they took stays in the ledger."""
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -52,13 +53,16 @@ def run_study(argv: Sequence[str]) -> int:
     )
     if args.dry_run:
         for training in missing:
-            console.print(shlex.join(_command(training, study, args.log_root, extra)), markup=False, soft_wrap=True)
+            command = _command(training, study, runs, args.log_root, extra)
+            console.print(shlex.join(command), markup=False, soft_wrap=True)
         return 0
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
         console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
-        if _train(_command(training, study, args.log_root, extra)) == EXIT_USER_ERROR:
-            raise UserError(f"study {study.name}: the training of {what} was refused, see above: mend {args.study}")
+        command = _command(training, study, runs, args.log_root, extra)
+        if _train(command) == EXIT_USER_ERROR:
+            way = f"its {STATE_FILE} removed, it is made anew" if "--resume" in command else f"mend {args.study}"
+            raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
     console.print()
     return _report(study, args.log_root)
 
@@ -71,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         description=(
             "Train every combination of a study's factors with every seed, whole trainings of scripts/train.py one "
             "after the other, each arm a cohort; then report them, and compare each arm with the first one. Called "
-            "again, it makes what is missing: trainings that were interrupted, killed or lost are made anew."
+            "again, it makes what is missing: trainings that were interrupted, killed or lost go on where they saved a "
+            "state, and are made anew where they had saved none."
         ),
         epilog="Arguments after -- go to every training, like -- --instance aws-g6.xlarge. Studies: config/studies.",
     )
@@ -81,12 +86,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(training: Training, study: Study, log_root: Path, extra: Sequence[str]) -> list[str]:
-    """Return the command line of a training."""
-    command = [sys.executable, script("train.py"), *training.arm.arguments, *extra, "--seed", str(training.seed)]
+def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
+    """Return the command line that makes a training, or goes on with it."""
+    program = [sys.executable, script("train.py")]
+    if interrupted := _resumable(training, runs):
+        processes = interrupted.declared.world_size
+        several = ["--nproc", str(processes)] if processes > 1 else []
+        return [*program, "--resume", interrupted.declared.run_id, *several, "--log_root", str(log_root)]
+    command = [*program, *training.arm.arguments, *extra, "--seed", str(training.seed)]
     return [
         *command, "--cohort", training.arm.cohort, "--cohort_size", str(len(study.seeds)), "--log_root", str(log_root)
     ]  # fmt: skip
+
+
+def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
+    """Return the latest run of a training that was ended from outside and left a state to go on from, if any."""
+    left = [
+        run
+        for run in runs
+        if _of(training, run)
+        and (run.directory / STATE_FILE).is_file()
+        and any(attempt.of(StateSaved) for attempt in run.attempts)
+    ]
+    return left[-1] if left else None
 
 
 def _runs(study: Study, log_root: Path) -> list[Run]:
@@ -100,11 +122,12 @@ def _runs(study: Study, log_root: Path) -> list[Run]:
 
 def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
     """Tell whether a training was made, or is being made, and did not end in one of some ways."""
-    return any(
-        (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
-        and run.attempts[-1].status not in but
-        for run in runs
-    )
+    return any(_of(training, run) and run.attempts[-1].status not in but for run in runs)
+
+
+def _of(training: Training, run: Run) -> bool:
+    """Tell whether a run is one of a training."""
+    return (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
 
 
 def _train(command: Sequence[str]) -> int:
