@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.recipes import to_rsl_rl
-from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE
+from ledger_lab.recipes import CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, to_rsl_rl
+
+STOCK = pytest.mark.parametrize(("family", "recipe"), [("Ant", STOCK_ANT), ("Cartpole", STOCK_CARTPOLE)])
 
 
 def test_a_changed_recipe_changes_the_translation() -> None:
@@ -41,7 +42,8 @@ def test_a_recipe_that_no_library_could_train_is_refused(wrong: dict[str, object
         replace(CARTPOLE, **wrong)  # type: ignore[arg-type]
 
 
-def test_the_stock_recipe_is_what_isaac_lab_trains_its_cart_pole_with() -> None:
+@STOCK
+def test_a_stock_recipe_is_what_isaac_lab_trains_its_own_task_with(family: str, recipe: PpoRecipe) -> None:
     from isaaclab.utils import to_dict
     from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 
@@ -49,21 +51,22 @@ def test_the_stock_recipe_is_what_isaac_lab_trains_its_cart_pole_with() -> None:
     from ledger_lab.runners.session import registered_tasks
 
     registered_tasks()
-    stock = to_dict(load_cfg_from_registry("Isaac-Cartpole", "rsl_rl_cfg_entry_point"))
-    ours = to_dict(native_config(STOCK_CARTPOLE))
+    stock = to_dict(load_cfg_from_registry(f"Isaac-{family}", "rsl_rl_cfg_entry_point"))
+    ours = to_dict(native_config(recipe))
     for name in ("experiment_name",):
         stock.pop(name), ours.pop(name)
     assert ours == stock
-    env_cfg = load_cfg_from_registry("Isaac-Cartpole", "env_cfg_entry_point")
-    assert env_cfg.scene.num_envs == STOCK_CARTPOLE.num_envs
+    env_cfg = load_cfg_from_registry(f"Isaac-{family}", "env_cfg_entry_point")
+    assert env_cfg.scene.num_envs == recipe.num_envs
 
 
-def test_the_benchmark_turns_our_recipe_into_the_stock_one() -> None:
+@STOCK
+def test_the_benchmark_turns_our_recipe_into_the_stock_one(family: str, recipe: PpoRecipe) -> None:
     from ledger_lab.pipeline.bench_time_to_target import stock_overrides
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.rsl_rl_adapter import native_config
     from ledger_lab.runners.session import registered_tasks
 
     registered_tasks()
-    _, agent = resolve_configs("LedgerLab-Cartpole", "rsl_rl", stock_overrides())
-    assert agent.to_dict() == native_config(STOCK_CARTPOLE).to_dict()
+    _, agent = resolve_configs(f"LedgerLab-{family}", "rsl_rl", stock_overrides(f"LedgerLab-{family}"))
+    assert agent.to_dict() == native_config(recipe).to_dict()

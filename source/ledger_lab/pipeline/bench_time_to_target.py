@@ -1,4 +1,4 @@
-"""``scripts/bench.py time_to_target``: our recipe of the cart-pole beside the stock one."""
+"""``scripts/bench.py time_to_target``: our recipe of a task beside the stock one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import differences, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.recipes import CARTPOLE, STOCK_CARTPOLE, to_rsl_rl
+from ledger_lab.recipes import ANT, CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, to_rsl_rl
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
+
+RECIPES: dict[str, tuple[PpoRecipe, PpoRecipe]] = {
+    "LedgerLab-Ant": (ANT, STOCK_ANT),
+    "LedgerLab-Cartpole": (CARTPOLE, STOCK_CARTPOLE),
+}
+"""Our recipe and Isaac Lab's own, of the tasks that have both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +65,15 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="bench.py time_to_target",
-        description="Train the cart-pole with our recipe and with Isaac Lab's own (its networks, hyperparameters and "
-        f"{STOCK_CARTPOLE.num_envs} environments), alternating, each to a target that fresh held-out seeds confirm.",
+        description="Train a task with our recipe and with Isaac Lab's own (its networks, hyperparameters and "
+        "numbers of environments and iterations), alternating, each to a target that fresh held-out seeds confirm.",
+    )
+    parser.add_argument(
+        "--task", choices=list(RECIPES), default="LedgerLab-Cartpole", help="Task (default: LedgerLab-Cartpole)."
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="Training seeds (default: 1..5).")
-    parser.add_argument(
-        "--stock_num_envs",
-        type=int,
-        default=STOCK_CARTPOLE.num_envs,
-        help=f"Environments of the stock arm (default: {STOCK_CARTPOLE.num_envs}, as shipped).",
-    )
+    parser.add_argument("--stock_num_envs", type=int, help="Environments of the stock arm (default: as shipped).")
+    parser.add_argument("--max_iterations", type=int, help="Longest training of both arms (default: the stock one's).")
     parser.add_argument("--device", default=None, help="Device of both arms (default: as train.py chooses).")
     parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")
     parser.add_argument("--json", type=Path, help="Write every run and the machine's facts to this file, too.")
@@ -110,22 +115,23 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     return 0
 
 
-def stock_overrides() -> list[str]:
-    """Return the Hydra overrides that turn our recipe into the stock one, for RSL-RL."""
-    return differences("agent", to_rsl_rl(CARTPOLE), to_rsl_rl(STOCK_CARTPOLE))
+def stock_overrides(task: str) -> list[str]:
+    """Return the Hydra overrides that turn our recipe of a task into the stock one, for RSL-RL."""
+    ours, stock = RECIPES[task]
+    return differences("agent", to_rsl_rl(ours), to_rsl_rl(stock))
 
 
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
     """Train once, in a process and under a root of its own."""
-    log_root = root / f"{arm}-{seed}"
-    command = [script("train.py"), "--task", "LedgerLab-Cartpole", "--rl_library", "rsl_rl"]
+    log_root, (_, stock) = root / f"{arm}-{seed}", RECIPES[args.task]
+    command = [script("train.py"), "--task", args.task, "--rl_library", "rsl_rl"]
     command += ["--seed", str(seed), "--log_root", str(log_root), "--cohort", f"time-to-target-{arm}"]
-    command += ["--max_iterations", str(STOCK_CARTPOLE.max_iterations)]
+    command += ["--max_iterations", str(args.max_iterations or stock.max_iterations)]
     command += [] if args.device is None else ["--device", args.device]
     if arm == "stock":
         ours = ("agent.experiment_name", "agent.max_iterations", "agent.save_interval")
-        command += ["--num_envs", str(args.stock_num_envs)]
-        command += [override for override in stock_overrides() if not override.startswith(ours)]
+        command += ["--num_envs", str(args.stock_num_envs or stock.num_envs)]
+        command += [override for override in stock_overrides(args.task) if not override.startswith(ours)]
     run_python(command, f"the {arm} training")
     (run,) = read_ledger(log_root).runs
     summary = summarize_run(run)

@@ -1,5 +1,6 @@
 """How a task is learned: library-neutral recipes and their pure translations to each library's configuration."""
 
+from ledger_lab.recipes.ant import ANT, STOCK_ANT
 from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.equivalence import equivalence_table
@@ -23,11 +24,13 @@ def dialect_of(library: str) -> Dialect:
 
 
 __all__ = [
+    "ANT",
     "CARTPOLE",
     "DIALECTS",
     "RL_GAMES",
     "RSL_RL",
     "SKRL",
+    "STOCK_ANT",
     "STOCK_CARTPOLE",
     "Dialect",
     "Only",

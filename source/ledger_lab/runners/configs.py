@@ -141,6 +141,8 @@ def _check_value(override: str, resolved: Mapping[str, Any]) -> None:
     parsed = _parse(value)
     if parsed is None or node is None:
         return
+    if isinstance(node, list) and isinstance(parsed, list):
+        return
     if _children(node) and not isinstance(parsed, Mapping):
         raise UserError(
             f"override {override!r}: {key} is a group: name one of its settings {', '.join(_children(node))}"
