@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     CheckpointSaved,
     Journal,
+    LearnerCompared,
     Outcomes,
     PanelResult,
     PhaseWindow,
@@ -93,6 +95,7 @@ def write_run(
     status: Status | None = Status.COMPLETED,
     pid: int = 2**22 + 1,
     state: bool = False,
+    compared: Sequence[LearnerCompared] = (),
     **changes: object,
 ) -> Path:
     """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of judging.
@@ -105,6 +108,7 @@ def write_run(
         status: How it ends; ``None`` for a run that never says.
         pid: Its process; by default one that can't exist.
         state: Whether it leaves a state to be resumed from, after its first iteration.
+        compared: What it compared with other processes.
         changes: Fields of the declaration.
 
     Returns:
@@ -132,6 +136,8 @@ def write_run(
                     wall_ns=wall_ns,
                 )
             )
+        for row in compared:
+            journal.append(row)
         if state:
             saved = b"a state"
             (run_dir / STATE_FILE).write_bytes(saved)

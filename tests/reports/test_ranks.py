@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     HostSample,
     Journal,
+    LearnerCompared,
     LedgerDamageError,
     Status,
     SupervisionStarted,
@@ -23,13 +25,15 @@ from ledger_lab.reports.ranks import rank_line
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 
-def second_rank(run_dir: Path, synchronize_s: int = 2) -> None:
+def second_rank(run_dir: Path, synchronize_s: int = 2, compared: Sequence[LearnerCompared] = ()) -> None:
     """Add a second process, which trains for 6 s, on another machine."""
     with Journal(run_dir / "journal-1-1.jsonl") as journal:
         journal.append(AttemptStarted(run_id="aa", attempt=1, rank=1, pid=2, host="b", wall_ns=SECOND, seed=2))
         journal.append(window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND))
         waited, learned = synchronize_s * SECOND, (6 - synchronize_s) * SECOND
         journal.append(window(2, 80, {"synchronize": waited, "learn": learned}, 8 * SECOND))
+        for row in compared:
+            journal.append(row)
 
 
 def supervisor(run_dir: Path, rank: int, end: AttemptEnded | None, name: str = "") -> None:
@@ -70,6 +74,25 @@ def test_each_process_counts_and_the_slowest_is_named(tmp_path: Path) -> None:
     assert (summary.host.peak_memory_gb, summary.host.cpu_s_per_s) == (2.0, 2.0), "all processes together"
     (line,) = rank_line("aa", summary.ranks)
     assert "synchronize 0 % of the training loop on rank 0" in line and "to 33 % on rank 1 (b)" in line
+
+
+def test_learners_are_compared_by_what_each_process_wrote(tmp_path: Path) -> None:
+    def compared(*hashes: str) -> list[LearnerCompared]:
+        return [LearnerCompared(sha256=each * 32, iteration=n, wall_ns=n) for n, each in enumerate(hashes, start=1)]
+
+    said = []
+    for name, theirs in (("same", ("ab", "cd")), ("other", ("ab", "ce")), ("short", ("ab",)), ("none", ())):
+        run_dir = write_run(tmp_path / name, "aa", world_size=2, compared=compared("ab", "cd"))
+        second_rank(run_dir, compared=compared(*theirs))
+        (run,) = read_ledger(tmp_path / name).runs
+        (line,) = rank_line("aa", summarize_run(run).ranks)
+        said.append(line.partition("; their learners ")[2])
+    assert said == [
+        "were equal to the last bit whenever compared (2 ×), after iteration 2 with SHA-256 cdcdcdcdcdcd…",
+        "differ after iteration 2",
+        "were equal to the last bit whenever compared (1 ×), after iteration 1 with SHA-256 abababababab…",
+        "",
+    ]
 
 
 def test_a_run_of_one_process_waits_for_nobody(tmp_path: Path) -> None:

@@ -296,6 +296,20 @@ class CheckpointSaved(Row):
     wall_ns: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnerCompared(Row):
+    """Parameters, normalizers and optimizer of one process were found equal to those of all others, to the last bit.
+
+    Each process writes its own, so that who reads the journals can compare them again.
+    """
+
+    sha256: str
+    """Of all their numbers and names, on this process."""
+    iteration: int
+    """Iterations completed."""
+    wall_ns: int
+
+
 STATE_FILE = "training_state.pt"
 """What the file is called, in the run's directory, that a training is resumed from."""
 

@@ -7,7 +7,8 @@ import os
 import statistics
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -24,6 +25,7 @@ from ledger_lab.reports.format import quantity
 _HEARTBEATS = {"rsl_rl": "Perf/total_fps", "rl_games": "info/epochs", "skrl": "Policy / Standard deviation"}
 """A scalar that each library writes once per iteration in both arms; only its time stamps are used."""
 
+_ARMS = ("metered", "plain")
 _PLAIN_DEVICES = {
     "rsl_rl": ["agent.device"],
     "rl_games": ["agent.params.config.device", "agent.params.config.device_name"],
@@ -34,10 +36,12 @@ _PLAIN_DEVICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One training of each arm, one right after the other."""
+    """One training of each arm, at the same time or one right after the other."""
 
     first: str
-    """Which arm ran first."""
+    """Which arm had the first half of the cores, or ran first."""
+    together: bool
+    """Whether both ran at the same time."""
     metered_steps_per_s: float
     plain_steps_per_s: float
 
@@ -47,12 +51,41 @@ class Pair:
         return self.metered_steps_per_s / self.plain_steps_per_s
 
 
-def bench_overhead(argv: Sequence[str]) -> int:
-    """Train both ways in turn, and print the ratio of environment steps per second.
+@dataclass(frozen=True, kw_only=True)
+class _Loop:
+    """When a training's iterations ended."""
 
-    Both arms train the same task with the same recipe in processes of their own. Their speed is taken from the same
-    place, the time stamps of the library's own TensorBoard file: environment steps of all iterations but the first few,
-    over the time between them. So everything in the loop counts: rollout, update, logging and checkpoints.
+    beats_s: list[float]
+    """Times of their ends [s]."""
+    steps_per_beat: int
+    """Environment steps of an iteration."""
+
+    def within(self, begin_s: float, end_s: float) -> _Loop:
+        """Return the iterations that ended between two times."""
+        return replace(self, beats_s=[beat_s for beat_s in self.beats_s if begin_s <= beat_s <= end_s])
+
+    @property
+    def steps_per_s(self) -> float:
+        """Environment steps per second.
+
+        Raises:
+            UserError: If fewer than two iterations ended.
+        """
+        if len(self.beats_s) < 2:
+            raise UserError("the two trainings hardly met in their loops: say a larger --max_iterations")
+        return (len(self.beats_s) - 1) * self.steps_per_beat / (self.beats_s[-1] - self.beats_s[0])
+
+
+def bench_overhead(argv: Sequence[str]) -> int:
+    """Train both ways, and print the ratio of environment steps per second.
+
+    Both arms train the same task with the same recipe in processes of their own. On a CPU they do so at the same time,
+    each on one half of the cores, and change halves from pair to pair: what a machine does besides slows both, and they
+    differ by less than two trainings one after the other. On a GPU, which can't be halved, they take turns.
+
+    Their speed is taken from the same place, the time stamps of the library's own TensorBoard file: environment steps
+    of all iterations but the first few, over the time between them, as long as both arms are in their loops. So
+    everything in the loop counts: rollout, update, logging and checkpoints.
 
     Args:
         argv: Command line without the program's name.
@@ -66,14 +99,15 @@ def bench_overhead(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="bench.py overhead",
         description="Compare the training of scripts/train.py with plain `isaaclab train`: same task, recipe and "
-        "environments, alternating; prints the ratio of environment steps per second with its spread.",
+        "environments; prints the ratio of environment steps per second with its spread. On a CPU both train at the "
+        "same time on one half of the cores each, and change halves from pair to pair; else they take turns.",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
     parser.add_argument("--rl_library", choices=list(_HEARTBEATS), default="rsl_rl", help="Library (default: rsl_rl).")
     parser.add_argument("--num_envs", type=int, default=1024, help="Environments (default: 1024).")
     parser.add_argument("--max_iterations", type=int, default=40, help="Iterations per training (default: 40).")
     parser.add_argument("--skip", type=int, default=5, help="Iterations to leave out at the beginning (default: 5).")
-    parser.add_argument("--pairs", type=int, default=5, help="Pairs of trainings (default: 5).")
+    parser.add_argument("--pairs", type=int, default=6, help="Pairs of trainings (default: 6).")
     parser.add_argument("--device", default="cpu", help="Device of both arms (default: cpu).")
     parser.add_argument("--json", type=Path, help="Write every pair and the machine's facts to this file, too.")
     args = parser.parse_args(argv)
@@ -84,9 +118,7 @@ def bench_overhead(argv: Sequence[str]) -> int:
     pairs: list[Pair] = []
     with Progress(console, "pairs", args.pairs) as progress:
         for index in range(args.pairs):
-            order = ("metered", "plain") if index % 2 == 0 else ("plain", "metered")
-            speed = {arm: _train(arm, args) for arm in order}
-            pairs.append(Pair(first=order[0], metered_steps_per_s=speed["metered"], plain_steps_per_s=speed["plain"]))
+            pairs.append(_pair(_ARMS if index % 2 == 0 else _ARMS[::-1], args))
             progress.advance(index + 1, f"ratio {pairs[-1].ratio:.3f}")
     ratios = sorted(pair.ratio for pair in pairs)
     table = Table("pair", "first", "metered steps/s", "plain steps/s", "ratio", box=None, pad_edge=False)
@@ -109,12 +141,27 @@ def bench_overhead(argv: Sequence[str]) -> int:
     return 0
 
 
-def _train(arm: str, args: argparse.Namespace) -> float:
-    """Train once in a process of its own.
+def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
+    """Train once with each arm, in an order."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    together = args.device == "cpu" and half > 0
+    with ThreadPoolExecutor(2 if together else 1) as pool:
+        where = (cores[:half], cores[half : 2 * half]) if together else (cores, cores)
+        loops = dict(zip(order, pool.map(lambda arm, on: _train(arm, args, on), order, where), strict=True))
+    if together:
+        begin_s, end_s = (
+            max(loop.beats_s[0] for loop in loops.values()),
+            min(loop.beats_s[-1] for loop in loops.values()),
+        )
+        loops = {arm: loop.within(begin_s, end_s) for arm, loop in loops.items()}
+    metered, plain = (loops[arm].steps_per_s for arm in _ARMS)
+    return Pair(first=order[0], together=together, metered_steps_per_s=metered, plain_steps_per_s=plain)
 
-    Returns:
-        Environment steps per second of the training loop.
-    """
+
+def _train(arm: str, args: argparse.Namespace, cores: Sequence[int]) -> _Loop:
+    """Train once, in a process of its own, on some cores."""
+    os.sched_setaffinity(0, cores)  # of this thread, and of what it starts
     common = ["--task", args.task, "--rl_library", args.rl_library, "--num_envs", str(args.num_envs)]
     common += ["--max_iterations", str(args.max_iterations), "--device", args.device]
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +178,7 @@ def _train(arm: str, args: argparse.Namespace) -> float:
         accumulator.Reload()
         beats = accumulator.Scalars(_HEARTBEATS[args.rl_library])[args.skip :]
         horizon = _horizon(Path(folder), args.rl_library)
-    return (len(beats) - 1) * horizon * args.num_envs / (beats[-1].wall_time - beats[0].wall_time)
+    return _Loop(beats_s=[beat.wall_time for beat in beats], steps_per_beat=horizon * args.num_envs)
 
 
 def _horizon(folder: Path, library: str) -> int:

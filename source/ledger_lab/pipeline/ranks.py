@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import ledger_lab
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Outcomes
+from ledger_lab.ledger import LearnerCompared, Outcomes
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.meters import package_versions
+from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.panels import Panel
 from ledger_lab.pipeline.link import Link
-from ledger_lab.runners import Policy
+from ledger_lab.runners import Policy, Trainer
 from ledger_lab.runners.process_group import ProcessGroup
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ledger_lab.panels.slots import HeldOutSlots
 
-EQUAL_AT_FIRST, EQUAL_EVERY = 2, 50
+_EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
 """Iterations after which the processes' learners are compared: the first ones, and then every so many."""
 
 _SPOKEN_FOR_S = 60.0
@@ -60,6 +60,30 @@ def said_once(environ: Mapping[str, str]) -> Iterator[None]:
             time.sleep(_SPOKEN_FOR_S)
             print(said.getvalue(), end="", file=sys.stderr, flush=True)
         raise
+
+
+def compare_learners(
+    group: ProcessGroup, iterations: int, trainer: Trainer, clock: PhaseClock
+) -> LearnerCompared | None:
+    """Make sure, when it is time, that all processes have learned the same, to the last bit.
+
+    Args:
+        group: The processes.
+        iterations: Iterations completed.
+        trainer: What learns in this process.
+        clock: Where the time is counted, as ``synchronize``.
+
+    Returns:
+        What this process compared; ``None`` where it is alone, or it is not time.
+
+    Raises:
+        RanksDifferError: If they have not; it names the first place.
+    """
+    if group.world.size == 1 or (iterations > _EQUAL_AT_FIRST and iterations % _EQUAL_EVERY):
+        return None
+    with clock.window(Phase.SYNCHRONIZE):
+        sha256 = group.require_equal(trainer.state())
+    return LearnerCompared(sha256=sha256, iteration=iterations, wall_ns=clock.wall_ns())
 
 
 def join_supervisors(group: ProcessGroup, link: Link) -> None:

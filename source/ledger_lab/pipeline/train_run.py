@@ -40,7 +40,7 @@ from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.mirror_run import start_mirrors
 from ledger_lab.pipeline.preflight import TrainPlan, plan_training
 from ledger_lab.pipeline.progress import Progress, judged, training_figures
-from ledger_lab.pipeline.ranks import EQUAL_AT_FIRST, EQUAL_EVERY, SpreadSlots, join_supervisors, said_once, share_of
+from ledger_lab.pipeline.ranks import SpreadSlots, compare_learners, join_supervisors, said_once, share_of
 from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.resume import OVER, require_unchanged, resumed_request
 from ledger_lab.pipeline.score import file_sha256
@@ -311,9 +311,8 @@ class _Recorder:
             self._watch.on_iteration(iterations, self._env_steps(1), figures, phase_ns)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
-        if self._plan.world.size > 1 and (iterations <= EQUAL_AT_FIRST or iterations % EQUAL_EVERY == 0):
-            with self._clock.window(Phase.SYNCHRONIZE):
-                self._group.require_equal(self._trainer.state())
+        if compared := compare_learners(self._group, iterations, self._trainer, self._clock):
+            self._journal.append(compared)
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
         line = training_figures(self._attempt.env_steps, self._train_ns / 1e9)
         if "mean_return" in figures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ledger_lab.ledger import AttemptStarted, JournalContent, Run
+from ledger_lab.ledger import AttemptStarted, JournalContent, LearnerCompared, Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.format import percent
 
@@ -25,6 +25,8 @@ class RankSummary:
     """Seconds of that in collectives: least on the process that the others wait for."""
     synchronize_share: float | None
     """``synchronize_s`` ÷ ``train_s``; ``None`` before any training."""
+    compared: dict[int, str]
+    """SHA-256 of its parameters, normalizers and optimizer after the iterations at which all processes compared it."""
 
 
 def summarize_ranks(run: Run) -> list[RankSummary]:
@@ -62,11 +64,12 @@ def _summary(start: AttemptStarted, journals: list[JournalContent]) -> RankSumma
         train_s=train_s,
         synchronize_s=synchronize_s,
         synchronize_share=synchronize_s / train_s if train_s else None,
+        compared={row.iteration: row.sha256 for journal in journals for row in journal.of(LearnerCompared)},
     )
 
 
 def rank_line(run_id: str, ranks: list[RankSummary]) -> list[str]:
-    """Return how long the processes of a run waited for each other, where there are several.
+    """Return how long several processes of a run waited for each other, and whether they learned the same.
 
     Args:
         run_id: The run.
@@ -80,5 +83,20 @@ def rank_line(run_id: str, ranks: list[RankSummary]) -> list[str]:
     return [
         f"{run_id} ran in {len(ranks)} processes: synchronize {percent(least, 0)} of the training loop on rank "
         f"{slowest.rank} ({slowest.host}), which the others wait for, to {percent(most, 0)} on rank {fastest.rank} "
-        f"({fastest.host})"
+        f"({fastest.host})" + _equality(ranks)
     ]
+
+
+def _equality(ranks: list[RankSummary]) -> str:
+    """Return what came of comparing the processes' learners, as far as all of them wrote it down."""
+    iterations = set.intersection(*(set(rank.compared) for rank in ranks))
+    if not iterations:
+        return ""
+    unequal = [each for each in sorted(iterations) if len({rank.compared[each] for rank in ranks}) > 1]
+    if unequal:
+        return f"; their learners differ after iteration {unequal[0]}"
+    last = max(iterations)
+    return (
+        f"; their learners were equal to the last bit whenever compared ({len(iterations)} ×), after iteration {last} "
+        f"with SHA-256 {ranks[0].compared[last][:12]}…"
+    )

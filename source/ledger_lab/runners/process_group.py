@@ -177,11 +177,14 @@ class ProcessGroup:
         """Return where a library may write: the first process into the run's directory, others where nobody looks."""
         return run_dir if self.world.first else self._folder
 
-    def require_equal(self, state: Mapping[str, Any]) -> None:
+    def require_equal(self, state: Mapping[str, Any]) -> str:
         """Make sure that all processes hold the same numbers, to the last bit.
 
         Args:
             state: What :meth:`ledger_lab.runners.adapter.Trainer.state` returned.
+
+        Returns:
+            The SHA-256 of all their names and numbers.
 
         Raises:
             RanksDifferError: If they don't; it names the first place.
@@ -189,15 +192,17 @@ class ProcessGroup:
         digests = dict(_digests(state, ""))
         whole = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
         if len(set(self.gather(whole))) == 1:
-            return
+            return whole
         found = self.gather(digests)
-        for name in dict.fromkeys(name for each in found for name in each):
-            values = [each.get(name) for each in found]
-            other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
-            if other is not None:
-                raise RanksDifferError(
-                    f"{name} differs between rank 0 on {self.hosts[0]} and rank {other} on {self.hosts[other]}"
-                )
+        name, rank = next(
+            (name, rank)
+            for name in dict.fromkeys(name for each in found for name in each)
+            for rank, each in enumerate(found)
+            if each.get(name) != found[0].get(name)
+        )
+        raise RanksDifferError(
+            f"{name} differs between rank 0 on {self.hosts[0]} and rank {rank} on {self.hosts[rank]}"
+        )
 
     def try_out(self, device: str) -> None:
         """Add up real numbers of all processes on their devices, before anything depends on it.
