@@ -17,7 +17,7 @@ def velocity(task: str) -> PpoRecipe:
     rough = task.startswith("rough")
     return PpoRecipe(
         experiment_name=f"ledgerlab_velocity_{task}",
-        num_envs=256,
+        num_envs=512,
         hidden_dims=(256, 128, 64) if rough else (128, 128, 128),
         activation="elu",
         horizon=24,
@@ -27,6 +27,6 @@ def velocity(task: str) -> PpoRecipe:
         entropy_coef=0.005,
         kl_target=0.02,
         initial_noise_std=0.5,
-        max_iterations=3000 if rough else 1500,
+        max_iterations=1500 if rough else 800,
         save_interval=50,
     )
