@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+
 import gymnasium as gym
 import pytest
 
@@ -55,6 +58,7 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
     ids = [[PanelIdentity.of(panel, simulation).id for panel in own] for simulation in described]
     assert ids[0] == ids[2], "the same physics engine, resolved anew, with another number of slots"
     assert len({*ids[0], *ids[1]}) == 2 * len(own), "each panel and each engine has ids of its own"
+    assert tempfile.gettempdir() not in json.dumps(described), "where a machine keeps its caches is nobody else's"
 
 
 def test_an_engine_whose_sensors_mix_up_robots_is_refused() -> None:

@@ -18,8 +18,10 @@ _ENGINE_PACKAGES = {
     "ovphysx": ("ovphysx",),
     "physx": ("isaacsim",),
 }
-_PHYSICS_NEUTRAL = frozenset({"class_type", "launcher_type", "use_cuda_graph", "debug_mode"})
-"""Settings of a physics engine that change its speed or its output, but no trajectory."""
+_PHYSICS_NEUTRAL = frozenset(
+    {"class_type", "cooked_collider_cache_dir", "debug_mode", "launcher_type", "use_cuda_graph"}
+)
+"""Settings of a physics engine that change its speed, its output or its caches, but no trajectory."""
 
 _SIMULATION_NEUTRAL = frozenset(
     {
