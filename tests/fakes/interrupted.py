@@ -1,6 +1,6 @@
 """``train.py`` with somebody who sends a signal to it at the end of an iteration, before its state is saved.
 
-Of several processes, the last one gets it. Usage: ``python tests/fakes/interrupted.py ARGUMENTS … ITERATION:SIGNAL``
+Of several processes, their launcher gets it. Usage: ``python tests/fakes/interrupted.py ARGUMENTS … ITERATION:SIGNAL``
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+
+import psutil
 
 from ledger_lab.pipeline.launcher import launch_processes
 from ledger_lab.pipeline.link import Link
@@ -28,8 +30,10 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         def after_iteration(self, iterations: int) -> bool:
             """Send it when its time has come."""
             go_on = super().after_iteration(iterations)
-            if iterations == int(at) and self._plan.world.rank == self._plan.world.size - 1:
-                os.kill(os.getpid(), signal.Signals[name])
+            if iterations == int(at) and self._plan.world.first:
+                supervisor = psutil.Process(os.getppid())
+                whom = os.getpid() if self._plan.world.size == 1 else supervisor.ppid()
+                os.kill(whom, signal.Signals[name])
             return go_on
 
     train_run(arguments, started_ns, link, Interrupted)

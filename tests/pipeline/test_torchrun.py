@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import subprocess
+import sys
+import time
 from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from ledger_lab.launch import torchrun_argv
 
-def exit_status_after(ending: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return how the launcher exits when torchrun ends so."""
+
+def exit_status_when(run: Callable[[Namespace], None], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how the launcher exits when torchrun runs so."""
     from ledger_lab.pipeline import torchrun
-
-    def run(args: Namespace) -> None:
-        assert args.signals_to_handle == "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-        raise ending
 
     monkeypatch.setattr(torchrun, "run", run)
     monkeypatch.setattr(torchrun.logging, "disable", lambda _: None)
@@ -24,16 +29,73 @@ def exit_status_after(ending: BaseException, monkeypatch: pytest.MonkeyPatch) ->
     return ended.value.code
 
 
+def exit_status_after(ending: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how the launcher exits when torchrun ends so."""
+    from ledger_lab.pipeline import torchrun
+
+    def run(args: Namespace) -> None:
+        raise ending
+
+    monkeypatch.setattr(torchrun.signal, "signal", lambda *_: None)
+    return exit_status_when(run, monkeypatch)
+
+
+PATIENT = """
+import signal, sys, time
+from pathlib import Path
+
+def end(signum, _):
+    time.sleep(0.3)  # as who saves what it has
+    sys.exit(75 if signum == signal.SIGUSR1 else 1)
+
+signal.signal(signal.SIGUSR1, end)
+Path(sys.argv[-1], str(time.monotonic_ns())).touch()
+time.sleep(120)
+"""
+
+
+def test_asked_to_end_it_asks_its_processes_and_exits_as_they_do(tmp_path: Path) -> None:
+    program = tmp_path / "patient.py"
+    program.write_text(PATIENT)
+    (begun := tmp_path / "begun").mkdir()
+    with subprocess.Popen(torchrun_argv(2, str(program), [str(begun)]), stderr=subprocess.PIPE, text=True) as launcher:
+        deadline = time.monotonic() + 120
+        while len(list(begun.iterdir())) < 2:
+            assert launcher.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        launcher.send_signal(signal.SIGUSR1)
+        _, complaint = launcher.communicate(timeout=60)
+    assert launcher.returncode == 75, "which invites to requeue"
+    assert complaint == ""
+
+
 @pytest.mark.parametrize(
-    ("signum", "exit_status"),
-    [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
+    ("signum", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGINT, 130)]
 )
-def test_asked_to_end_it_exits_as_a_run_does(
+def test_asked_to_end_before_there_is_a_process_it_ends(
     signum: signal.Signals, exit_status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torch.distributed.elastic.multiprocessing.api import SignalException
+    def asked(_: Namespace) -> None:
+        os.kill(os.getpid(), signum)
+        time.sleep(60)
 
-    assert exit_status_after(SignalException("asked", sigval=signum), monkeypatch) == exit_status
+    former = {each: signal.getsignal(each) for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}}
+    try:
+        assert exit_status_when(asked, monkeypatch) == exit_status
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+
+
+def test_a_port_in_use_is_told_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "ledger_lab.pipeline.torchrun", "--nproc-per-node", "2"]
+        command += ["--master-addr", "127.0.0.1", "--master-port", port, "nothing.py"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: the processes cannot be started: ") and port in line and "say another port" in line
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
 """``python -m ledger_lab.pipeline.torchrun``: torchrun with an exit status that tells the truth.
 
-torchrun itself ends with 1 and a long traceback, however its processes ended, and dies of the signals by which
-schedulers announce the end. Here it passes these on, and ends as its processes did.
+torchrun itself ends with 1 and a long traceback, however its processes ended, and with one that tells nothing of them
+when it is asked to end. Here it passes on what it is asked, waits, and ends as its processes did.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
 
-from torch.distributed.elastic.multiprocessing.api import SignalException
+import psutil
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.run import parse_args, run
@@ -21,7 +26,7 @@ from ledger_lab.ledger import Status
 from ledger_lab.pipeline.console import tell_error
 from ledger_lab.pipeline.verdict_of_exit import ENDING, exit_status_of
 
-_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
+_PASSED_ON = tuple(signum for signum in ENDING if signum is not signal.SIGXCPU)
 """Signals that are passed on. Not SIGXCPU: each process has a budget of its own."""
 
 
@@ -33,24 +38,42 @@ def main(argv: Sequence[str]) -> NoReturn:
 
     Raises:
         SystemExit: Always; with the status of the first rank, where it failed by itself, else of whoever failed first.
-            That of a process that a signal ended is 128 + signal. Where this process itself was asked to end: with the
-            status of an attempt that ends so. 2 where no process could be started.
+            That of a process that a signal ended is 128 + signal. Where it is asked to end before there is any process:
+            that of an attempt that ends so. 2 where no process could be started.
     """
     logging.disable(logging.ERROR)  # what went wrong is told by the processes
+    for signum in _PASSED_ON:
+        signal.signal(signum, _pass_on)
     try:
-        run(parse_args(["--signals-to-handle", _SIGNALS, *argv]))
+        run(parse_args(["--signals-to-handle", "", *argv]))
     except ChildFailedError as error:
         first = next(iter(error.failures.values()))  # they stand in the order in which they were seen
         failed = error.failures.get(0, first)
         if failed.exitcode < 0 or failed.exitcode == exit_status_of(Status.PREEMPTED):
             failed = first  # torchrun ends the others when one has failed
         sys.exit(failed.exitcode if failed.exitcode >= 0 else 128 - failed.exitcode)
-    except SignalException as asked:
-        ended = ENDING.get(asked.sigval)
-        sys.exit(128 + asked.sigval if ended is None else exit_status_of(ended))
-    except (RendezvousError, OSError) as error:
-        sys.exit(tell_error(UserError(f"the processes cannot be started: {first_line(error)}")))
+    except (DistError, RendezvousError, OSError) as error:
+        why = first_line(error)
+        if os.strerror(errno.EADDRINUSE).lower() in why.lower():
+            why += ": end who listens there, or say another port (--master-port, --rdzv-endpoint)"
+        sys.exit(tell_error(UserError(f"the processes cannot be started: {why}")))
     sys.exit(0)
+
+
+def _pass_on(signum: int, _: FrameType | None) -> None:
+    """Pass a signal on to all processes, which end in their own time.
+
+    Raises:
+        SystemExit: If there are none.
+    """
+    processes = psutil.Process().children()
+    if not processes:
+        sys.exit(exit_status_of(ENDING[signal.Signals(signum)]))
+    for process in processes:
+        try:
+            process.send_signal(signum)
+        except psutil.NoSuchProcess:
+            continue  # it has ended by itself
 
 
 if __name__ == "__main__":
