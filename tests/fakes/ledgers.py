@@ -15,7 +15,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     CheckpointSaved,
     Journal,
-    LearnerCompared,
+    LearnerHashed,
     Outcomes,
     PanelResult,
     PhaseWindow,
@@ -95,7 +95,7 @@ def write_run(
     status: Status | None = Status.COMPLETED,
     pid: int = 2**22 + 1,
     state: bool = False,
-    compared: Sequence[LearnerCompared] = (),
+    compared: Sequence[LearnerHashed] = (),
     **changes: object,
 ) -> Path:
     """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of judging.

@@ -17,7 +17,7 @@ from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
-    LearnerCompared,
+    LearnerHashed,
     PanelResult,
     PhaseWindow,
     Run,
@@ -70,7 +70,7 @@ def test_each_process_has_its_journal_and_the_first_one_speaks(by_two: Path) -> 
         assert rank.windows.phase_ns["synchronize"] > 0
     assert script("verify_ledger", "--log_root", by_two).returncode == 0
     text = (by_two / "stdout.txt").read_text()
-    hashes = [{row.iteration: row.sha256 for row in rank.of(LearnerCompared)} for rank in attempt.ranks]
+    hashes = [{row.iteration: row.sha256 for row in rank.of(LearnerHashed)} for rank in attempt.ranks]
     assert hashes[0] == hashes[1] and list(hashes[0]) == [1, 2] and len(set(hashes[0].values())) == 2
     assert text.count("starting the simulation") == 1
     assert "2 processes × 32 environments" in text
@@ -98,7 +98,7 @@ def test_the_report_tells_who_waited_for_whom_and_bills_the_machine_once(by_two:
     assert run["billable_usd"] == pytest.approx(run["wall_s"] / 1000, rel=0.05)
     text = script("report", "--log_root", by_two).stdout
     assert "2 × 32" in text and "ran in 2 processes: synchronize " in text
-    last = run["ranks"][1]["compared"]["2"][:12]
+    last = run["ranks"][1]["learner"][-1]["sha256"][:12]
     assert f"equal to the last bit whenever compared (2 ×), after iteration 2 with SHA-256 {last}…" in text
 
 
@@ -136,6 +136,8 @@ def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:
         f"RanksDifferError: critic_state_dict.mlp.0.bias differs between rank 0 on {HOST} and rank 1 on {HOST}"
     )
     assert attempt.sums.iterations == 1, "the first update is looked at"
+    assert len({row.sha256 for row in attempt.of(LearnerHashed)}) == 2
+    assert "their learners differ after iteration 1" in script("report", "--log_root", tmp_path).stdout
     assert attempt.ended.reason.partition(": ")[2] in finished.stdout
 
 

@@ -13,7 +13,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     HostSample,
     Journal,
-    LearnerCompared,
+    LearnerHashed,
     LedgerDamageError,
     Status,
     SupervisionStarted,
@@ -25,7 +25,7 @@ from ledger_lab.reports.ranks import rank_line
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 
-def second_rank(run_dir: Path, synchronize_s: int = 2, compared: Sequence[LearnerCompared] = ()) -> None:
+def second_rank(run_dir: Path, synchronize_s: int = 2, compared: Sequence[LearnerHashed] = ()) -> None:
     """Add a second process, which trains for 6 s, on another machine."""
     with Journal(run_dir / "journal-1-1.jsonl") as journal:
         journal.append(AttemptStarted(run_id="aa", attempt=1, rank=1, pid=2, host="b", wall_ns=SECOND, seed=2))
@@ -77,8 +77,8 @@ def test_each_process_counts_and_the_slowest_is_named(tmp_path: Path) -> None:
 
 
 def test_learners_are_compared_by_what_each_process_wrote(tmp_path: Path) -> None:
-    def compared(*hashes: str) -> list[LearnerCompared]:
-        return [LearnerCompared(sha256=each * 32, iteration=n, wall_ns=n) for n, each in enumerate(hashes, start=1)]
+    def compared(*hashes: str) -> list[LearnerHashed]:
+        return [LearnerHashed(sha256=each * 32, iteration=n, wall_ns=n) for n, each in enumerate(hashes, start=1)]
 
     said = []
     for name, theirs in (("same", ("ab", "cd")), ("other", ("ab", "ce")), ("short", ("ab",)), ("none", ())):

@@ -8,7 +8,6 @@ from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
-    STATE_FILE,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
@@ -18,17 +17,15 @@ from ledger_lab.ledger.rows import (
     EvaluationStarted,
     Health,
     HostSample,
-    LearnerCompared,
     PhaseWindow,
     Row,
     RunDeclared,
     ShutdownEnded,
-    StateRestored,
-    StateSaved,
     Status,
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally, WindowSums
 
 __all__ = [
@@ -50,7 +47,7 @@ __all__ = [
     "HostSample",
     "Journal",
     "JournalContent",
-    "LearnerCompared",
+    "LearnerHashed",
     "Ledger",
     "LedgerDamageError",
     "Outcomes",

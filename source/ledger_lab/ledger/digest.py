@@ -34,16 +34,14 @@ from ledger_lab.ledger.rows import (
     AttemptStarted,
     CheckpointSaved,
     Health,
-    LearnerCompared,
     PhaseWindow,
     Row,
     RunDeclared,
     ShutdownEnded,
-    StateRestored,
-    StateSaved,
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
 
 _BUFFER = 1 << 17
@@ -60,7 +58,7 @@ _AGED = (
     AttemptStarted,
     Health,
     CheckpointSaved,
-    LearnerCompared,
+    LearnerHashed,
     StateSaved,
     StateRestored,
     AttemptEnded,

@@ -11,16 +11,14 @@ from ledger_lab.ledger.rows import (
     EvaluationEnded,
     EvaluationStarted,
     Health,
-    LearnerCompared,
     PhaseWindow,
     Row,
     RunDeclared,
     ShutdownEnded,
-    StateRestored,
-    StateSaved,
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally
 
 KINDS: dict[str, type[Row]] = {
@@ -36,7 +34,7 @@ KINDS: dict[str, type[Row]] = {
         Health,
         CheckpointSaved,
         PanelResult,
-        LearnerCompared,
+        LearnerHashed,
         StateSaved,
         StateRestored,
         AttemptEnded,

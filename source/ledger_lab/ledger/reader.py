@@ -25,10 +25,10 @@ from ledger_lab.ledger.rows import (
     Row,
     RunDeclared,
     ShutdownEnded,
-    StateRestored,
     Status,
     SupervisionStarted,
 )
+from ledger_lab.ledger.states import StateRestored
 from ledger_lab.ledger.tally import WindowSums
 
 __all__ = [

@@ -10,7 +10,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import ledger_lab
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LearnerCompared, Outcomes
+from ledger_lab.ledger import LearnerHashed, Outcomes, Row
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.panels import Panel
@@ -63,8 +63,8 @@ def said_once(environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def compare_learners(
-    group: ProcessGroup, iterations: int, trainer: Trainer, clock: PhaseClock
-) -> LearnerCompared | None:
+    group: ProcessGroup, iterations: int, trainer: Trainer, clock: PhaseClock, append: Callable[[Row], None]
+) -> None:
     """Make sure, when it is time, that all processes have learned the same, to the last bit.
 
     Args:
@@ -72,18 +72,19 @@ def compare_learners(
         iterations: Iterations completed.
         trainer: What learns in this process.
         clock: Where the time is counted, as ``synchronize``.
-
-    Returns:
-        What this process compared; ``None`` where it is alone, or it is not time.
+        append: Takes the row that says what this process compares.
 
     Raises:
         RanksDifferError: If they have not; it names the first place.
     """
     if group.world.size == 1 or (iterations > _EQUAL_AT_FIRST and iterations % _EQUAL_EVERY):
-        return None
+        return
+
+    def tell(sha256: str) -> None:
+        append(LearnerHashed(sha256=sha256, iteration=iterations, wall_ns=clock.wall_ns()))
+
     with clock.window(Phase.SYNCHRONIZE):
-        sha256 = group.require_equal(trainer.state())
-    return LearnerCompared(sha256=sha256, iteration=iterations, wall_ns=clock.wall_ns())
+        group.require_equal(trainer.state(), tell)
 
 
 def join_supervisors(group: ProcessGroup, link: Link) -> None:

@@ -311,8 +311,7 @@ class _Recorder:
             self._watch.on_iteration(iterations, self._env_steps(1), figures, phase_ns)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
-        if compared := compare_learners(self._group, iterations, self._trainer, self._clock):
-            self._journal.append(compared)
+        compare_learners(self._group, iterations, self._trainer, self._clock, self._journal.append)
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
         line = training_figures(self._attempt.env_steps, self._train_ns / 1e9)
         if "mean_return" in figures:

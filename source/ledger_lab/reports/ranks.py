@@ -1,13 +1,24 @@
-"""What the processes of a run waited for each other, from their own journals."""
+"""What the processes of a run waited for each other, and whether they learned the same, from their own journals."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
-from ledger_lab.ledger import AttemptStarted, JournalContent, LearnerCompared, Run
+from ledger_lab.ledger import AttemptStarted, JournalContent, LearnerHashed, Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.format import percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerHash:
+    """What a process had learned when all of them compared it."""
+
+    attempt: int
+    iteration: int
+    """Iterations completed."""
+    sha256: str
+    """Of its parameters, normalizers and optimizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +36,8 @@ class RankSummary:
     """Seconds of that in collectives: least on the process that the others wait for."""
     synchronize_share: float | None
     """``synchronize_s`` ÷ ``train_s``; ``None`` before any training."""
-    compared: dict[int, str]
-    """SHA-256 of its parameters, normalizers and optimizer after the iterations at which all processes compared it."""
+    learner: list[LearnerHash]
+    """What it had learned whenever it was compared with the others."""
 
 
 def summarize_ranks(run: Run) -> list[RankSummary]:
@@ -40,20 +51,20 @@ def summarize_ranks(run: Run) -> list[RankSummary]:
     """
     if run.declared.world_size == 1:
         return []
-    journals: dict[int, list[JournalContent]] = {}
+    journals: dict[int, list[tuple[int, JournalContent]]] = {}
     starts: dict[int, AttemptStarted] = {}
     for attempt in run.attempts:
         for journal in attempt.ranks:
             for start in journal.of(AttemptStarted):
                 starts[start.rank] = start
-                journals.setdefault(start.rank, []).append(journal)
+                journals.setdefault(start.rank, []).append((attempt.number, journal))
     return [_summary(starts[rank], journals[rank]) for rank in sorted(starts)]
 
 
-def _summary(start: AttemptStarted, journals: list[JournalContent]) -> RankSummary:
-    """Summarize a process."""
+def _summary(start: AttemptStarted, journals: list[tuple[int, JournalContent]]) -> RankSummary:
+    """Summarize a process by its journals, with the numbers of their attempts."""
     spent_ns: Counter[str] = Counter()
-    for journal in journals:
+    for _, journal in journals:
         spent_ns.update(journal.windows.phase_ns)
     train_s = sum(spent_ns[phase] for phase in TRAINING_PHASES) / 1e9
     synchronize_s = spent_ns[Phase.SYNCHRONIZE] / 1e9
@@ -64,7 +75,11 @@ def _summary(start: AttemptStarted, journals: list[JournalContent]) -> RankSumma
         train_s=train_s,
         synchronize_s=synchronize_s,
         synchronize_share=synchronize_s / train_s if train_s else None,
-        compared={row.iteration: row.sha256 for journal in journals for row in journal.of(LearnerCompared)},
+        learner=[
+            LearnerHash(attempt=attempt, iteration=row.iteration, sha256=row.sha256)
+            for attempt, journal in journals
+            for row in journal.of(LearnerHashed)
+        ],
     )
 
 
@@ -89,14 +104,14 @@ def rank_line(run_id: str, ranks: list[RankSummary]) -> list[str]:
 
 def _equality(ranks: list[RankSummary]) -> str:
     """Return what came of comparing the processes' learners, as far as all of them wrote it down."""
-    iterations = set.intersection(*(set(rank.compared) for rank in ranks))
-    if not iterations:
+    learners = [{(each.attempt, each.iteration): each.sha256 for each in rank.learner} for rank in ranks]
+    moments = sorted(set.intersection(*map(set, learners)))
+    if not moments:
         return ""
-    unequal = [each for each in sorted(iterations) if len({rank.compared[each] for rank in ranks}) > 1]
-    if unequal:
-        return f"; their learners differ after iteration {unequal[0]}"
-    last = max(iterations)
+    for moment in moments:
+        if len({learner[moment] for learner in learners}) > 1:
+            return f"; their learners differ after iteration {moment[1]}"
     return (
-        f"; their learners were equal to the last bit whenever compared ({len(iterations)} ×), after iteration {last} "
-        f"with SHA-256 {ranks[0].compared[last][:12]}…"
+        f"; their learners were equal to the last bit whenever compared ({len(moments)} ×), after iteration "
+        f"{moments[-1][1]} with SHA-256 {learners[0][moments[-1]][:12]}…"
     )

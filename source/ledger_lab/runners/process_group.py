@@ -177,22 +177,21 @@ class ProcessGroup:
         """Return where a library may write: the first process into the run's directory, others where nobody looks."""
         return run_dir if self.world.first else self._folder
 
-    def require_equal(self, state: Mapping[str, Any]) -> str:
+    def require_equal(self, state: Mapping[str, Any], tell: Callable[[str], None] = lambda _: None) -> None:
         """Make sure that all processes hold the same numbers, to the last bit.
 
         Args:
             state: What :meth:`ledger_lab.runners.adapter.Trainer.state` returned.
-
-        Returns:
-            The SHA-256 of all their names and numbers.
+            tell: Hears the SHA-256 of all names and numbers of this process, before anything is compared.
 
         Raises:
             RanksDifferError: If they don't; it names the first place.
         """
         digests = dict(_digests(state, ""))
         whole = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+        tell(whole)
         if len(set(self.gather(whole))) == 1:
-            return whole
+            return
         found = self.gather(digests)
         name, rank = next(
             (name, rank)

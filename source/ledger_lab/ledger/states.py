@@ -1,0 +1,58 @@
+"""Rows about what has been learned, and about what a training goes on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ledger_lab.ledger.rows import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerHashed(Row):
+    """What one of several processes has learned, just before it is compared with what the others have.
+
+    Each process writes its own, so that who reads the journals can compare them again.
+    """
+
+    sha256: str
+    """Of all names and numbers of its parameters, normalizers and optimizer."""
+    iteration: int
+    """Iterations completed."""
+    wall_ns: int
+
+
+STATE_FILE = "training_state.pt"
+"""What the file is called, in the run's directory, that a training is resumed from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSaved(Row):
+    """What the training goes on from when it is resumed is whole on disk, and takes the place of :data:`STATE_FILE`."""
+
+    sha256: str
+    size_bytes: int
+    iteration: int
+    """Iterations completed."""
+    env_steps: int
+    exactness: Literal["bitwise", "statistical"]
+    """How well a training that goes on from it can repeat one that was never interrupted."""
+    wall_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateRestored(Row):
+    """An attempt goes on from a state. What was trained after that had been saved is lost, and trained again."""
+
+    sha256: str
+    attempt: int
+    """The attempt that saved it."""
+    saved_wall_ns: int
+    """Age of that attempt then."""
+    iteration: int
+    env_steps: int
+    exactness: Literal["bitwise", "statistical"]
+    """How well the training repeats one that was never interrupted: with fresh episodes, statistically."""
+    reasons: list[str]
+    """Why it is not bitwise where the state was."""
+    wall_ns: int
