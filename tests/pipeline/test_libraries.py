@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import FIGURES, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
+from ledger_lab.ledger import (
+    FIGURES,
+    CheckpointSaved,
+    PanelResult,
+    PhaseWindow,
+    Run,
+    StateRestored,
+    Status,
+    read_ledger,
+)
 from ledger_lab.runners.adapter import LIBRARIES, load_adapter
-from tests.conftest import script
+from tests.conftest import ROOT, one_run_dir, script
 
 
-@pytest.mark.parametrize("library", [name for name in LIBRARIES if name != "rsl_rl"])
-def test_a_library_trains_is_judged_and_scored_like_any_other(library: str, tmp_path: Path) -> None:
+def short(library: str) -> list[str]:
+    """Return the command line of a short training."""
     arguments = ["--rl_library", library, "--agent", f"{library}_cfg_entry_point", "--device", "cpu"]
-    short = ["--num_envs", "64", "--max_iterations", "3", f"{load_adapter(library).settings['epochs']}=2"]
-    finished = script("train", *arguments, *short, "--log_root", tmp_path)
+    return [*arguments, "--num_envs", "64", "--max_iterations", "3", f"{load_adapter(library).settings['epochs']}=2"]
+
+
+@pytest.fixture(scope="module", params=[name for name in LIBRARIES if name != "rsl_rl"])
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger that holds a short training by a library."""
+    log_root = tmp_path_factory.mktemp(request.param)
+    finished = script("train", *short(request.param), "--log_root", log_root)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "batch 64 × 32 = 2048 steps in 4 minibatches, 2 epochs: effective batch 4096" in finished.stdout
+    return log_root
 
-    (run,) = read_ledger(tmp_path).runs
+
+def run_of(log_root: Path) -> Run:
+    """Return the one run."""
+    (run,) = read_ledger(log_root).runs
+    return run
+
+
+def require_scored_alike(log_root: Path) -> None:
+    """Score all checkpoints of the one run again, each of which must get the episodes that it got in training."""
+    judged = {row.checkpoint: row.outcomes for row in run_of(log_root).results if row.purpose == "screening"}
+    scored = script("evaluate", one_run_dir(log_root), "--log_root", log_root, "--device", "cpu")
+    assert scored.returncode == 0, scored.stdout + scored.stderr
+    run = run_of(log_root)
+    again = {row.checkpoint: row.outcomes for row in run.results if row.purpose == "evaluation"}
+    assert set(again) == {row.path for row in run.checkpoints}
+    assert judged and all(again[name] == outcomes for name, outcomes in judged.items()), "bit for bit"
+
+
+def test_a_library_trains_and_is_judged_like_any_other(root: Path) -> None:
+    run = run_of(root)
     (attempt,) = run.attempts
+    library = run.declared.rl_library
     declared = run.declared
     assert attempt.status is Status.COMPLETED
     assert (declared.rl_library, declared.agent) == (library, f"{library}_cfg_entry_point")
@@ -34,11 +72,46 @@ def test_a_library_trains_is_judged_and_scored_like_any_other(library: str, tmp_
     assert max(row.iteration for row in saved.values()) == 3
     judged = attempt.of(PanelResult)
     assert [saved[row.checkpoint].iteration for row in judged] == [1, 3]
+    require_scored_alike(root)
 
-    scored = script("evaluate", run.directory, "--log_root", tmp_path, "--device", "cpu")
-    assert scored.returncode == 0, scored.stdout + scored.stderr
-    (run,) = read_ledger(tmp_path).runs
-    again = {row.checkpoint: row.outcomes for row in run.results if row.purpose == "evaluation"}
-    assert set(again) == set(saved)
-    for row in judged:
-        assert again[row.checkpoint] == row.outcomes, "episode by episode, bit for bit"
+
+@pytest.mark.slow
+def test_its_policy_is_exported_and_played(root: Path, tmp_path: Path) -> None:
+    run = run_of(root)
+    checkpoint = run.directory / run.checkpoints[-1].path
+    exported = script("export_policy", checkpoint, "--device", "cpu", "--to", tmp_path)
+    assert exported.returncode == 0, exported.stdout + exported.stderr
+    assert "policy.pt: largest error " in exported.stdout and "policy.onnx: largest error " in exported.stdout
+    played = script("play", checkpoint, "--device", "cpu", "--video", "--video_length", "5", "--num_envs", "2")
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert list(root.rglob("*.mp4"))
+
+
+@pytest.mark.slow
+def test_interrupted_and_resumed_it_comes_to_the_same_bit_for_bit(root: Path, tmp_path: Path) -> None:
+    whole = run_of(root)
+    fake = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *short(whole.declared.rl_library)]
+    fake += ["--log_root", str(tmp_path), "2:SIGTERM"]
+    asked = subprocess.run(fake, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    resumed = script("train", "--resume", one_run_dir(tmp_path), "--log_root", tmp_path)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    parts = run_of(tmp_path)
+    (restored,) = parts.attempts[1].of(StateRestored)
+    assert (restored.iteration, restored.exactness, restored.reasons) == (2, "bitwise", [])
+    assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
+    first, second = (
+        {row.checkpoint: row.outcomes for row in run.results if row.purpose == "screening"} for run in (whole, parts)
+    )
+    assert first == second
+    figures = [{w.iteration: w.figures for _, w in run.windows if w.figures} for run in (whole, parts)]
+    assert figures[0] == figures[1] and len(figures[0]) == 3
+
+
+@pytest.mark.slow
+def test_two_processes_judge_what_they_trained_as_one_would(root: Path, tmp_path: Path) -> None:
+    request = short(run_of(root).declared.rl_library)
+    finished = script("train", "--nproc", "2", *request, "--log_root", tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert run_of(tmp_path).declared.world_size == 2
+    require_scored_alike(tmp_path)
