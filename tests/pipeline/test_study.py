@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status, read_ledger
+from ledger_lab.ledger import STATE_FILE, Status, read_ledger
 from ledger_lab.pipeline.run_study import run_study
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
@@ -30,6 +30,8 @@ parser.add_argument("--seed", type=int)
 args = parser.parse_args()
 if args.resume:
     (run_dir,) = Path(args.log_root).rglob(args.resume)
+    if (run_dir / "training_state.pt").read_text() == "damaged":
+        sys.exit(2)
     (run_dir / "training_state.pt").unlink()
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         journal.append(AttemptStarted(run_id=args.resume, attempt=2, rank=0, pid=1, host="elsewhere", wall_ns=1))
@@ -107,16 +109,34 @@ def test_a_training_that_failed_stays_and_one_that_was_killed_is_made_again(scri
 
 def test_a_training_that_left_a_state_goes_on(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_root = tmp_path / "logs"
-    write_run(log_root, "0badc0de", status=Status.PREEMPTED, state=True, cohort="s-good", seed=1, world_size=2)
+    write_run(log_root, "0badc0de", status=Status.PREEMPTED, state=True, cohort="s-good", seed=1)
     write_run(log_root, "0badc0d2", status=Status.PREEMPTED, cohort="s-good", seed=2)
     asked = [study(tmp_path, "good"), "--log_root", str(log_root)]
 
-    assert run_study([*asked, "--dry_run"]) == 0
-    assert f"train.py --resume 0badc0de --nproc 2 --log_root {log_root}" in capfd.readouterr().out
+    assert run_study([*asked, "--dry_run", "--", "--usd_per_hour", "1", "--mirror=mlflow", "--nproc", "2"]) == 0
+    assert f"train.py --resume 0badc0de --nproc 2 --mirror mlflow --log_root {log_root}" in capfd.readouterr().out
     assert run_study(asked) == 0
     runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}
     assert len(runs) == 3, "one goes on, the one without a state is made anew"
     assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
+
+
+def test_a_training_that_cannot_go_on_is_told_with_the_ways_out(scripts: Path, tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "0badc0de", status=Status.KILLED, state=True, cohort="s-good", seed=1)
+    (run_dir / STATE_FILE).write_text("damaged")
+    with pytest.raises(
+        UserError, match=f"train.py --resume 0badc0de, or remove {run_dir / STATE_FILE}, and it is made"
+    ):
+        run_study([study(tmp_path, "good"), "--log_root", str(tmp_path)])
+
+
+def test_one_that_was_killed_when_all_was_done_is_made(scripts: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(
+            tmp_path, f"0badc0d{seed}", status=Status.KILLED, state=True, confirmation=10, cohort="s-good", seed=seed
+        )
+    run_study([study(tmp_path, "good"), "--log_root", str(tmp_path)])
+    assert len(made(tmp_path)) == 2
 
 
 def test_what_a_training_refuses_ends_the_study(scripts: Path, tmp_path: Path) -> None:

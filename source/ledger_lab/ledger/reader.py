@@ -184,6 +184,11 @@ class Run:
         return kept
 
     @property
+    def proven(self) -> bool:
+        """Whether it has come to what it was for: a policy is confirmed, and the training was to stop there."""
+        return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
+
+    @property
     def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
         """All panel results with the attempts that they come from, read anew by each call: they are long.
 

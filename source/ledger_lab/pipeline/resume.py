@@ -253,9 +253,8 @@ def _resumption(run: Run) -> Resumption:
         start = next(iter(last.of(AttemptStarted)), None)
         where = "" if start is None else f" (process {start.pid} on {start.host})"
         raise UserError(f"{name} is still alive{where}: wait until it has ended, or end it, before it is resumed")
-    reached = any(row.confirms for row in run.results) and run.declared.stop_at_target
-    if last.status in OVER or reached:
-        status = Status.TARGET_REACHED if reached else last.status
+    if last.status in OVER or run.proven:
+        status = Status.TARGET_REACHED if run.proven else last.status
         raise UserError(f"{name} has ended: {status.replace('_', ' ')}. There is nothing to resume: start a new run")
     states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
     if not states:

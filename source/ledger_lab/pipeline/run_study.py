@@ -61,7 +61,13 @@ def run_study(argv: Sequence[str]) -> int:
         console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
         command = _command(training, study, runs, args.log_root, extra)
         if _train(command) == EXIT_USER_ERROR:
-            way = f"its {STATE_FILE} removed, it is made anew" if "--resume" in command else f"mend {args.study}"
+            interrupted = _resumable(training, runs)
+            way = f"mend {args.study}"
+            if interrupted is not None:
+                way = (
+                    f"mend that, resume it by scripts/train.py --resume {interrupted.declared.run_id}, or remove "
+                    f"{interrupted.directory / STATE_FILE}, and it is made anew"
+                )
             raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
     console.print()
     return _report(study, args.log_root)
@@ -88,15 +94,22 @@ def _parser() -> argparse.ArgumentParser:
 
 def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
     """Return the command line that makes a training, or goes on with it."""
-    program = [sys.executable, script("train.py")]
+    asked = [*training.arm.arguments, *extra]
     if interrupted := _resumable(training, runs):
-        processes = interrupted.declared.world_size
-        several = ["--nproc", str(processes)] if processes > 1 else []
-        return [*program, "--resume", interrupted.declared.run_id, *several, "--log_root", str(log_root)]
-    command = [*program, *training.arm.arguments, *extra, "--seed", str(training.seed)]
-    return [
-        *command, "--cohort", training.arm.cohort, "--cohort_size", str(len(study.seeds)), "--log_root", str(log_root)
-    ]  # fmt: skip
+        what = ["--resume", interrupted.declared.run_id, *_said_anew(asked)]
+    else:
+        what = [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort]
+        what += ["--cohort_size", str(len(study.seeds))]
+    return [sys.executable, script("train.py"), *what, "--log_root", str(log_root)]
+
+
+def _said_anew(arguments: Sequence[str]) -> list[str]:
+    """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--nproc", "--save_state_every", "--mirror"):
+        parser.add_argument(flag, action="append", default=[])
+    said, _ = parser.parse_known_args(list(arguments))
+    return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]
 
 
 def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
@@ -121,8 +134,8 @@ def _runs(study: Study, log_root: Path) -> list[Run]:
 
 
 def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a training was made, or is being made, and did not end in one of some ways."""
-    return any(_of(training, run) and run.attempts[-1].status not in but for run in runs)
+    """Tell whether a training was made, or is being made, and did not end in one of some ways before it was proven."""
+    return any(_of(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
 
 
 def _of(training: Training, run: Run) -> bool:
