@@ -44,6 +44,8 @@ class Pair:
     """Whether both ran at the same time."""
     metered_steps_per_s: float
     plain_steps_per_s: float
+    iterations: int
+    """Iterations of the slower arm that are compared."""
 
     @property
     def ratio(self) -> float:
@@ -65,15 +67,14 @@ class _Loop:
         return replace(self, beats_s=[beat_s for beat_s in self.beats_s if begin_s <= beat_s <= end_s])
 
     @property
-    def steps_per_s(self) -> float:
-        """Environment steps per second.
+    def iterations(self) -> int:
+        """Iterations whose whole duration is known."""
+        return len(self.beats_s) - 1
 
-        Raises:
-            UserError: If fewer than two iterations ended.
-        """
-        if len(self.beats_s) < 2:
-            raise UserError("the two trainings hardly met in their loops: say a larger --max_iterations")
-        return (len(self.beats_s) - 1) * self.steps_per_beat / (self.beats_s[-1] - self.beats_s[0])
+    @property
+    def steps_per_s(self) -> float:
+        """Environment steps per second."""
+        return self.iterations * self.steps_per_beat / (self.beats_s[-1] - self.beats_s[0])
 
 
 def bench_overhead(argv: Sequence[str]) -> int:
@@ -149,14 +150,25 @@ def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
     with ThreadPoolExecutor(2 if together else 1) as pool:
         where = (cores[:half], cores[half : 2 * half]) if together else (cores, cores)
         loops = dict(zip(order, pool.map(lambda arm, on: _train(arm, args, on), order, where), strict=True))
+    whole = min(loop.iterations for loop in loops.values())
     if together:
-        begin_s, end_s = (
-            max(loop.beats_s[0] for loop in loops.values()),
-            min(loop.beats_s[-1] for loop in loops.values()),
-        )
+        begin_s = max(loop.beats_s[0] for loop in loops.values())
+        end_s = min(loop.beats_s[-1] for loop in loops.values())
         loops = {arm: loop.within(begin_s, end_s) for arm, loop in loops.items()}
+    iterations = min(loop.iterations for loop in loops.values())
+    if 2 * iterations < whole:
+        raise UserError(
+            f"both trainings were in their loops for {iterations} of {whole} iterations only: say a larger "
+            f"--max_iterations than {args.max_iterations}"
+        )
     metered, plain = (loops[arm].steps_per_s for arm in _ARMS)
-    return Pair(first=order[0], together=together, metered_steps_per_s=metered, plain_steps_per_s=plain)
+    return Pair(
+        first=order[0],
+        together=together,
+        metered_steps_per_s=metered,
+        plain_steps_per_s=plain,
+        iterations=iterations,
+    )
 
 
 def _train(arm: str, args: argparse.Namespace, cores: Sequence[int]) -> _Loop:

@@ -80,6 +80,14 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if len(set(args.seeds)) != len(args.seeds):
         raise UserError("--seeds: each seed can be trained once")
+    stock = RECIPES[args.task][1]
+    for name, usual in (("stock_num_envs", stock.num_envs), ("max_iterations", stock.max_iterations)):
+        if getattr(args, name) is None:
+            setattr(args, name, usual)
+        elif getattr(args, name) < 1:
+            raise UserError(f"--{name} {getattr(args, name)}: must be at least 1")
+    if args.log_root and args.log_root.exists() and any(args.log_root.iterdir()):
+        raise UserError(f"--log_root {args.log_root}: is not empty; name another folder")
 
     console = make_console()
     trainings: list[Training] = []
@@ -123,14 +131,14 @@ def stock_overrides(task: str) -> list[str]:
 
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
     """Train once, in a process and under a root of its own."""
-    log_root, (_, stock) = root / f"{arm}-{seed}", RECIPES[args.task]
+    log_root = root / f"{arm}-{seed}"
     command = [script("train.py"), "--task", args.task, "--rl_library", "rsl_rl"]
     command += ["--seed", str(seed), "--log_root", str(log_root), "--cohort", f"time-to-target-{arm}"]
-    command += ["--max_iterations", str(args.max_iterations or stock.max_iterations)]
+    command += ["--max_iterations", str(args.max_iterations)]
     command += [] if args.device is None else ["--device", args.device]
     if arm == "stock":
         ours = ("agent.experiment_name", "agent.max_iterations", "agent.save_interval")
-        command += ["--num_envs", str(args.stock_num_envs or stock.num_envs)]
+        command += ["--num_envs", str(args.stock_num_envs)]
         command += [override for override in stock_overrides(args.task) if not override.startswith(ours)]
     run_python(command, f"the {arm} training")
     (run,) = read_ledger(log_root).runs

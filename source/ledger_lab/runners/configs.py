@@ -141,18 +141,26 @@ def _check_value(override: str, resolved: Mapping[str, Any]) -> None:
     parsed = _parse(value)
     if parsed is None or node is None:
         return
-    if isinstance(node, list) and isinstance(parsed, list):
+    if isinstance(node, list) and node:
+        if not isinstance(parsed, list) or not parsed or not all(_is_like(each, node[0]) for each in parsed):
+            raise UserError(f"override {override!r}: {key} is a list like {node!r}, and {value!r} is not")
         return
     if _children(node) and not isinstance(parsed, Mapping):
         raise UserError(
             f"override {override!r}: {key} is a group: name one of its settings {', '.join(_children(node))}"
         )
+    if not _is_like(parsed, node):
+        kind = type(node).__name__
+        raise UserError(f"override {override!r}: {key} is of type {kind} ({node!r}), and {value!r} is not")
+
+
+def _is_like(value: Any, former: Any) -> bool:
+    """Tell whether a value may take the place of another one, as far as the kind of the latter says."""
     kinds: dict[type, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float), str: str}
-    for kind, allowed in kinds.items():
-        if type(node) is not kind:
-            continue
-        if not isinstance(parsed, allowed) or (isinstance(parsed, bool) and kind is not bool):
-            raise UserError(f"override {override!r}: {key} is of type {kind.__name__} ({node!r}), and {value!r} is not")
+    allowed = kinds.get(type(former))
+    if allowed is None:
+        return True
+    return isinstance(value, allowed) and (allowed is bool or not isinstance(value, bool))
 
 
 def _children(node: Any) -> dict[str, Any]:
