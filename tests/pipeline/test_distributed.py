@@ -124,6 +124,26 @@ def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_
 
 
 @pytest.mark.slow
+def test_launchers_of_two_machines_make_one_run(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        meeting = f"127.0.0.1:{free.getsockname()[1]}"
+    train, *_ = command("train")[1:]
+    launch = [sys.executable, "-m", "ledger_lab.pipeline.torchrun", "--nnodes", "2", "--nproc-per-node", "1"]
+    launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-id", "tests", "--local-addr", "localhost"]
+    launch += [train, "--distributed", *TWO[2:], "--max_iterations", "3", "--log_root", str(tmp_path)]
+    both = [subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+    said = [each.communicate(timeout=240)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], said
+    run = run_of(tmp_path)
+    (attempt,) = run.attempts
+    assert (run.declared.world_size, run.declared.machines) == (2, 2)
+    assert sorted(start.rank for start in attempt.of(AttemptStarted)) == [0, 1]
+    assert [row.status for row in attempt.of(AttemptEnded)] == [Status.COMPLETED] * 2
+    assert sum("starting the simulation" in text for text in said) == 1, "one of them speaks"
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+
+
+@pytest.mark.slow
 def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:
     faulty = str(ROOT / "tests" / "fakes" / "unequal_ranks.py")
     arguments = [*TWO, "--max_iterations", "4", "--no_eval", "--log_root", str(tmp_path)]
