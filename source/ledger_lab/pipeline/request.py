@@ -216,7 +216,7 @@ def _add_pretrained(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=(
             "Take the policy of --task that comes with the package. What is made of it is written below the root of "
-            "the ledger."
+            "the ledger; scores with a copy of the run that trained it, which reports show then."
         ),
     )
     parser.add_argument(
