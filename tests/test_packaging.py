@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = tomllib.loads((ROOT / "extension.toml").read_text())["package"]["version"]
+SHIPPED = sorted(path.parent.name for path in (ROOT / "source" / "ledger_lab" / "pretrained").glob("*/contract.json"))
 
 
 def build(tree: Path, kind: str, out: Path) -> Path:
@@ -111,11 +112,13 @@ import json
 from importlib.metadata import entry_points
 import ledger_lab
 from ledger_lab.paths import config_root
+from ledger_lab.pretrained import shipped_policy, shipped_tasks
 print(json.dumps({
     "version": ledger_lab.__version__,
     "package": ledger_lab.__path__[0],
     "config": str(config_root()),
     "panels": len(list(config_root().glob("panels/*.toml"))),
+    "policies": [task for task in shipped_tasks() if shipped_policy(task).is_file()],
     "tasks": {entry.name: entry.value for entry in entry_points(group="isaaclab.tasks")},
 }))
 """
@@ -125,6 +128,7 @@ print(json.dumps({
     assert found["version"] == VERSION
     assert found["tasks"] == {"ledger_lab": "ledger_lab.tasks"}
     assert found["panels"] >= 1
+    assert found["policies"] == SHIPPED
     if kind == "editable":
         assert package == tree / "source" / "ledger_lab"
         assert Path(found["config"]) == tree / "config"

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import PanelResult, RunDeclared, read_ledger
-from tests.conftest import one_run_dir, script
+from tests.conftest import ROOT, one_run_dir, script
 from tests.pipeline.test_evaluate_bad_input import retold
 
 
@@ -59,6 +60,9 @@ def test_an_exported_policy_says_how_to_run_it(trained: Path, tmp_path: Path) ->
         name: contract["files"][name]["sha256"] for name in names[:2]
     }
     assert all(0.0 <= error <= 1e-5 for error in contract["parity"]["largest_error"].values())
+    with zipfile.ZipFile(script_file) as archive:
+        inside = b"".join(map(archive.read, archive.namelist()))
+    assert str(ROOT).encode() not in inside + onnx_file.read_bytes(), "no folder of the machine that made them"
     policy, evaluator = torch.jit.load(io.BytesIO(script_file.read_bytes())), ReferenceEvaluator(str(onnx_file))
     assert len(contract["examples"]) == 4
     for example in contract["examples"]:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from ledger_lab.ledger import read_ledger
+from ledger_lab.pretrained import ROOT
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.format import duration
 from tests.conftest import script
 
 
 def test_the_tasks_are_listed_with_their_panels() -> None:
     finished = script("list_envs")
     assert finished.returncode == 0, finished.stderr
-    (row,) = [line for line in finished.stdout.splitlines() if line.startswith("LedgerLab-Cartpole")]
-    for word in ("rsl_rl", "newton_mjwarp", "ovphysx", "cartpole_v1", "p1-", "256", "90 %"):
-        assert word in row
+    lines = finished.stdout.splitlines()
+    (first,) = [index for index, line in enumerate(lines) if line.startswith("LedgerLab-Cartpole")]
+    row = lines[first]
+    for word in ("rsl_rl", "newton_mjwarp", "ovphysx", "cartpole_robust_v1"):
+        assert any(word in line for line in lines[first : first + 4])
+    (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
+    record = duration(summarize_run(run).wall_to_target_s)
+    assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
 
 
 @pytest.mark.parametrize(
@@ -25,8 +36,9 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
         ),
         ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
         ("profile_run", [], ["--trace", "--nsys", "--iterations"]),
-        ("play", [], ["--video_length"]),
+        ("play", [], ["--video_length", "--pretrained"]),
         ("export_policy", [], ["contract.json", "--tolerance"]),
+        ("ship_policy", [], ["--short_of_target"]),
         ("report", [], ["--json", "--checkpoints", "--prices"]),
         ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
         ("verify_ledger", [], ["--log_root"]),

@@ -6,6 +6,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError
@@ -13,6 +14,7 @@ from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.pipeline.preflight import hash_configs, require_takeable, task_panel
+from ledger_lab.pipeline.pretrained import home_of, named_checkpoints
 from ledger_lab.pipeline.record import recording_args
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.pipeline.score import Candidate, Simulation, require_unchanged
@@ -83,7 +85,7 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
             raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
         simulations.append(other)
 
-    candidates = [resolve_candidate(checkpoint, device) for checkpoint in found]
+    candidates = [resolve_candidate(checkpoint, device, args.log_root) for checkpoint in found]
     for candidate in candidates:
         require_unchanged(candidate)
     return EvaluationPlan(
@@ -100,11 +102,12 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
 
 def _named(args: Namespace) -> list[FoundCheckpoint]:
     """Find the checkpoints that are named; with ``--versus``, the one and the other."""
+    names = named_checkpoints(args, args.checkpoints)
     if args.versus is None:
-        return find_checkpoints(args.checkpoints, args.log_root)
-    if len(args.checkpoints) != 1:
-        raise UserError(f"--versus compares one checkpoint with another, but {len(args.checkpoints)} come before it")
-    one, other = (best_checkpoint(name, args.log_root) for name in (args.checkpoints[0], args.versus))
+        return find_checkpoints(names, args.log_root)
+    if len(names) != 1:
+        raise UserError(f"--versus compares one checkpoint with another, but {len(names)} come before it")
+    one, other = (best_checkpoint(name, args.log_root) for name in (names[0], args.versus))
     if one.saved.sha256 == other.saved.sha256:
         raise UserError(f"--versus {args.versus}: {other.saved.path} is the same checkpoint: name another one")
     return [one, other]
@@ -196,12 +199,13 @@ def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclar
         )
 
 
-def resolve_candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
+def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) -> Candidate:
     """Resolve what a checkpoint's policy is made with.
 
     Args:
         checkpoint: The checkpoint.
         device: Where the policy is going to act.
+        log_root: Root of the ledger, for what is made of a checkpoint that came with the package.
 
     Raises:
         UserError: If its agent is configured otherwise than when it was trained, or has a memory.
@@ -218,7 +222,8 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str) -> Candidate:
         )
     return Candidate(
         run_id=declared.run_id,
-        run_dir=checkpoint.run.directory,
+        source=checkpoint.run.directory,
+        run_dir=home_of(checkpoint.run, log_root),
         saved=checkpoint.saved,
         adapter=adapter,
         agent_cfg=agent_cfg,

@@ -22,6 +22,7 @@ from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.evaluate_plan import EvaluationPlan, plan_evaluation
 from ledger_lab.pipeline.evaluate_show import show_scores
 from ledger_lab.pipeline.link import Link
+from ledger_lab.pipeline.pretrained import bring_home, tell_shipped
 from ledger_lab.pipeline.record import record_episodes, worst_episodes
 from ledger_lab.pipeline.request import evaluate_parser, parse_plain
 from ledger_lab.pipeline.score import Simulation, score_checkpoints
@@ -63,6 +64,8 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             for journal in journals.values():
                 journal.append(row)
 
+        for source in dict.fromkeys(candidate.source for candidate in plan.candidates):
+            tell_shipped(source, console)
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
@@ -92,6 +95,8 @@ def _begin(
     Returns:
         A journal per run's directory.
     """
+    for candidate in plan.candidates:
+        bring_home(candidate.source, candidate.run_dir)
     run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
     journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
     log = next(iter(journals)) / f"{name}.log"

@@ -14,7 +14,7 @@ from ledger_lab.ledger import Outcomes, PanelResult
 from ledger_lab.panels import Comparison, Panel, compare_paired, few_differences, lower_bound, wilson_interval
 from ledger_lab.pipeline.evaluate_plan import EvaluationPlan
 from ledger_lab.pipeline.score import Simulation
-from ledger_lab.reports.format import percent, target_share
+from ledger_lab.reports.format import share_within, target_share
 
 _EPISODES_NAMED = 8
 
@@ -56,8 +56,7 @@ class _Line:
 
     def __str__(self) -> str:
         """Return it in a few words."""
-        low, high = self.interval
-        return f"{percent(self.share)} [{100 * low:.1f}, {100 * high:.1f}]"
+        return share_within(self.share, self.interval)
 
 
 def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:

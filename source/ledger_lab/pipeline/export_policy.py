@@ -25,6 +25,7 @@ from ledger_lab.panels import few_differences
 from ledger_lab.pipeline.console import Terminal
 from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.request import export_policy_parser, launcher_args, parse_plain
 from ledger_lab.pipeline.score import Candidate, require_unchanged
@@ -112,10 +113,10 @@ def plan_export(args: Namespace) -> ExportPlan:
         raise UserError(f"--tolerance {args.tolerance:g}: must be above 0, and finite")
     device = resolve_device(args.device)
     flags = launcher_args(args, device)
-    found = best_checkpoint(args.checkpoint, args.log_root)
+    found = best_checkpoint(named_checkpoint(args), args.log_root)
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
-    candidate = resolve_candidate(found, device)
+    candidate = resolve_candidate(found, device, args.log_root)
     require_unchanged(candidate)
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
@@ -123,7 +124,7 @@ def plan_export(args: Namespace) -> ExportPlan:
     _require_same_task(declared, describe_simulation(held_out_config(env_cfg, 1)))
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
-    folder = args.to or found.run.directory / "exported"
+    folder = args.to or candidate.run_dir / "exported"
     _make_folder(folder)
     return ExportPlan(
         found=found,
@@ -143,6 +144,7 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
         markup=False,
         soft_wrap=True,
     )
+    tell_shipped(plan.candidate.source, console)
     with (
         simulation_app(plan.env_cfg, plan.launcher_args),
         environment(declared.task, plan.env_cfg) as env,

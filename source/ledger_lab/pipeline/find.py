@@ -61,6 +61,21 @@ def find_run(name: str, log_root: Path) -> Run:
     return _run_in(path) if path.is_dir() else _run_with_id(name, log_root)
 
 
+def read_runs(root: Path) -> tuple[Run, ...]:
+    """Read all runs under a root, which need not exist.
+
+    Args:
+        root: Root of a ledger.
+
+    Raises:
+        UserError: If a journal is damaged.
+    """
+    try:
+        return read_ledger(root.resolve()).runs
+    except LedgerDamageError as error:
+        raise UserError(f"damaged journal: {error}") from error
+
+
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
     """Find one checkpoint to look at: of a run, the one that was confirmed to reach the target, else the last.
 
@@ -91,7 +106,7 @@ def _of_file(path: Path) -> FoundCheckpoint:
 
 def _run_in(directory: Path) -> Run:
     """Return the one run whose journals lie in a directory."""
-    runs = _read(directory.resolve())
+    runs = read_runs(directory)
     if len(runs) != 1:
         raise UserError(f"{directory} holds {len(runs)} runs: name one of their directories or ids")
     return runs[0]
@@ -99,7 +114,7 @@ def _run_in(directory: Path) -> Run:
 
 def _run_with_id(prefix: str, log_root: Path) -> Run:
     """Return the one run whose id begins like this."""
-    runs = _read(log_root.resolve()) if log_root.is_dir() else ()
+    runs = read_runs(log_root)
     matching = [run for run in runs if run.declared.run_id.startswith(prefix)]
     if len(matching) == 1:
         return matching[0]
@@ -107,14 +122,6 @@ def _run_with_id(prefix: str, log_root: Path) -> Run:
         raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: name more of one")
     known = nearest(prefix, [run.declared.run_id for run in runs])
     raise UserError(f"no checkpoint, run directory or run id {prefix!r} (run ids under {log_root}: {known})")
-
-
-def _read(root: Path) -> tuple[Run, ...]:
-    """Read all runs under a root."""
-    try:
-        return read_ledger(root).runs
-    except LedgerDamageError as error:
-        raise UserError(f"damaged journal: {error}") from error
 
 
 def _names(run: Run) -> list[str]:

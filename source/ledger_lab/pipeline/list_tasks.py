@@ -1,4 +1,4 @@
-"""``scripts/list_envs.py``: the tasks, the physics they run on, and the panels that judge them."""
+"""``scripts/list_envs.py``: the tasks, the physics they run on, their panels, and how soon one was mastered."""
 
 from __future__ import annotations
 
@@ -14,15 +14,32 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pipeline.console import Terminal
-from ledger_lab.reports.format import target_share
+from ledger_lab.pipeline.find import find_run
+from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.format import MISSING, duration, target_share
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, registered_tasks
 
+_COLUMNS = (
+    "task",
+    "libraries",
+    "physics",
+    "obs",
+    "actions",
+    "envs",
+    "panel",
+    "id",
+    "episodes",
+    "target",
+    "record",
+)
+
 
 def list_tasks(argv: Sequence[str]) -> int:
-    """Print one row per task and panel.
+    """Print one row per task, with a line per panel.
 
     Args:
         argv: Command line without the program's name.
@@ -35,9 +52,11 @@ def list_tasks(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="list_envs.py",
-        description="List the tasks of LedgerLab and of every other package installed, with their physics engines and "
-        "the panels that come with them. The id of a panel is the one it has on the task's default physics, here, with "
-        "the packages installed now.",
+        description="List the tasks of LedgerLab and of every other package installed, with their sizes, their "
+        "physics engines and the panels that come with them. The id of a panel is the one it has on the task's default "
+        "physics, here, with the packages installed now. Observations, actions and record are those of the policy that "
+        "comes with the package (--pretrained): the record is the wall-clock time until it was confirmed to reach its "
+        "target.",
     )
     parser.add_argument("--all", action="store_true", help="List the tasks that come with Isaac Lab, too.")
     parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
@@ -47,7 +66,7 @@ def list_tasks(argv: Sequence[str]) -> int:
         known = find_panels()
         panels = [load_panel(name) for name in known]
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("task", "libraries", "physics", "panel", "id", "episodes", "target"):
+        for name in _COLUMNS:
             table.add_column(name, no_wrap=name not in ("physics", "libraries"))
         for task in registered_tasks():
             kwargs = gym.spec(task).kwargs
@@ -55,32 +74,50 @@ def list_tasks(argv: Sequence[str]) -> int:
                 continue
             libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
             presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
-            shown = [task, ", ".join(libraries) or "–", ", ".join(presets) or "–"]
+            shown = [task, ", ".join(libraries) or MISSING, ", ".join(presets) or MISSING]
             own = [panel for panel in panels if panel.task == task]
             default = kwargs.get("default_panel")
             if default is not None and default not in known and libraries:
                 own.append(load_panel(default))
             own.sort(key=lambda panel: default not in (panel.name, panel.source))
             if not own:
-                table.add_row(*shown, "–", "–", "–", "–")
+                table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
             env_cfg, _ = resolve_configs(task, libraries[0], [])
             simulation = describe_simulation(held_out_config(env_cfg, 1))
+            sizes, times = _shipped(task)
+            shown += [*sizes, str(env_cfg.scene.num_envs)]
+            judged = []
             for panel in own:
-                table.add_row(
-                    *shown,
-                    panel.name,
-                    f"{PanelIdentity.of(panel, simulation).id[:11]}…",
-                    str(len(panel.episodes)),
-                    target_share(panel.target_success),
-                )
-                shown = ["", "", ""]
+                identity = PanelIdentity.of(panel, simulation).id
+                time = duration(times.get((identity, panel.target_success)))
+                target = target_share(panel.target_success)
+                judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, time))
+            table.add_row(*shown, *map("\n".join, zip(*judged, strict=True)))
         if not table.row_count:
             raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
         terminal.console.print(table)
     finally:
         terminal.restore()
     return 0
+
+
+def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], float | None]]:
+    """Return what is known of a task from the policy that comes with the package.
+
+    Args:
+        task: Gymnasium id of the task.
+
+    Returns:
+        How many numbers the policy takes and gives; and by panel id and target, the seconds until this was
+        confirmed [s].
+    """
+    if task not in shipped_tasks():
+        return [MISSING, MISSING], {}
+    files = shipped_contract(task)["files"]
+    summary = summarize_run(find_run(str(ROOT / task), ROOT))
+    sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
+    return sizes, {(summary.panel_id, summary.target_success): summary.wall_to_target_s}
 
 
 def _is_stock(kwargs: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.pipeline.console import Terminal
 from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.record import recorded, recording_args
 from ledger_lab.pipeline.request import launcher_args, parse, play_parser
@@ -41,6 +42,8 @@ def play_run(argv: Sequence[str]) -> int:
         UserError: If the request can't be carried out.
     """
     args, overrides = parse(play_parser(), argv)
+    if args.pretrained and "=" in (args.checkpoint or ""):  # an override, that stands where a run would
+        overrides, args.checkpoint = [args.checkpoint, *overrides], None
     if args.num_envs < 1 or args.video_length < 1:
         raise UserError("--num_envs and --video_length must be at least 1")
     if not 0 <= args.seed < 2**32:
@@ -53,7 +56,7 @@ def play_run(argv: Sequence[str]) -> int:
         raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
-        _play(args, overrides, best_checkpoint(args.checkpoint, args.log_root), terminal)
+        _play(args, overrides, best_checkpoint(named_checkpoint(args), args.log_root), terminal)
     except KeyboardInterrupt:
         if args.video:
             raise
@@ -67,7 +70,7 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     declared = found.run.declared
     device = resolve_device(args.device)
     require_task(declared.task, declared.rl_library, declared.agent)
-    candidate = resolve_candidate(found, device)
+    candidate = resolve_candidate(found, device, args.log_root)
     require_unchanged(candidate)
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, args.seed, args.num_envs
@@ -80,6 +83,7 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
     )
+    tell_shipped(candidate.source, console)
     with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
         observations, _ = env.reset()
         policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)

@@ -209,6 +209,21 @@ def train_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_pretrained(parser: argparse.ArgumentParser) -> None:
+    """Let a command line name the policy that comes with the package."""
+    parser.add_argument(
+        "--pretrained",
+        action="store_true",
+        help=(
+            "Take the policy of --task that comes with the package. What is made of it is written below the root of "
+            "the ledger; scores with a copy of the run that trained it, which reports show then."
+        ),
+    )
+    parser.add_argument(
+        "--task", default=None, help=f"Gymnasium id of the task of --pretrained (default: {DEFAULT_TASK})."
+    )
+
+
 def evaluate_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/evaluate.py``."""
     parser = argparse.ArgumentParser(
@@ -220,10 +235,11 @@ def evaluate_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "checkpoints",
-        nargs="+",
+        nargs="*",
         metavar="RUN_OR_CHECKPOINT",
         help="Run id, run directory or checkpoint file; any number. A run stands for all its checkpoints.",
     )
+    _add_pretrained(parser)
     parser.add_argument("--panel", default=None, help="Panel name or .toml file (default: the one the run declared).")
     parser.add_argument(
         "--target",
@@ -272,12 +288,14 @@ def play_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "checkpoint",
+        nargs="?",
         metavar="RUN_OR_CHECKPOINT",
         help=(
             "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
             "target, else the last one."
         ),
     )
+    _add_pretrained(parser)
     parser.add_argument("--num_envs", type=int, default=16, help="Environments to play in (default: 16).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the starts (default: 0).")
     parser.add_argument("--video", action="store_true", help="Record an mp4 and stop.")
@@ -300,12 +318,14 @@ def export_policy_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "checkpoint",
+        nargs="?",
         metavar="RUN_OR_CHECKPOINT",
         help=(
             "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
             "target, else the last one."
         ),
     )
+    _add_pretrained(parser)
     parser.add_argument(
         "--to",
         type=Path,

@@ -35,7 +35,10 @@ class Candidate:
     """A checkpoint to be scored, and how to make a policy of it."""
 
     run_id: str
+    source: Path
+    """Directory that the checkpoint lies in: the run's, also where that came with the package."""
     run_dir: Path
+    """Directory for what is made of it: the run's own, or where it is going to be."""
     saved: CheckpointSaved
     adapter: Adapter
     agent_cfg: Any
@@ -43,7 +46,7 @@ class Candidate:
     @property
     def path(self) -> Path:
         """The file."""
-        return self.run_dir / self.saved.path
+        return self.source / self.saved.path
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger_lab.ledger import HORIZON, CheckpointSaved, PanelResult
+from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
+from ledger_lab.panels import wilson_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,3 +57,13 @@ def summarize_checkpoint(
         confirmation_episodes=confirmation.outcomes.episodes if confirmation else None,
         confirmed=confirmation is not None and confirmation.confirms,
     )
+
+
+def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
+    """Return the share of successes, and its Wilson interval, 95 %.
+
+    Args:
+        outcomes: What became of the episodes. Those with the same seed are not independent: seeds count as trials.
+    """
+    share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
+    return share, wilson_interval(share * seeds, seeds)

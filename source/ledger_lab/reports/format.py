@@ -74,3 +74,9 @@ def energy(amount_kwh: float | None) -> str:
 def environments(per_process: int, processes: int) -> str:
     """Return environments per process, and how many processes had as many."""
     return f"{processes} × {quantity(per_process)}" if processes > 1 else quantity(per_process)
+
+
+def share_within(share: float, interval: tuple[float, float]) -> str:
+    """Return a share with its interval, both in percent."""
+    low, high = interval
+    return f"{percent(share)} [{100 * low:.1f}, {100 * high:.1f}]"

@@ -23,8 +23,7 @@ from ledger_lab.costs import (
 )
 from ledger_lab.ledger import AttemptEnded, Cohort, PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.panels import wilson_interval
-from ledger_lab.reports.checkpoints import CheckpointSummary, summarize_checkpoint
+from ledger_lab.reports.checkpoints import CheckpointSummary, share_of, summarize_checkpoint
 from ledger_lab.reports.clock import saved_at_s, seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
 from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
@@ -133,6 +132,15 @@ class RunSummary:
         """The checkpoint that was confirmed to reach the target."""
         return next((c for c in self.checkpoints if c.confirmed), None)
 
+    @property
+    def best(self) -> CheckpointSummary | None:
+        """The confirmed checkpoint, else the first of those with the best held-out score."""
+        return self.confirmed or max(
+            (c for c in self.checkpoints if c.heldout_successes is not None),
+            key=lambda c: c.heldout_successes or 0,
+            default=None,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain JSON values."""
         return asdict(self)
@@ -226,10 +234,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     proof = next((row for row in confirmations.values() if row.confirms), None)
     shown = proof or next((scores[key] for _, key in reversed(saved) if key in scores), None)
     successes, episodes = (shown.outcomes.successes, shown.outcomes.episodes) if shown else (None, None)
-    share, interval = None, None
-    if successes is not None and episodes is not None:
-        seeds = len(set(shown.outcomes.seed)) if shown else episodes  # episodes with the same seed are not independent
-        share, interval = successes / episodes, wilson_interval(successes / episodes * seeds, seeds)
+    share, interval = share_of(shown.outcomes) if shown else (None, None)
     return RunSummary(
         run_id=declared.run_id,
         cohort=declared.cohort,

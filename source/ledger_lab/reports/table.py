@@ -21,6 +21,7 @@ from ledger_lab.reports.format import (
     gigabytes,
     percent,
     quantity,
+    share_within,
     target_share,
     usd,
 )
@@ -153,10 +154,9 @@ def _cells(summary: RunSummary) -> dict[str, str]:
 
 def _success(summary: RunSummary) -> str:
     """Return the held-out success with its interval."""
-    if summary.heldout_interval is None:
+    if summary.heldout_success is None or summary.heldout_interval is None:
         return MISSING
-    low, high = summary.heldout_interval
-    return f"{percent(summary.heldout_success)} [{100 * low:.1f}, {100 * high:.1f}]"
+    return share_within(summary.heldout_success, summary.heldout_interval)
 
 
 def _status(summary: RunSummary) -> str:

@@ -25,6 +25,8 @@ INPUT, OUTPUT, CONTRACT = "obs", "actions", "contract.json"
 """Names of the input, of the output, and of the text that a file carries along."""
 OPSET = 18
 """Operators of ONNX: those that runtimes have known since 2023."""
+_WRITTEN_ANEW = ("version", ".data/serialization_id")
+"""Records of a TorchScript file that torch adds to each by itself."""
 _SINGLE_ROWS = 16
 """Rows that are also tried one by one, as a robot gives them."""
 
@@ -114,7 +116,8 @@ def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> li
             output_names=[OUTPUT],
             dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
         )
-        loaded = torch.jit.load(io.BytesIO(script.getvalue()))
+        program = _without_call_stacks(script.getvalue())
+        loaded = torch.jit.load(io.BytesIO(program))
     model = onnx.load_from_string(graph.getvalue())
     onnx.helper.set_model_props(model, {CONTRACT: contract})
     onnx.checker.check_model(model, full_check=True)
@@ -125,7 +128,19 @@ def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> li
         results: Any = evaluator.run(None, {INPUT: obs.numpy()})
         return torch.from_numpy(results[0])
 
-    return [PolicyFile("policy.pt", script.getvalue(), loaded), PolicyFile("policy.onnx", content, run_graph)]
+    return [PolicyFile("policy.pt", program, loaded), PolicyFile("policy.onnx", content, run_graph)]
+
+
+def _without_call_stacks(program: bytes) -> bytes:
+    """Return a TorchScript file without the call stacks of its making, which name the folders of this machine."""
+    reader, slim = torch._C.PyTorchFileReader(io.BytesIO(program)), io.BytesIO()
+    writer = torch._C.PyTorchFileWriter(slim)
+    for name in reader.get_all_records():
+        if not name.endswith(".debug_pkl") and name not in _WRITTEN_ANEW:
+            content = reader.get_record(name)
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+    return slim.getvalue()
 
 
 def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tensor:

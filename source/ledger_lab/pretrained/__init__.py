@@ -1,0 +1,91 @@
+"""Policies that come with the package, one folder per task.
+
+A folder is the directory of the run that trained the policy: all of its journals, which bind the policy to what was
+recorded of it, but only the one checkpoint. Beside them lie the policy as TorchScript and its contract, as
+``scripts/export_policy.py`` wrote them. ``scripts/ship_policy.py`` makes such folders; nothing else writes here, and an
+installed package may be read-only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.errors import UserError, nearest
+
+__all__ = ["CONTRACT", "POLICY", "ROOT", "shipped_checkpoint", "shipped_contract", "shipped_policy", "shipped_tasks"]
+
+ROOT = Path(__file__).resolve().parent
+"""Where the folders lie."""
+
+CONTRACT, POLICY = "contract.json", "policy.pt"
+"""What a folder holds besides the run's own files."""
+
+
+def shipped_tasks() -> list[str]:
+    """Return the ids of the tasks that a policy comes for."""
+    return sorted(contract.parent.name for contract in ROOT.glob(f"*/{CONTRACT}"))
+
+
+def shipped_contract(task: str) -> dict[str, Any]:
+    """Return what one must know to run a task's policy, see ``scripts/export_policy.py``.
+
+    Args:
+        task: Gymnasium id of the task.
+
+    Raises:
+        UserError: If no policy comes for the task, or its contract can't be read.
+    """
+    known = shipped_tasks()
+    if task not in known:
+        raise UserError(
+            f"no policy of {task} comes with this ledger_lab ({nearest(task, known)}): train one with "
+            f"scripts/train.py --task {task}"
+        )
+    path = ROOT / task / CONTRACT
+    try:
+        contract: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}; install ledger_lab again") from error
+    return contract
+
+
+def shipped_checkpoint(task: str) -> Path:
+    """Return a task's checkpoint, which lies in its run's directory and is used like any other.
+
+    Whether it is what the run saved, is asked where it is used, as of any other.
+
+    Args:
+        task: Gymnasium id of the task.
+
+    Raises:
+        UserError: If no policy comes for the task, or it is missing.
+    """
+    path = ROOT / task / str(shipped_contract(task)["policy"]["checkpoint"])
+    if not path.is_file():
+        raise UserError(f"{path} is missing: install ledger_lab again")
+    return path
+
+
+def shipped_policy(task: str) -> Path:
+    """Return a task's policy as TorchScript, which needs no learning library: a part of a larger policy, say.
+
+    It takes observations of shape (n, observations), float32, and returns actions of shape (n, actions).
+
+    Args:
+        task: Gymnasium id of the task.
+
+    Raises:
+        UserError: If no policy comes for the task, or it is not the one that was shipped.
+    """
+    expected = shipped_contract(task)["files"][POLICY]["sha256"]
+    path = ROOT / task / POLICY
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; install ledger_lab again") from error
+    if found != expected:
+        raise UserError(f"{path} is not what was shipped: its SHA-256 differs; install ledger_lab again")
+    return path

@@ -1,0 +1,191 @@
+"""The README's table of the tasks: what the journals in ``records/`` say of each.
+
+A folder counts for a task if it is named by it: ``<task>-<hardware>``, the id without ``LedgerLab-`` and in lower case,
+as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
+
+``python -m ledger_lab.reports.records RECORDS README`` writes the table into the README.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ledger_lab.ledger import EvaluationStarted, PanelResult, Run, read_ledger
+from ledger_lab.reports.checkpoints import share_of
+from ledger_lab.reports.format import MISSING, duration, quantity, share_within, target_share, usd
+from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
+
+BEGIN, END = "<!-- made from records/ -->", "<!-- end of what is made from records/ -->"
+"""Where the table stands in the README."""
+
+_COLUMNS = (
+    "task",
+    "panel, target",
+    "runs that reached it",
+    "success (95 %)",
+    "wall-clock to target",
+    "environment steps",
+    "cost per target-reaching checkpoint",
+    "hardware",
+    "under another engine",
+)
+
+_EXAM = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
+"""Fields of a panel's identity that make it the same exam in any simulation."""
+
+
+def records_table(records: Path) -> str:
+    """Return one row per task, hardware and cohort, in Markdown.
+
+    Args:
+        records: The folder with the records.
+
+    Returns:
+        The table, without a line break at the end.
+    """
+    lines = [_row(*_COLUMNS), "|" + "---|" * len(_COLUMNS)]
+    for folder in sorted(path for path in records.iterdir() if path.is_dir()):
+        ledger = read_ledger(folder, use_cache=False)
+        named = folder.name.rpartition("-")[0]
+        runs = [run for run in ledger.runs if run.declared.task.removeprefix("LedgerLab-").lower() == named]
+        summaries = {run.declared.run_id: summarize_run(run) for run in runs}
+        for cohort in summarize_cohorts(list(summaries.values()), ledger.cohorts):
+            exam = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
+            members = [
+                (run, each)
+                for run, each in zip(runs, summaries.values(), strict=True)
+                if (each.cohort, each.task, each.panel_id, each.target_success) == exam
+            ]
+            lines.append(_row(*_cells(cohort, *zip(*members, strict=True))))
+    return "\n".join(lines)
+
+
+def write_table(records: Path, readme: Path) -> None:
+    """Bring the table in a README up to date.
+
+    Args:
+        records: The folder with the records.
+        readme: The file.
+
+    Raises:
+        ValueError: If the file has no place for it.
+    """
+    before, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{readme} has no lines {BEGIN!r} and {END!r}")
+    readme.write_text(f"{before}{BEGIN}\n\n{records_table(records)}\n\n{END}{after}", encoding="utf-8")
+
+
+def _row(*cells: str) -> str:
+    """Return a line of the table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSummary]) -> tuple[str, ...]:
+    """Return what the table says of some runs: of several, the lowest success, and the median of what it took."""
+    return (
+        f"`{cohort.task}`",
+        f"`{members[0].panel}`, {target_share(cohort.target_success)}",
+        f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
+        _success(runs, members),
+        _time(cohort),
+        _steps(members),
+        _cost(cohort, members),
+        " / ".join(dict.fromkeys(_hardware(run) for run in runs)),
+        _elsewhere(runs, members),
+    )
+
+
+def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
+    """Return the lowest proven success; where no run proved its target, the best score of all, named as such."""
+    proven = [
+        (each.heldout_success, each.heldout_interval)
+        for each in members
+        if each.target_reached and each.heldout_success is not None and each.heldout_interval is not None
+    ]
+    if proven:
+        return share_within(*min(proven))
+    scores = [
+        share_of(row.outcomes)
+        for run, each in zip(runs, members, strict=True)
+        for row in run.results
+        if each.best is not None and row.checkpoint == each.best.path and _counts(row, run)
+    ]
+    return f"short of the target, at best {share_within(*max(scores))}" if scores else MISSING
+
+
+def _counts(row: PanelResult, run: Run) -> bool:
+    """Tell whether a score is one of those that a run was to reach its target by."""
+    return row.purpose == "screening" and row.invalid is None and row.panel_id == run.declared.panel_id
+
+
+def _time(cohort: CohortSummary) -> str:
+    """Return the median wall-clock time to the target, runs that never got there included."""
+    if cohort.median_wall_to_target_s is None:
+        return f"> {duration(cohort.median_wall_to_target_exceeds_s)}"
+    return duration(cohort.median_wall_to_target_s)
+
+
+def _steps(members: Sequence[RunSummary]) -> str:
+    """Return the median of the steps that proven policies were trained with; without one, what was not enough."""
+    proven = [each.confirmed.env_steps for each in members if each.confirmed is not None]
+    return quantity(statistics.median(proven)) if proven else f"> {quantity(max(each.env_steps for each in members))}"
+
+
+def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:
+    """Return what a policy that reaches the target cost, and at which price."""
+    amount = cohort.usd_per_target_reaching_checkpoint
+    if amount is None and cohort.at_least_usd is None:
+        return MISSING
+    spent = f"> {usd(cohort.at_least_usd)}" if amount is None else usd(amount)
+    prices = sorted({each.usd_per_hour for each in members if each.usd_per_hour is not None})
+    return f"{spent} at {' / '.join(map(usd, prices))} an hour" if prices else spent
+
+
+def _hardware(run: Run) -> str:
+    """Return what a run was trained on."""
+    facts, devices = run.declared.hardware, run.declared.devices
+    times = f"{devices} × " if devices > 1 else ""
+    return times + (facts.get("accelerator") or f"{facts['cpu_cores']} cores of {facts['cpu']}")
+
+
+def _elsewhere(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
+    """Return how the same policies fared in the same exam under other physics engines; of several, the lowest score."""
+    scores: dict[str, list[tuple[float, tuple[float, float]]]] = {}
+    for run, each in zip(runs, members, strict=True):
+        for engine, row in _transfers(run, each).items():
+            scores.setdefault(engine, []).append(share_of(row.outcomes))
+    policies = sum(each.best is not None for each in members)
+    return ", ".join(_told(engine, found, policies) for engine, found in sorted(scores.items())) or MISSING
+
+
+def _told(engine: str, scores: Sequence[tuple[float, tuple[float, float]]], policies: int) -> str:
+    """Return the lowest score under an engine, and of how many policies where not all were scored."""
+    some = "" if len(scores) == policies else f" ({len(scores)} of {policies} policies)"
+    return f"{engine}: {share_within(*min(scores))}{some}"
+
+
+def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
+    """Return the first valid score of a run's best checkpoint under each other engine."""
+    declared = run.declared.panel_fields
+    found: dict[str, PanelResult] = {}
+    for journal in run.evaluations:
+        engines = {
+            start.panel_id: start.panel_fields["physics"]["engine"]
+            for start in journal.of(EvaluationStarted)
+            if all(start.panel_fields.get(name) == declared.get(name) for name in _EXAM)
+        }
+        for row in journal.of(PanelResult):
+            engine = engines.get(row.panel_id, run.declared.physics)
+            same = summary.best is not None and row.checkpoint == summary.best.path
+            if same and row.invalid is None and engine != run.declared.physics:
+                found.setdefault(engine, row)
+    return found
+
+
+if __name__ == "__main__":
+    write_table(*map(Path, sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""The README's table of the tasks says what the journals in ``records/`` say, of all runs that count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import EvaluationStarted, Journal, Status, declare_cohort
+from ledger_lab.reports.records import BEGIN, END, records_table, write_table
+from tests.fakes.ledgers import result, write_run
+from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
+
+ROOT = Path(__file__).parents[2]
+FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "physics": {"engine": "newton/mjwarp"}}
+OTHER_ENGINE = {**FIELDS, "physics": {"engine": "ovphysx"}}
+
+
+def recorded(root: Path, run_id: str, **changes: object) -> Path:
+    """Write a run of the task that the tests' records are of; without more, one that falls short."""
+    usual: dict[str, object] = {
+        "task": "LedgerLab-T",
+        "cohort": "c",
+        "price": A_DOLLAR_A_SECOND,
+        "hardware": {"cpu": "Abacus", "cpu_cores": 2, "accelerator": None},
+        "panel_fields": FIELDS,
+    }
+    return write_run(root, run_id, **{**usual, **changes})  # type: ignore[arg-type]
+
+
+def evaluated(run_dir: Path, scores: dict[str, int], fields: dict[str, object], invalid: str | None = None) -> None:
+    """Write an evaluation of a run's checkpoints in another simulation."""
+    number = len(list(run_dir.glob("journal-evaluation-*")))
+    with Journal(run_dir / f"journal-evaluation-{number}-0.jsonl") as journal:
+        journal.append(
+            EvaluationStarted(run_id=run_dir.name, panel="p", panel_id=f"p1-{number}", panel_fields=fields,
+                              checkpoints=list(scores), device="cpu", versions={}, host="h", pid=1, wall_ns=0)
+        )  # fmt: skip
+        for name, successes in scores.items():
+            journal.append(result(run_dir.name, name, successes, f"p1-{number}", invalid=invalid))
+
+
+def rows(records: Path) -> list[list[str]]:
+    """Return the cells of the table's rows."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in records_table(records).splitlines()[2:]]
+
+
+def test_the_readme_holds_the_generated_table() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{BEGIN}\n\n{records_table(ROOT / 'records')}\n\n{END}" in readme, (
+        "./isaaclab.sh -p -m ledger_lab.reports.records records README.md"
+    )
+
+
+def test_all_runs_of_a_folder_count_and_several_are_told_by_the_worst_and_the_median(tmp_path: Path) -> None:
+    folder = tmp_path / "t-cpu"
+    declare_cohort(folder, "c", 4)
+    recorded(folder, "a", scores=(5, 10), confirmation=10, status=Status.TARGET_REACHED)
+    recorded(folder, "b", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    recorded(folder, "d", scores=(), status=Status.CRASHED)
+    ((task, panel, reached, success, time, steps, cost, hardware, elsewhere),) = rows(tmp_path)
+    assert (task, panel, reached) == ("`LedgerLab-T`", "`p`, 90 %", "2 of 4")
+    assert success == "90.0 % [59.6, 98.2]"
+    assert (time, steps) == ("0:09", "80")
+    assert cost == "$11.50 at $3600.00 an hour", "of 9 + 9 + 5 dollars, for two policies"
+    assert (hardware, elsewhere) == ("2 cores of Abacus", "–")
+
+
+def test_a_task_that_nobody_mastered_is_told_by_its_best_and_named_so(tmp_path: Path) -> None:
+    recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
+    ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)
+    assert (reached, success) == ("0 of 1", "short of the target, at best 70.0 % [39.7, 89.2]")
+    assert (time, steps, cost, hardware) == ("> 0:09", "> 80", "> $9.00 at $3600.00 an hour", "Calculator")
+
+
+def test_what_is_named_otherwise_or_was_declared_otherwise_is_not_mixed_in(tmp_path: Path) -> None:
+    recorded(tmp_path / "t-cpu", "a", confirmation=9)
+    recorded(tmp_path / "t-cpu", "b", confirmation=9, task="LedgerLab-Other")
+    recorded(tmp_path / "t-gpu", "d", confirmation=9, panel_id="p1-bb", target_success=0.8)
+    recorded(tmp_path / "speed-cpu", "e", confirmation=9)
+    (tmp_path / "notes.json").write_text("{}")
+    assert [(row[1], row[2]) for row in rows(tmp_path)] == [("`p`, 90 %", "1 of 1"), ("`p`, 80 %", "1 of 1")]
+
+
+def test_the_same_policy_under_another_engine_stands_beside_its_score(tmp_path: Path) -> None:
+    one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
+    two = recorded(tmp_path / "t-cpu", "b", confirmation=9)
+    evaluated(one, {"model_2.pt": 1}, {**OTHER_ENGINE, "seeds": [2, 3]})  # another exam
+    evaluated(one, {"model_2.pt": 2}, FIELDS)  # the same engine
+    evaluated(one, {"model_2.pt": 3}, OTHER_ENGINE, invalid="contacts were dropped")
+    assert rows(tmp_path)[0][-1] == "–"
+    evaluated(one, {"model_1.pt": 4, "model_2.pt": 8}, OTHER_ENGINE)
+    evaluated(one, {"model_2.pt": 10}, OTHER_ENGINE)  # the first score stands
+    assert rows(tmp_path)[0][-1] == "ovphysx: 80.0 % [49.0, 94.3] (1 of 2 policies)"
+    evaluated(two, {"model_2.pt": 9}, OTHER_ENGINE)
+    assert rows(tmp_path)[0][-1] == "ovphysx: 80.0 % [49.0, 94.3]"
+
+
+def test_the_table_is_written_where_it_belongs(tmp_path: Path) -> None:
+    recorded(tmp_path / "records" / "t-cpu", "a", confirmation=9)
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
+    write_table(tmp_path / "records", readme)
+    assert readme.read_text() == f"before\n{BEGIN}\n\n{records_table(tmp_path / 'records')}\n\n{END}\nafter\n"
+    readme.write_text("nothing")
+    with pytest.raises(ValueError, match="has no lines"):
+        write_table(tmp_path / "records", readme)
