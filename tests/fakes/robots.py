@@ -18,13 +18,13 @@ ENGINES = ("newton_mjwarp", "ovphysx")
 
 
 @contextmanager
-def simulated(task: str, physics: str, envs: int) -> Iterator[Any]:
+def simulated(task: str, physics: str, envs: int, *overrides: str) -> Iterator[Any]:
     """Open a simulation of a task on the CPU, without noise in what the policy sees."""
     from ledger_lab.runners.cpu_graphs import recorded_physics
     from ledger_lab.runners.session import environment, registered_tasks, simulation_app
 
     registered_tasks()
-    cfg = task_cfg(task, f"physics={physics}", "env.observations.policy.enable_corruption=False")
+    cfg = task_cfg(task, f"physics={physics}", "env.observations.policy.enable_corruption=False", *overrides)
     cfg.seed, cfg.scene.num_envs = 5, envs
     with simulation_app(cfg, {"device": "cpu"}), environment(task, cfg) as env, recorded_physics(env):
         yield env

@@ -62,6 +62,10 @@ TRAIN_MISTAKES = [
     (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
     (["--cohort", "c", "--cohort_size", "0"], r"--cohort_size 0: must be at least 1"),
     (["--cohort_size", "3"], r"--cohort_size 3: name the cohort with --cohort"),
+    (
+        ["--task", "LedgerLab-Navigation-Flat-AnymalC", "env.actions.velocity.policy_path=/absent.pt"],
+        r"the policy that walks is missing: /absent.pt .* scripts/export_policy.py RUN --to DIR",
+    ),
     (["--prices", "absent.toml"], r"absent.toml: cannot read the price file: No such file"),
 ]
 

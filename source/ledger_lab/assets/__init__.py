@@ -14,6 +14,7 @@ GO2_USD = ASSET_ROOT / "go2.usda"
 GROUND_USD = ASSET_ROOT / "ground.usda"
 HUMANOID_USD = ASSET_ROOT / "humanoid.usda"
 PANDA_USD = ASSET_ROOT / "panda.usda"
+PILLARS_USD = ASSET_ROOT / "pillars.usda"
 
 DESCRIPTIONS = Path(__file__).parent / "descriptions"
 """Folder of the publishers' descriptions that robots are built from, each with its license."""

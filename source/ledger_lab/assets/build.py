@@ -13,7 +13,7 @@ from pathlib import Path
 from ledger_lab.assets import ASSET_ROOT
 from ledger_lab.assets.ant import write_ant
 from ledger_lab.assets.cartpole import write_cartpole
-from ledger_lab.assets.ground import write_ground
+from ledger_lab.assets.ground import write_ground, write_pillars
 from ledger_lab.assets.robots import ROBOTS, write
 
 
@@ -26,6 +26,7 @@ def main() -> None:
     write_ant(output / "ant.usda")
     write_cartpole(output / "cartpole.usda")
     write_ground(output / "ground.usda")
+    write_pillars(output / "pillars.usda")
     for name in ROBOTS:
         write(name, output / f"{name}.usda")
 

@@ -8,12 +8,15 @@ recorded: a test proves its replayed steps equal to the launched ones bit for bi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+_STEPS = ("_simulate_full", "_simulate_physics_only")
+"""Ways of Isaac Lab to step, of which a simulation has one: with motors that Newton computes, and without."""
 
 
 @contextmanager
@@ -35,20 +38,25 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
     if env.unwrapped.device != "cpu" or solver != NewtonMJWarpManager.__name__ or not physics.use_cuda_graph:
         yield
         return
-    launch = NewtonMJWarpManager._simulate_physics_only
+    launches = {name: getattr(NewtonMJWarpManager, name) for name in _STEPS}
 
-    def replay() -> None:
-        if NewtonManager._graph is None:
-            launch()
-            with warp.ScopedCapture(device="cpu") as capture:
+    def recorded(launch: Callable[[], None]) -> Callable[[], None]:
+        def replay() -> None:
+            if NewtonManager._graph is None:
                 launch()
-            NewtonManager._graph = capture.graph
-        else:
-            warp.capture_launch(NewtonManager._graph)
+                with warp.ScopedCapture(device="cpu") as capture:
+                    launch()
+                NewtonManager._graph = capture.graph
+            else:
+                warp.capture_launch(NewtonManager._graph)
 
-    NewtonMJWarpManager._simulate_physics_only = staticmethod(replay)
+        return replay
+
+    for name, launch in launches.items():
+        setattr(NewtonMJWarpManager, name, staticmethod(recorded(launch)))
     try:
         yield
     finally:
-        del NewtonMJWarpManager._simulate_physics_only  # the base class's own is there again
+        for name in _STEPS:
+            delattr(NewtonMJWarpManager, name)  # the base class's own is there again
         NewtonManager._graph = None

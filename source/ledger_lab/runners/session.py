@@ -13,6 +13,7 @@ import torch
 import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.cli import load_external_tasks
+from isaaclab.utils import validate
 from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
@@ -92,17 +93,18 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
 
 def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
-    """Refuse physics, renderers and viewers that this environment can't start.
+    """Refuse physics, renderers and viewers that this environment can't start, and what its configuration refuses.
 
     Args:
         env_cfg: Resolved configuration; automatic choices in it are settled.
         launcher_args: Isaac Lab's launcher flags.
 
     Raises:
-        UserError: If they contradict each other, or need Isaac Sim where it isn't installed.
+        UserError: If they contradict each other, need Isaac Sim where it isn't installed, or lack a file.
     """
     try:
         _, kit_sources = validate_launch(env_cfg, launcher_args)
+        validate(env_cfg)
     except ValueError as error:
         raise UserError(str(error).strip().splitlines()[0]) from error
     if kit_sources and importlib.util.find_spec("isaacsim") is None:

@@ -3,6 +3,6 @@
 Isaac Lab loads it through the entry point group ``isaaclab.tasks``, so its own commands know these tasks too.
 """
 
-from ledger_lab.tasks import ant, cartpole, humanoid, lift, reach, velocity
+from ledger_lab.tasks import ant, cartpole, humanoid, lift, navigation, reach, velocity
 
-__all__ = ["ant", "cartpole", "humanoid", "lift", "reach", "velocity"]
+__all__ = ["ant", "cartpole", "humanoid", "lift", "navigation", "reach", "velocity"]

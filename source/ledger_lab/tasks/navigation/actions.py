@@ -1,0 +1,117 @@
+"""Actions that a policy carries out which has learned to walk before."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import MISSING
+from typing import TYPE_CHECKING
+
+import torch
+from isaaclab.managers import ActionTerm, ActionTermCfg, ObservationGroupCfg, ObservationManager
+from isaaclab.utils import configclass, instantiate
+
+from ledger_lab.panels.slots import in_batches
+from ledger_lab.tasks.navigation.frozen import WALKING_POLICY, load_walking_policy
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedEnv
+
+
+class WalkingPolicyAction(ActionTerm):
+    """Velocities, which a frozen policy turns into joint actions at a rate of its own.
+
+    It does what Isaac Lab's ``PreTrainedPolicyAction`` does, but for an environment what others do is all the same: the
+    policy acts in batches of one size, because a matrix product may depend on the number of its rows; an episode begins
+    with a policy that has done nothing yet, and goes on with its last actions from the first one on; the policy's turns
+    are counted from the beginning of an environment step, whoever called the term before; and the configuration
+    stays as it is, so that a panel's identity does, too. The policy sees no noise.
+    """
+
+    cfg: WalkingPolicyActionCfg
+
+    def __init__(self, cfg: WalkingPolicyActionCfg, env: ManagerBasedEnv) -> None:
+        """Load the policy.
+
+        Args:
+            cfg: The configuration.
+            env: The environment.
+
+        Raises:
+            UserError: If there is no policy that walks.
+        """
+        super().__init__(cfg, env)
+        self._policy = load_walking_policy(cfg.policy_path).to(self.device)
+        self._limits = torch.tensor(cfg.limits, device=self.device)
+        self._joints: ActionTerm = instantiate(cfg.low_level_actions, env)
+        self._raw_actions = torch.zeros(self.num_envs, len(cfg.limits), device=self.device)
+        self._velocities = torch.zeros_like(self._raw_actions)
+        self._joint_actions = torch.zeros(self.num_envs, self._joints.action_dim, device=self.device)
+        seen = copy.deepcopy(cfg.low_level_observations)
+        seen.enable_corruption = False
+        seen.velocity_commands.func, seen.velocity_commands.params = lambda _: self._velocities, {}
+        seen.actions.func, seen.actions.params = lambda _: self._joint_actions, {}
+        self._sight = ObservationManager({"walking": seen}, env)
+        self._substep = 0
+
+    @property
+    def action_dim(self) -> int:
+        """Velocities along x and y, and about z, of the base."""
+        return self._raw_actions.shape[1]
+
+    @property
+    def raw_actions(self) -> torch.Tensor:
+        """What is asked for, shape (num_envs, 3)."""
+        return self._raw_actions
+
+    @property
+    def processed_actions(self) -> torch.Tensor:
+        """What the policy is told, within its limits [m/s, m/s, rad/s]; shape (num_envs, 3)."""
+        return self._velocities
+
+    def process_actions(self, actions: torch.Tensor) -> None:
+        """Take what is asked for during the next environment step.
+
+        Args:
+            actions: Shape (num_envs, 3).
+        """
+        self._raw_actions[:] = actions
+        self._velocities[:] = torch.clamp(actions, -self._limits, self._limits)
+        self._substep = 0
+
+    def apply_actions(self) -> None:
+        """Let the policy act, where it is its turn; motors keep what they were told."""
+        if self._substep % self.cfg.low_level_decimation == 0:
+            self._joint_actions[:] = in_batches(self._policy, self._sight.compute_group("walking"))
+            self._joints.process_actions(self._joint_actions)
+            self._joints.apply_actions()
+        self._substep += 1
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+        """Begin episodes: nothing was asked for, and the policy has done nothing."""
+        rows = slice(None) if env_ids is None else env_ids
+        for state in (self._raw_actions, self._velocities, self._joint_actions):
+            state[rows] = 0.0
+        self._joints.reset(env_ids)
+        self._sight.reset(env_ids)
+
+
+@configclass
+class WalkingPolicyActionCfg(ActionTermCfg):
+    """Configuration of :class:`WalkingPolicyAction`."""
+
+    class_type: type = WalkingPolicyAction
+    policy_path: str = str(WALKING_POLICY)
+    """File of the policy, see :func:`ledger_lab.tasks.navigation.frozen.load_walking_policy`."""
+    low_level_decimation: int = 4
+    """Physics steps between two joint actions."""
+    low_level_actions: ActionTermCfg = MISSING
+    """What the policy's actions do to the joints."""
+    low_level_observations: ObservationGroupCfg = MISSING
+    """What the policy sees; ``velocity_commands`` and ``actions`` among it are this term's."""
+    limits: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Largest velocities that the policy has learned to follow: along x and y [m/s], and about z [rad/s]."""
+
+    def validate_config(self) -> None:
+        """Refuse a policy that can't walk before anything is built."""
+        load_walking_policy(self.policy_path)

@@ -1,0 +1,209 @@
+"""Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Navigation-Flat-AnymalC``.
+
+The task is Isaac Lab's own (``Isaac-Navigation-Flat-Anymal-C``): a policy says five times a second how fast to walk,
+and a frozen one, which was trained on ``LedgerLab-Velocity-Flat-AnymalC``, walks. What differs: there are pillars in
+the way, which the robot sees in a ring of distances, and which it must not run into; the goal is beyond the next gap
+or around the next pillar, and is to be held. What counts as success is not decided here but by a panel.
+"""
+
+import math
+
+import isaaclab.sim as sim_utils
+from isaaclab.assets import ArticulationCfg, AssetBaseCfg
+from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.managers import EventTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import ObservationGroupCfg as GroupCfg
+from isaaclab.managers import ObservationTermCfg as TermCfg
+from isaaclab.managers import SceneEntityCfg as Entity
+from isaaclab.scene import InteractiveSceneCfg
+from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
+from isaaclab.utils import configclass
+from isaaclab.utils.noise import UniformNoiseCfg as Noise
+from isaaclab.visualizers import VisualizerCfg
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+from isaaclab_physx.physics import PhysxCfg
+from isaaclab_tasks.contrib.navigation import mdp
+from isaaclab_tasks.utils import PresetCfg
+
+from ledger_lab.assets import PILLARS_USD
+from ledger_lab.assets.ground import PILLAR_SPACING_M
+from ledger_lab.recipes.navigation import NAVIGATION
+from ledger_lab.tasks.navigation import terms
+from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
+from ledger_lab.tasks.navigation.commands import NeighbourPoseCommandCfg
+from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
+
+WALKER = flat_anymal_c()
+"""The task that the frozen policy was trained on."""
+TURNS = 10
+"""Joint actions of the frozen policy per velocity that it is told."""
+RAYS, REACH_M = 32, 4.0
+ASIDE_M = 0.3
+"""How far from the middle of a cell a robot may start, or have to go, along x and along y [m]."""
+COMMAND = {"command_name": "pose_command"}
+LIDAR = {"sensor_cfg": Entity("lidar")}
+
+
+@configclass
+class NavigationPhysicsCfg(PresetCfg):
+    """Physics engines for robots that see the ground; not OvPhysX, as on rough ground."""
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # measured, with ANYmals that are thrown into pillars and thrash there: 280 constraint rows, 22 contacts
+        solver_cfg=MJWarpSolverCfg(njmax=300, nconmax=40, cone="pyramidal", impratio=10, integrator="implicitfast"),
+        num_substeps=1,
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
+
+
+@configclass
+class NavigationSceneCfg(InteractiveSceneCfg):
+    """Pillars, a robot among them, what touches it, what it sees, and light."""
+
+    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(PILLARS_USD)))
+    robot: ArticulationCfg = WALKER.scene.robot
+    contact_forces = ContactSensorCfg(
+        prim_path="{ENV_REGEX_NS}/Robot/(base|[LR][FH]_THIGH)",
+        history_length=TURNS * WALKER.decimation,  # no bump within an environment step is missed
+    )
+    lidar = RayCasterCfg(
+        prim_path="{ENV_REGEX_NS}/Robot/base",
+        mesh_prim_paths=["/World/ground/pillars"],
+        ray_alignment="base",
+        pattern_cfg=patterns.LidarPatternCfg(
+            channels=1,
+            vertical_fov_range=(0.0, 0.0),
+            horizontal_fov_range=(-180.0, 180.0),
+            horizontal_res=360.0 / RAYS,
+        ),
+        max_distance=REACH_M,
+        global_world_only=True,
+    )
+    light = AssetBaseCfg(
+        prim_path="/World/light",
+        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
+        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
+    )
+
+
+@configclass
+class CommandsCfg:
+    """One goal per episode, 2.4 m away or more."""
+
+    pose_command = NeighbourPoseCommandCfg(
+        asset_name="robot",
+        resampling_time_range=(1.0e9, 1.0e9),
+        debug_vis=False,
+        cell_m=PILLAR_SPACING_M,
+        ranges=NeighbourPoseCommandCfg.Ranges(
+            pos_x=(-ASIDE_M, ASIDE_M), pos_y=(-ASIDE_M, ASIDE_M), heading=(-math.pi, math.pi)
+        ),
+    )
+
+
+@configclass
+class ActionsCfg:
+    """How fast to walk ahead, sideways, and to turn."""
+
+    velocity = WalkingPolicyActionCfg(
+        asset_name="robot",
+        low_level_decimation=WALKER.decimation,
+        low_level_actions=WALKER.actions.joint_pos,
+        low_level_observations=WALKER.observations.policy,
+    )
+
+
+@configclass
+class ObservationsCfg:
+    """What the policy sees: how the base moves, where the goal is, what it asked for last, and what is around."""
+
+    @configclass
+    class PolicyCfg(GroupCfg):
+        """Observations of the policy, in order; shape (num_envs, 48)."""
+
+        base_lin_vel = TermCfg(func=mdp.base_lin_vel, noise=Noise(n_min=-0.1, n_max=0.1))
+        base_ang_vel = TermCfg(func=mdp.base_ang_vel, noise=Noise(n_min=-0.2, n_max=0.2))
+        projected_gravity = TermCfg(func=mdp.projected_gravity, noise=Noise(n_min=-0.05, n_max=0.05))
+        pose_command = TermCfg(func=terms.goal, params=COMMAND)
+        actions = TermCfg(func=mdp.last_action)
+        distances = TermCfg(
+            func=terms.distances, params=LIDAR, noise=Noise(n_min=-0.05, n_max=0.05), scale=1.0 / REACH_M
+        )
+
+        def __post_init__(self) -> None:
+            """Let noise spoil what the training sees."""
+            self.enable_corruption = True
+
+    policy: PolicyCfg = PolicyCfg()
+
+
+@configclass
+class EventsCfg:
+    """Where an episode starts: on its feet, in the middle of four pillars."""
+
+    reset_base = EventTermCfg(
+        func=terms.reset_in_cell,
+        mode="reset",
+        params={"cell_m": PILLAR_SPACING_M, "cells_per_side": 3, "aside_m": ASIDE_M},
+    )
+    reset_robot_joints = EventTermCfg(
+        func=mdp.reset_joints_by_scale,
+        mode="reset",
+        params={"position_range": (0.9, 1.1), "velocity_range": (0.0, 0.0)},
+    )
+
+
+@configclass
+class RewardsCfg:
+    """What is rewarded, per second."""
+
+    termination_penalty = RewardTermCfg(func=mdp.is_terminated, weight=-50.0)
+    position_tracking = RewardTermCfg(func=mdp.position_command_error_tanh, weight=1.0, params={**COMMAND, "std": 2.0})
+    position_tracking_fine_grained = RewardTermCfg(
+        func=mdp.position_command_error_tanh, weight=1.0, params={**COMMAND, "std": 0.3}
+    )
+    orientation_tracking = RewardTermCfg(func=terms.turned_at_goal, weight=1.0, params={**COMMAND, "std": 0.5})
+    clearance = RewardTermCfg(func=terms.too_near, weight=-1.0, params={**LIDAR, "within_m": 0.8})
+    action_rate_l2 = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.02)
+
+
+@configclass
+class TerminationsCfg:
+    """When an episode ends: with its time, a fall, or a bump of the trunk or a thigh."""
+
+    time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
+    collision = TerminationTermCfg(
+        func=mdp.illegal_contact, params={"sensor_cfg": Entity("contact_forces", body_names=".*"), "threshold": 1.0}
+    )
+    tipped_over = TerminationTermCfg(func=mdp.bad_orientation, params={"limit_angle": 1.2})
+
+
+@configclass
+class NavigationEnvCfg(ManagerBasedRLEnvCfg):
+    """The whole environment: 200 Hz physics, joint actions at 50 Hz, velocities at 5 Hz, episodes of 12 s.
+
+    All robots are among the same pillars, and none meets another: ``scene.env_spacing`` is zero.
+    """
+
+    scene: NavigationSceneCfg = NavigationSceneCfg(num_envs=NAVIGATION.num_envs, env_spacing=0.0)
+    observations: ObservationsCfg = ObservationsCfg()
+    actions: ActionsCfg = ActionsCfg()
+    commands: CommandsCfg = CommandsCfg()
+    rewards: RewardsCfg = RewardsCfg()
+    terminations: TerminationsCfg = TerminationsCfg()
+    events: EventsCfg = EventsCfg()
+
+    def __post_init__(self) -> None:
+        """Set the rates, the physics engine, the friction and the camera."""
+        self.decimation = TURNS * WALKER.decimation
+        self.episode_length_s = 12.0
+        self.sim.dt = CONTROL_S / WALKER.decimation
+        self.sim.render_interval = self.decimation
+        self.sim.physics = NavigationPhysicsCfg()
+        # Newton's own motors make it take a whole environment step at once, with a single action.
+        self.sim.use_newton_actuators = False
+        self.sim.physics_material.static_friction = 1.0
+        self.sim.physics_material.dynamic_friction = 1.0
+        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(7.0, -7.0, 7.0), lookat=(0.0, 0.0, 0.0))

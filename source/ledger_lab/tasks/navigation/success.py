@@ -1,0 +1,29 @@
+"""When a robot counts as having arrived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from isaaclab.utils.math import wrap_to_pi
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+def arrived(env: ManagerBasedRLEnv, position_tolerance_m: float, heading_tolerance_rad: float) -> torch.Tensor:
+    """Tell which robots stand at the commanded pose at this moment.
+
+    Args:
+        env: The environment.
+        position_tolerance_m: Largest distance of the base along the ground that still counts [m].
+        heading_tolerance_rad: Largest angle between where it points and where it should that still counts [rad].
+
+    Returns:
+        Boolean tensor of shape (num_envs,).
+    """
+    command = env.command_manager.get_term("pose_command")
+    data = command.robot.data
+    away = (command.pos_command_w - data.root_pos_w.torch)[:, :2].norm(dim=1)
+    turned = wrap_to_pi(command.heading_command_w - data.heading_w.torch).abs()
+    return (away <= position_tolerance_m) & (turned <= heading_tolerance_rad)

@@ -1,0 +1,104 @@
+"""Observations, rewards and events of the navigating robot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from isaaclab.managers import SceneEntityCfg
+from isaaclab.utils.math import quat_from_euler_xyz, sample_uniform
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+def goal(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
+    """Return where the goal is from the base, level with the ground.
+
+    Args:
+        env: The environment.
+        command_name: Name of a ``UniformPose2dCommand``.
+
+    Returns:
+        Shape (num_envs, 4): ahead and to the left [m], cosine and sine of the angle to turn by.
+    """
+    command = env.command_manager.get_command(command_name)
+    return torch.cat([command[:, :2], command[:, 3:].cos(), command[:, 3:].sin()], dim=1)
+
+
+def distances(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Return how far away a ray caster sees something, the reach of its rays where it sees nothing.
+
+    Args:
+        env: The environment.
+        sensor_cfg: The ray caster.
+
+    Returns:
+        Shape (num_envs, rays) [m].
+    """
+    sensor = env.scene.sensors[sensor_cfg.name]
+    ways = sensor.data.ray_hits_w.torch - sensor.data.pos_w.torch.unsqueeze(1)
+    return ways.norm(dim=2).clamp(max=sensor.cfg.max_distance)
+
+
+def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float) -> torch.Tensor:
+    """Reward the heading near the goal: 1 where base and goal point the same way, falling with the distance.
+
+    Args:
+        env: The environment.
+        command_name: Name of a ``UniformPose2dCommand``.
+        std: Distance over which it falls [m].
+
+    Returns:
+        Shape (num_envs,).
+    """
+    command = env.command_manager.get_command(command_name)
+    near = 1.0 - torch.tanh(command[:, :2].norm(dim=1) / std)
+    return 0.5 * near * (1.0 + command[:, 3].cos())
+
+
+def too_near(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg, within_m: float) -> torch.Tensor:
+    """Penalize what is nearer than a distance: 0 there, 1 at the middle of the base.
+
+    Args:
+        env: The environment.
+        sensor_cfg: The ray caster.
+        within_m: The distance [m].
+
+    Returns:
+        Shape (num_envs,).
+    """
+    return (1.0 - distances(env, sensor_cfg).amin(dim=1) / within_m).clamp(min=0.0)
+
+
+def reset_in_cell(
+    env: ManagerBasedRLEnv,
+    env_ids: torch.Tensor | slice,
+    cell_m: float,
+    cells_per_side: int,
+    aside_m: float,
+    asset_cfg: SceneEntityCfg = SceneEntityCfg("robot"),  # noqa: B008 - as Isaac Lab's own events have it
+) -> None:
+    """Put robots about the middles of cells, at rest, pointing anywhere.
+
+    Args:
+        env: The environment.
+        env_ids: Environments that reset.
+        cell_m: Width of a cell [m].
+        cells_per_side: Cells along x, and along y; the middle one of an odd number is at the origin.
+        aside_m: Largest distance from the middle along x and along y [m].
+        asset_cfg: The robot.
+    """
+    robot = env.scene[asset_cfg.name]
+    pose = robot.data.default_root_pose.torch[env_ids].clone()
+    count, device = len(pose), pose.device
+    cell = torch.randint(cells_per_side, (count, 2), device=device) - (cells_per_side - 1) / 2
+    aside = sample_uniform(-aside_m, aside_m, (count, 2), device)
+    yaw = sample_uniform(-torch.pi, torch.pi, (count,), device)
+    pose[:, :3] += env.scene.env_origins[env_ids]
+    pose[:, :2] += cell_m * cell + aside
+    level = torch.zeros_like(yaw)
+    pose[:, 3:] = quat_from_euler_xyz(level, level, yaw)
+    robot.write_root_pose_to_sim_index(root_pose=pose, env_ids=env_ids)
+    velocity = robot.data.default_root_vel.torch[env_ids].clone()
+    robot.write_root_velocity_to_sim_index(root_velocity=velocity, env_ids=env_ids)
