@@ -99,7 +99,8 @@ def test_interrupted_and_resumed_it_comes_to_the_same_bit_for_bit(root: Path, tm
     parts = run_of(tmp_path)
     (restored,) = parts.attempts[1].of(StateRestored)
     assert (restored.iteration, restored.exactness, restored.reasons) == (2, "bitwise", [])
-    assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
+    saved, again = ({row.path: row.sha256 for row in run.checkpoints} for run in (whole, parts))
+    assert saved.items() <= again.items(), "besides, the policy is saved that the first attempt ended with"
     first, second = (
         {row.checkpoint: row.outcomes for row in run.results if row.purpose == "screening"} for run in (whole, parts)
     )
