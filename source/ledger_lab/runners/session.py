@@ -16,6 +16,7 @@ from isaaclab.cli import load_external_tasks
 from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
+from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.launch import World
 from ledger_lab.panels.room import slots_in_all
@@ -92,14 +93,14 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
 
 def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
-    """Refuse physics, renderers and viewers that this environment can't start.
+    """Refuse physics, renderers, viewers and assets that this environment can't start with.
 
     Args:
         env_cfg: Resolved configuration; automatic choices in it are settled.
         launcher_args: Isaac Lab's launcher flags.
 
     Raises:
-        UserError: If they contradict each other, or need Isaac Sim where it isn't installed.
+        UserError: If they contradict each other, need Isaac Sim where it isn't installed, or can't be loaded.
     """
     try:
         _, kit_sources = validate_launch(env_cfg, launcher_args)
@@ -110,6 +111,7 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
             f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp (or set "
             "sim.physics in the task's configuration) or --viz newton_gl"
         )
+    require_assets(env_cfg)
 
 
 def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
