@@ -28,10 +28,13 @@ def read_mjcf(path: Path, name: str) -> Robot:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise UserError(f"{path}: MuJoCo can't read it ({first_line(error)})") from error
-    for index, kind in enumerate(model.jnt_type):
+    for index, number in enumerate(model.jnt_type):
+        kind = mujoco.mjtJoint(int(number))
         if kind not in (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_HINGE):
-            name, other = model.joint(index).name, mujoco.mjtJoint(kind).name.removeprefix("mjJNT_").lower()
-            raise UserError(f"{path}: joint {name!r} is a {other}; known are hinges, and the free one of the base")
+            raise UserError(
+                f"{path}: joint {model.joint(index).name!r} is {kind.name.removeprefix('mjJNT_').lower()!r}; known are "
+                "hinges, and the free one of the base"
+            )
     return Robot(name, tuple(_body(model, index) for index in range(1, model.nbody)))
 
 

@@ -190,7 +190,7 @@ class AntEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
         self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(2.4, -2.4, 1.2),
+            eye=(2.8, -1.6, 1.6),
             lookat=(0.0, 0.0, -0.1),
             origin_type="asset",
             origin_track_path="robot",

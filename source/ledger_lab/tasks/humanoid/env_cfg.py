@@ -172,7 +172,7 @@ class HumanoidEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
         self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(2.6, -2.6, 0.5),
+            eye=(2.2, -2.9, 0.5),
             lookat=(0.0, 0.0, -0.3),
             origin_type="asset",
             origin_track_path="robot",
