@@ -55,7 +55,7 @@ def test_a_picture_has_moments_from_the_first_frame_to_the_last(tmp_path: Path) 
         frame[:, :10] = 255  # what a square in the middle leaves out
     save_moments(frames, tmp_path / "new" / "picture.png")
     with Image.open(tmp_path / "new" / "picture.png") as picture:
-        colors = np.asarray(picture)
+        colors = np.asarray(picture.convert("RGB"))
     assert colors.shape == (270, 4 * 270 + 3 * 4, 3)
     for place, number in enumerate((0, 3, 6, 9)):
         assert (colors[:, place * 274 : place * 274 + 270] == 10 * number).all()

@@ -173,5 +173,5 @@ class CartpoleEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.render_interval = self.decimation
         self.sim.physics = CartpolePhysicsCfg()
         self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(7.0, 0.0, 2.6), lookat=(0.0, 0.0, 2.0), origin_type="env", focal_length=20.0
+            eye=(5.5, 0.0, 3.0), lookat=(0.0, 0.0, 2.2), origin_type="env", focal_length=20.0
         )

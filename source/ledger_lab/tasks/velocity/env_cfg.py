@@ -339,6 +339,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
         clip=(-1.0, 1.0),
     )
     cfg.sim.physics = RoughPhysicsCfg()
+    cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
     cfg.rewards.flat_orientation_l2 = None
     cfg.rewards.feet_air_time.weight = 0.125
     cfg.terminations.off_the_terrain = TerminationTermCfg(
