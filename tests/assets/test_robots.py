@@ -15,6 +15,7 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 from scipy.spatial.transform import Rotation
 
 from ledger_lab.assets import ANYMAL_C_USD, DESCRIPTIONS, GO2_USD, HUMANOID_USD, PANDA_USD
+from ledger_lab.assets.mjcf import read_mjcf
 from ledger_lab.assets.urdf import read_urdf
 from ledger_lab.errors import UserError
 
@@ -302,6 +303,11 @@ def test_every_description_has_its_license() -> None:
             "<joint name='j' type='ball'><parent link='a'/><child link='b'/></joint></robot>",
             "joint 'j' is 'ball'",
         ),
+        (
+            "<robot><link name='a'/><link name='b'/><joint name='j' type='revolute'><parent link='a'/>"
+            "<child link='b'/><mimic joint='k'/></joint></robot>",
+            "a joint mimics 'k', which is no joint",
+        ),
     ],
 )
 def test_a_bad_description_is_refused_in_one_line(urdf: str, complaint: str, tmp_path: Path) -> None:
@@ -309,4 +315,27 @@ def test_a_bad_description_is_refused_in_one_line(urdf: str, complaint: str, tmp
     path.write_text(urdf)
     with pytest.raises(UserError, match=complaint) as refused:
         read_urdf(path, "bad")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("mjcf", "complaint"),
+    [
+        ("<mujoco", "MuJoCo can't read it"),
+        (
+            "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='1'/></body></worldbody></mujoco>",
+            "joint 'j' is 'slide'; known are hinges",
+        ),
+        (
+            "<mujoco><worldbody><body><joint name='j'/><geom size='1'/></body></worldbody>"
+            "<actuator><motor joint='k'/></actuator></mujoco>",
+            "MuJoCo can't read it .*'k'",
+        ),
+    ],
+)
+def test_a_bad_description_in_mjcf_is_refused_in_one_line(mjcf: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.xml"
+    path.write_text(mjcf)
+    with pytest.raises(UserError, match=complaint) as refused:
+        read_mjcf(path, "bad")
     assert "\n" not in str(refused.value)

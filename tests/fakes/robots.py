@@ -39,7 +39,7 @@ class Shaken:
     starts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     """Observations after three resets, the first and the last with the same seed, with motion before each."""
     finite: bool
-    """Whether everything was, in 200 steps of random actions."""
+    """Whether observations, rewards and the state of every asset were, in 200 steps of random actions."""
 
     def check(self, observations: int, actions: int, seeded: int | None = None) -> None:
         """Compare with what the task promises.
@@ -68,9 +68,16 @@ def shaken(env: Any) -> Shaken:
     generator, finite = torch.Generator().manual_seed(1), True
     for _ in range(200):
         observations, rewards, *_ = env.step(torch.randn(env.action_space.shape, generator=generator))
-        finite &= bool(observations["policy"].isfinite().all() and rewards.isfinite().all())
+        assert observations["policy"].shape == env.observation_space["policy"].shape
+        seen = [observations["policy"], rewards, *_tensors(env.unwrapped.scene.get_state())]
+        finite &= all(bool(tensor.isfinite().all()) for tensor in seen)
     _, first, other, again = starts
     return Shaken((env.observation_space["policy"].shape, env.action_space.shape), (first, other, again), finite)
+
+
+def _tensors(state: Any) -> list[torch.Tensor]:
+    """Return all tensors of a nested state."""
+    return [tensor for part in state.values() for tensor in _tensors(part)] if isinstance(state, dict) else [state]
 
 
 def robust(name: str) -> Panel:

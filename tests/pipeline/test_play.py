@@ -19,11 +19,14 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
     video = run_dir / "videos" / "play" / "model_2.mp4"
     assert str(video) in finished.stdout
-    import imageio
+    import imageio.v3
 
     frames = [frame for frame in imageio.get_reader(video)]
     assert len(frames) == 5
     assert frames[0].std() > 10, "the picture is empty"
+    picture = video.with_suffix(".png")
+    assert str(picture) in finished.stdout
+    assert imageio.v3.imread(picture).std() > 10
 
 
 @pytest.mark.parametrize(

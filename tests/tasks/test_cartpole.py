@@ -1,4 +1,4 @@
-"""The assets are what the script writes, and what the task needs."""
+"""The assets are what the script writes, and what the task needs; a pole that stands is told from one that leans."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from pxr import Usd, UsdPhysics
 
 from ledger_lab.assets import ASSET_ROOT, CARTPOLE_USD, GROUND_USD
+from ledger_lab.panels import load_panel
+from tests.fakes.robots import ENGINES, shaken, simulated
+
+PANEL = load_panel("cartpole_v1")
+TOLERANCE_RAD = PANEL.success_params["tolerance_rad"]
 
 
 def test_the_committed_assets_are_what_the_script_writes(tmp_path: Path) -> None:
@@ -47,3 +53,25 @@ def test_the_ground_collides_as_a_plane() -> None:
 def test_assets_need_no_network() -> None:
     for path in ASSET_ROOT.iterdir():
         assert "http" not in path.read_text()
+
+
+@pytest.mark.parametrize("physics", ENGINES)
+def test_a_pole_stands_within_the_tolerance_and_a_cart_off_the_rail_has_failed(physics: str) -> None:
+    from ledger_lab.panels.predicate import resolve_success
+
+    cart_m = torch.tensor([0.0, 0.0, 0.0, 0.0, 2.9, -3.1])
+    pole_rad = torch.tensor([0.0, 0.95 * TOLERANCE_RAD, -1.05 * TOLERANCE_RAD, 3.1, 0.0, 0.0])
+    with simulated(PANEL.task, physics, len(cart_m)) as env:
+        shaken(env).check(observations=4, actions=1)
+        env.reset()
+        base, robot = env.unwrapped, env.unwrapped.scene["robot"]
+        cart, pole = (robot.joint_names.index(name) for name in ("slider_to_cart", "cart_to_pole"))
+        state = torch.zeros(len(cart_m), 2)
+        robot.write_joint_velocity_to_sim_index(velocity=state)
+        state[:, cart], state[:, pole] = cart_m, pole_rad
+        robot.write_joint_position_to_sim_index(position=state)
+        stands = resolve_success(PANEL)(base, **PANEL.success_params).tolist()
+        env.step(torch.zeros(len(cart_m), 1))
+        left = base.termination_manager.get_term("cart_out_of_bounds").tolist()
+    assert stands == [True, True, False, False, True, True]
+    assert left == [False] * 5 + [True]

@@ -8,28 +8,63 @@ Run it after a change to one of the assets and commit what it writes::
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ledger_lab.assets import ASSET_ROOT
 from ledger_lab.assets.ant import write_ant
 from ledger_lab.assets.cartpole import write_cartpole
 from ledger_lab.assets.ground import write_ground, write_pillars
+from ledger_lab.assets.hashes import write_hashes
 from ledger_lab.assets.robots import ROBOTS, write
+from ledger_lab.errors import UserError
 
 
-def main() -> None:
-    """Write every asset into a folder."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write every asset into a folder.
+
+    Args:
+        argv: Command line without the program's name; that of the process by default.
+
+    Returns:
+        The exit status.
+    """
     parser = argparse.ArgumentParser(description="Write the USD assets of LedgerLab.")
     parser.add_argument("--output", type=Path, default=ASSET_ROOT, help="Folder to write to (default: the package's).")
-    output = parser.parse_args().output
-    output.mkdir(parents=True, exist_ok=True)
-    write_ant(output / "ant.usda")
-    write_cartpole(output / "cartpole.usda")
-    write_ground(output / "ground.usda")
-    write_pillars(output / "pillars.usda")
-    for name in ROBOTS:
-        write(name, output / f"{name}.usda")
+    output = parser.parse_args(argv).output
+    try:
+        write_all(output)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def write_all(output: Path) -> None:
+    """Write every asset.
+
+    Args:
+        output: Folder to write to.
+
+    Raises:
+        UserError: If a description can't be read.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        write_ant(folder / "ant.usda")
+        write_cartpole(folder / "cartpole.usda")
+        write_ground(folder / "ground.usda")
+        write_pillars(folder / "pillars.usda")
+        for name in ROBOTS:
+            write(name, folder / f"{name}.usda")
+        write_hashes(folder)
+        output.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():  # all of them, or none
+            shutil.copyfile(path, output / path.name)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from ledger_lab.assets.robot import Array, Axis, Body, Joint, Robot, Shape
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 
 
 def read_mjcf(path: Path, name: str) -> Robot:
@@ -22,12 +22,19 @@ def read_mjcf(path: Path, name: str) -> Robot:
         name: Name of the robot.
 
     Raises:
-        UserError: If MuJoCo can't read it.
+        UserError: If MuJoCo can't read it, or it has joints of another kind.
     """
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
-        raise UserError(f"{path}: MuJoCo can't read it ({error})") from error
+        raise UserError(f"{path}: MuJoCo can't read it ({first_line(error)})") from error
+    for index, number in enumerate(model.jnt_type):
+        kind = mujoco.mjtJoint(int(number))
+        if kind not in (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_HINGE):
+            raise UserError(
+                f"{path}: joint {model.joint(index).name!r} is {kind.name.removeprefix('mjJNT_').lower()!r}; known are "
+                "hinges, and the free one of the base"
+            )
     return Robot(name, tuple(_body(model, index) for index in range(1, model.nbody)))
 
 

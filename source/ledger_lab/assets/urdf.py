@@ -34,6 +34,10 @@ def read_urdf(path: Path, name: str, *, fixed_base: bool = False) -> Robot:
     except (OSError, ElementTree.ParseError) as error:
         raise UserError(f"{path}: no readable URDF ({error})") from error
     links = {_text(link, "name", path): link for link in root.findall("link")}
+    named = {element.get("name") for element in root.findall("joint")}
+    for mimic in root.iterfind("joint/mimic"):
+        if mimic.get("joint") not in named:
+            raise UserError(f"{path}: a joint mimics {mimic.get('joint')!r}, which is no joint")
     joints: dict[str, list[Element]] = {name: [] for name in links}
     children = set()
     for element in root.findall("joint"):

@@ -16,7 +16,7 @@ from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.pipeline.record import recorded, recording_args
+from ledger_lab.pipeline.record import in_studio, picture_of, recorded, recording_args
 from ledger_lab.pipeline.request import launcher_args, parse, play_parser
 from ledger_lab.pipeline.score import require_unchanged
 from ledger_lab.runners.configs import resolve_configs
@@ -78,6 +78,7 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     if args.video:
         flags = recording_args(flags)
     require_runtime(env_cfg, flags)
+    in_studio(env_cfg)
     video = candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4" if args.video else None
     console = terminal.console
     console.print(
@@ -105,3 +106,4 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
                     time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
     if video is not None:
         console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
+        console.print(f"picture: {picture_of(video)}", style="green", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Recording videos through one of Isaac Lab's viewers, without a display where the viewer can."""
+"""Recording videos and pictures through one of Isaac Lab's viewers, without a display where the viewer can."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from isaaclab.utils import configclass
 from isaaclab.visualizers import VisualizerCfg
 from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
 from rich.console import Console
 
 from ledger_lab.errors import UserError
@@ -27,9 +31,36 @@ from ledger_lab.runners.session import environment, held_out_config, is_newton
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-_FRAMES_PER_S, _SIZE = 30, (960, 540)
-"""Frames of a recorded episode, and their width and height: on a CPU, drawing takes much longer than simulating, and
-all frames are kept in memory until the episode is over."""
+_FRAMES_PER_S = 30
+"""Of a recorded episode: on a CPU, drawing takes much longer than simulating."""
+_MOMENTS, _MOMENT_PX, _GAP_PX = 4, 270, 4
+"""Of an episode in a picture: how many, the side of each, and what is between two."""
+
+
+@configclass
+class StudioVisualizerCfg(NewtonGLVisualizerCfg):
+    """Newton's viewer, that of ``--viz newton_gl``, as LedgerLab opens it.
+
+    What Isaac Lab's Kit viewer knows of cameras that go along with a robot, a task's ``sim.default_visualizer_cfg``
+    says here, too.
+    """
+
+    class_type: type[Any] | str = "ledger_lab.pipeline.studio:StudioVisualizer"
+    window_width: int = 960  # all frames are kept in memory until the episode is over
+    window_height: int = 540
+    origin_type: str = "world"
+    origin_env_index: int = 0
+    origin_track_path: str | None = None
+
+
+def in_studio(env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Let an environment be seen in our viewer, where its configuration doesn't say in which.
+
+    Args:
+        env_cfg: Resolved configuration, which changes.
+    """
+    if not env_cfg.sim.visualizer_cfgs:
+        env_cfg.sim.visualizer_cfgs = [StudioVisualizerCfg()]
 
 
 def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,9 +82,11 @@ def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
 def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every: int = 1) -> Iterator[None]:
     """Record the steps of an environment within the context; an exception leaves no video.
 
+    Beside the video there is a picture of four moments of the first episode.
+
     Args:
         env: The environment, as ``gym.make`` returns it.
-        path: The file; an older one is replaced.
+        path: The file; an older one is replaced. The picture's differs in its suffix, ``.png``.
         viewer: One of Isaac Lab's viewers.
         steps: Most steps to record.
         every: Steps per frame.
@@ -65,6 +98,12 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
     from isaaclab.envs.utils.video_recorder import VideoRecorder
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
+    class Recorder(VideoRecorder):
+        def _close_clip(self) -> None:
+            if self._frames:
+                save_moments(self._frames[: max(1, (base.max_episode_length - 1) // every)], picture_of(path))
+            super()._close_clip()
+
     base = env.unwrapped
     written = path.with_name(f"{path.stem}_0000.mp4")  # Isaac Lab numbers what it writes
     written.unlink(missing_ok=True)
@@ -75,7 +114,7 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
         video_length=steps,
         frame_stride=every,
     )
-    recorder = VideoRecorder(cfg, base)
+    recorder = Recorder(cfg, base)
     base.video_recorders.append(recorder)
     try:
         yield
@@ -85,6 +124,26 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
     if not written.is_file():
         raise RuntimeError(f"no video was written to {path}; --verbose shows what the viewer says")
     written.replace(path)
+
+
+def picture_of(video: Path) -> Path:
+    """Return the file of the picture that belongs to a video."""
+    return video.with_suffix(".png")
+
+
+def save_moments(frames: Sequence[NDArray[np.uint8]], path: Path) -> None:
+    """Save moments of a recording side by side, from its first frame to its last, each as the square in its middle.
+
+    Args:
+        frames: All frames, shape (height, width, 3) each.
+        path: The file; an older one is replaced.
+    """
+    picture = Image.new("RGB", (_MOMENTS * (_MOMENT_PX + _GAP_PX) - _GAP_PX, _MOMENT_PX), "white")
+    for place, index in enumerate(np.linspace(0, len(frames) - 1, _MOMENTS).round().astype(int)):
+        moment = ImageOps.fit(Image.fromarray(frames[index]), (_MOMENT_PX, _MOMENT_PX), Image.Resampling.LANCZOS)
+        picture.paste(moment, (place * (_MOMENT_PX + _GAP_PX), 0))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.quantize(256).save(path, optimize=True)  # a third of the size, and looks the same
 
 
 def worst_episodes(outcomes: Sequence[Outcomes], count: int) -> list[tuple[int, int]]:
@@ -162,8 +221,7 @@ def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
         cfg.scene.num_envs = 1  # slots stand side by side there, and the camera looks at the origin
     viewer = cfg.sim.default_visualizer_cfg or VisualizerCfg()
     cfg.sim.default_visualizer_cfg = viewer.replace(visible_env_indices=[0])
-    if not cfg.sim.visualizer_cfgs:
-        cfg.sim.visualizer_cfgs = [NewtonGLVisualizerCfg(window_width=_SIZE[0], window_height=_SIZE[1])]
+    in_studio(cfg)
     return cfg
 
 

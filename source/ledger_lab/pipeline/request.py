@@ -298,7 +298,11 @@ def play_parser() -> argparse.ArgumentParser:
     _add_pretrained(parser)
     parser.add_argument("--num_envs", type=int, default=16, help="Environments to play in (default: 16).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the starts (default: 0).")
-    parser.add_argument("--video", action="store_true", help="Record an mp4 and stop.")
+    parser.add_argument(
+        "--video",
+        action="store_true",
+        help="Record an mp4, and beside it a PNG of four moments of the first episode, and stop.",
+    )
     parser.add_argument("--video_length", type=int, default=300, help="Steps to record (default: 300).")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     return parser

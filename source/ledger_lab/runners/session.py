@@ -17,6 +17,7 @@ from isaaclab.utils import validate
 from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
+from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.launch import World
 from ledger_lab.panels.room import slots_in_all
@@ -93,14 +94,14 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
 
 def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
-    """Refuse physics, renderers and viewers that this environment can't start, and what its configuration refuses.
+    """Refuse physics, renderers, viewers and assets that can't be started with, and what a configuration refuses itself.
 
     Args:
         env_cfg: Resolved configuration; automatic choices in it are settled.
         launcher_args: Isaac Lab's launcher flags.
 
     Raises:
-        UserError: If they contradict each other, need Isaac Sim where it isn't installed, or lack a file.
+        UserError: If they contradict each other, need Isaac Sim where it isn't installed, lack a file, or can't be loaded.
     """
     try:
         _, kit_sources = validate_launch(env_cfg, launcher_args)
@@ -112,6 +113,7 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
             f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp (or set "
             "sim.physics in the task's configuration) or --viz newton_gl"
         )
+    require_assets(env_cfg)
 
 
 def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:

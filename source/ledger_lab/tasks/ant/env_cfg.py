@@ -14,7 +14,6 @@ from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.sensors import JointWrenchSensorCfg
 from isaaclab.utils import configclass
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import KaminoPADMMSolverCfg, MJWarpSolverCfg, NewtonCfg
 from isaaclab_newton.sim.schemas import NewtonArticulationCfg
 from isaaclab_ov.physics import OvPhysxCfg
@@ -22,6 +21,7 @@ from isaaclab_physx.physics import PhysxCfg
 from isaaclab_physx.sim.schemas import PhysxArticulationCfg, PhysxRigidBodyCfg
 from isaaclab_tasks.core.locomotion import mdp
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import ANT_USD, GROUND_USD
 from ledger_lab.recipes.ant import ANT
@@ -189,4 +189,10 @@ class AntEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.physics = AntPhysicsCfg()
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(8.0, -8.0, 4.0), lookat=(3.0, 0.0, 0.0))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(2.8, -1.6, 1.6),
+            lookat=(0.0, 0.0, -0.1),
+            origin_type="asset",
+            origin_track_path="robot",
+            focal_length=20.0,
+        )

@@ -16,13 +16,13 @@ from isaaclab.managers import SceneEntityCfg as Entity
 from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import KaminoPADMMSolverCfg, MJWarpSolverCfg, NewtonCfg
 from isaaclab_newton.sim.schemas import NewtonArticulationCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_physx.sim.schemas import PhysxArticulationCfg
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import CARTPOLE_USD, GROUND_USD
 from ledger_lab.recipes.cartpole import CARTPOLE
@@ -172,4 +172,6 @@ class CartpoleEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.dt = 1 / 120
         self.sim.render_interval = self.decimation
         self.sim.physics = CartpolePhysicsCfg()
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(8.0, 0.0, 5.0))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(5.5, 0.0, 3.0), lookat=(0.0, 0.0, 2.2), origin_type="env", focal_length=20.0
+        )

@@ -13,12 +13,12 @@ from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.sensors import JointWrenchSensorCfg
 from isaaclab.utils import configclass
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.core.locomotion import mdp
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.humanoid import humanoid_cfg
@@ -171,4 +171,10 @@ class HumanoidEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.physics = HumanoidPhysicsCfg()
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(5.0, -5.0, 3.0), lookat=(0.0, 0.0, 1.0))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(2.2, -2.9, 0.5),
+            lookat=(0.0, 0.0, -0.3),
+            origin_type="asset",
+            origin_track_path="robot",
+            focal_length=20.0,
+        )

@@ -16,13 +16,13 @@ from isaaclab.managers import SceneEntityCfg as Entity
 from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 from isaaclab_newton.sim.schemas import MujocoCollisionCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_physx.sim.schemas import PhysxRigidBodyCfg
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.franka import franka_cfg
@@ -215,4 +215,6 @@ class LiftEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.dt = 1 / 100
         self.sim.render_interval = self.decimation
         self.sim.physics = LiftPhysicsCfg()
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(1.6, 1.2, 0.9), lookat=(0.3, 0.0, 0.3))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(1.6, -1.2, 0.9), lookat=(0.25, 0.0, 0.35), origin_type="env", focal_length=20.0
+        )

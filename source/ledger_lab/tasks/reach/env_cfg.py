@@ -19,11 +19,11 @@ from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.franka import franka_cfg
@@ -188,4 +188,6 @@ class ReachEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.dt = 1 / 60
         self.sim.render_interval = self.decimation
         self.sim.physics = ReachPhysicsCfg()
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(1.6, 1.2, 0.9), lookat=(0.3, 0.0, 0.3))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(1.6, -1.2, 0.9), lookat=(0.25, 0.0, 0.35), origin_type="env", focal_length=20.0
+        )

@@ -22,12 +22,12 @@ from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
 from isaaclab.terrains import TerrainImporterCfg
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg as Noise
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonCollisionPipelineCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.core.velocity import mdp
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.anymal_c import anymal_c_cfg
@@ -294,7 +294,13 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.physics = VelocityPhysicsCfg()
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(3.5, -3.5, 2.0), lookat=(0.0, 0.0, 0.3))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(1.5, -1.7, 0.6),
+            lookat=(0.0, 0.0, -0.15),
+            origin_type="asset",
+            origin_track_path="robot",
+            focal_length=20.0,
+        )
 
 
 def velocity_env_cfg(task: str, walker: Walker) -> VelocityEnvCfg:
@@ -333,6 +339,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
         clip=(-1.0, 1.0),
     )
     cfg.sim.physics = RoughPhysicsCfg()
+    cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
     cfg.rewards.flat_orientation_l2 = None
     cfg.rewards.feet_air_time.weight = 0.125
     cfg.terminations.off_the_terrain = TerminationTermCfg(

@@ -1,0 +1,164 @@
+"""What is checked of an environment's assets before anything is spent: that they can be loaded, and are whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import isaaclab.sim as sim_utils
+from isaaclab.assets import ArticulationCfg
+from isaaclab.managers import SceneEntityCfg
+from isaaclab.terrains import TerrainImporterCfg
+from isaaclab.utils.assets import check_file_path
+from pxr import Sdf, Tf
+
+from ledger_lab.assets import ASSET_ROOT
+from ledger_lab.assets.hashes import fault
+from ledger_lab.errors import UserError, first_line, nearest
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_MANAGERS = ("actions", "observations", "rewards", "terminations", "events", "commands", "curriculum")
+_UNUSED = ("markers", "visual_material")
+"""Parts of a scene that are only looked at: a physics engine does without their files."""
+
+
+def require_assets(env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Refuse assets that can't be loaded, and robots without a joint that the task speaks of.
+
+    Args:
+        env_cfg: Resolved configuration.
+
+    Raises:
+        UserError: If a file is missing, out of reach, damaged, or not the robot that the task means.
+    """
+    for place, file in sorted(set(_files(env_cfg.scene, "env.scene"))):
+        _require_file(place, file)
+    for name, asset in vars(env_cfg.scene).items():
+        spawn = getattr(asset, "spawn", None)
+        if isinstance(asset, ArticulationCfg) and isinstance(spawn, sim_utils.UsdFileCfg) and _is_local(spawn.usd_path):
+            _require_joints(env_cfg, name, asset)
+
+
+def _require_file(place: str, file: str) -> None:
+    """Refuse a file that can't be loaded.
+
+    Args:
+        place: Where the configuration names it.
+        file: Its path or URL.
+    """
+    if not _is_local(file):
+        if check_file_path(file) == 0:
+            raise UserError(
+                f"{place}: {file} is out of reach, and no copy of it is cached here: connect to the network, set "
+                "ISAACSIM_ASSET_ROOT to a folder or server that has it, or put a file of this machine in its place"
+            )
+        return
+    path = Path(file)
+    if path.parent == ASSET_ROOT:
+        if wrong := fault(path):
+            raise UserError(
+                f"{place}: {path} is {wrong}: install LedgerLab again, or write what it ships anew with "
+                "./isaaclab.sh -p -m ledger_lab.assets.build"
+            )
+    elif not path.is_file():
+        raise UserError(f"{place}: there is no file {file}: name another with {place}=FILE")
+    elif path.suffix.startswith(".usd"):
+        _layer(place, file)
+
+
+def _require_joints(env_cfg: ManagerBasedRLEnvCfg, name: str, asset: ArticulationCfg) -> None:
+    """Refuse a robot that lacks a joint which its motors, its start or a term of the task speaks of.
+
+    Args:
+        env_cfg: Resolved configuration.
+        name: Of the robot in the scene.
+        asset: The robot.
+    """
+    place, file = f"env.scene.{name}", asset.spawn.usd_path
+    layer = _layer(f"{place}.spawn.usd_path", file)
+    if layer.GetCompositionAssetDependencies():
+        return  # its joints may stand in other files: Isaac Lab sees them when it builds the scene
+    known = _joints(layer)
+    spoken_of = {
+        f"{place}.init_state.joint_pos": asset.init_state.joint_pos,
+        f"{place}.init_state.joint_vel": asset.init_state.joint_vel,
+        **{f"{place}.actuators.{key}.joint_names_expr": m.joint_names_expr for key, m in asset.actuators.items()},
+        **{
+            where: joints
+            for manager in _MANAGERS
+            for where, robot, joints in _terms(getattr(env_cfg, manager, None), f"env.{manager}")
+            if robot == name
+        },
+    }
+    for where, patterns in spoken_of.items():
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            if not any(re.fullmatch(pattern, joint) for joint in known):
+                raise UserError(
+                    f"{where}: no joint of {Path(file).name} is called {pattern!r}: {nearest(pattern, known)}"
+                )
+
+
+def _terms(node: Any, place: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield the terms of managers that name joints: where, of which asset, and their patterns."""
+    below = _children(node)
+    asset, joints = below.get("name" if isinstance(node, SceneEntityCfg) else "asset_name"), below.get("joint_names")
+    if isinstance(asset, str) and isinstance(joints, str | list | tuple):
+        yield f"{place}.joint_names", asset, joints
+    for key, child in below.items():
+        yield from _terms(child, f"{place}.{key}")
+
+
+def _files(node: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the files that are loaded with the scene: where a configuration names them, and their path or URL."""
+    for key, child in _children(node).items():
+        if key in ("usd_path", "network_file") and isinstance(child, str):
+            yield f"{place}.{key}", child
+        elif key not in _UNUSED:
+            yield from _files(child, f"{place}.{key}")
+    if isinstance(node, TerrainImporterCfg) and node.terrain_type == "plane":  # Isaac Lab's, which lies on the web
+        yield f"{place}.terrain_type", sim_utils.GroundPlaneCfg().usd_path
+
+
+def _children(node: Any) -> Mapping[str, Any]:
+    """Return what lies below a node of a configuration, by name."""
+    if isinstance(node, Mapping):
+        return {str(key): child for key, child in node.items()}
+    if isinstance(node, list | tuple):
+        return {str(index): child for index, child in enumerate(node)}
+    return vars(node) if hasattr(type(node), "__dataclass_fields__") else {}
+
+
+def _layer(place: str, file: str) -> Sdf.Layer:
+    """Read a file as USD, or refuse it.
+
+    Not as a stage: USD looks for the schemas of physics engines once, when the first stage is opened.
+    """
+    try:
+        return Sdf.Layer.OpenAsAnonymous(file)
+    except Tf.ErrorException as error:
+        raise UserError(f"{place}: {file} is no readable USD file: {first_line(error)}") from error
+
+
+def _joints(layer: Sdf.Layer) -> set[str]:
+    """Return what the engines call the joints of a robot: one that turns about several axes has numbered ones."""
+    names: set[str] = set()
+
+    def visit(path: Sdf.Path) -> None:
+        prim = layer.GetPrimAtPath(path) if path.IsPrimPath() else None
+        if prim is None or prim.typeName == "PhysicsFixedJoint" or not re.fullmatch(r"Physics\w*Joint", prim.typeName):
+            return
+        names.add(prim.name)
+        if prim.typeName not in ("PhysicsRevoluteJoint", "PhysicsPrismaticJoint"):
+            names.update(f"{prim.name}:{axis}" for axis in range(3))
+
+    layer.Traverse("/", visit)
+    return names
+
+
+def _is_local(file: str) -> bool:
+    """Tell whether a file lies on this machine, for all that its name says."""
+    return "://" not in file
