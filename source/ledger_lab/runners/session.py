@@ -94,14 +94,14 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
 
 def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
-    """Refuse physics, renderers, viewers and assets that can't be started with, and what a configuration refuses itself.
+    """Refuse physics, renderers, viewers and assets that can't be used here, and what a configuration refuses itself.
 
     Args:
         env_cfg: Resolved configuration; automatic choices in it are settled.
         launcher_args: Isaac Lab's launcher flags.
 
     Raises:
-        UserError: If they contradict each other, need Isaac Sim where it isn't installed, lack a file, or can't be loaded.
+        UserError: If they contradict each other, need Isaac Sim where it isn't installed, or can't be loaded.
     """
     try:
         _, kit_sources = validate_launch(env_cfg, launcher_args)
