@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -29,6 +29,8 @@ from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import summarize_run
 
 _HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
+_STARTING = 0.25
+"""Share of the interruptions that come while an attempt starts, if its start takes long enough."""
 _USD_PER_HOUR = 3.6
 _LAST = 10
 """Iterations at the end whose returns are compared."""
@@ -62,15 +64,20 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="bench.py preemptions",
-        description="Train the cart-pole, and interrupt it at random moments, start-up included: by SIGTERM or "
-        "SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let the last "
+        description="Train the cart-pole, and interrupt it at random moments, a quarter of them in start-up: by SIGTERM "
+        "or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let the last "
         "attempt end. Then check that the final ledger counts every iteration once, that steps, time and cost are "
         "exact, that the target is reached, and that every checkpoint is whole; on a CPU also that all of it is what a "
         "training without interruptions came to.",
     )
     parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, like physics=ovphysx.")
     parser.add_argument("--count", type=int, default=20, help="Interruptions (default: 20).")
-    parser.add_argument("--within_s", type=float, default=30.0, help="Latest moment in an attempt [s] (default: 30).")
+    parser.add_argument(
+        "--within_s",
+        type=float,
+        default=10.0,
+        help="Latest moment, once an attempt trains or starts [s] (default: 10).",
+    )
     parser.add_argument("--max_iterations", type=int, default=600, help="Length of the training (default: 600).")
     parser.add_argument("--save_state_every", type=int, default=5, help="Iterations between states (default: 5).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of moments and signals (default: 0).")
@@ -87,7 +94,8 @@ def bench_preemptions(argv: Sequence[str]) -> int:
         root, alone = Path(folder, "interrupted"), Path(folder, "alone")
         for index in range(args.count):
             how, after_s = _HOW[index % len(_HOW)], chance.uniform(0.0, args.within_s)
-            interruptions.append(_interrupt(root, request, how, after_s))
+            starting = index > 0 and chance.random() < _STARTING
+            interruptions.append(_interrupt(root, request, how, after_s, starting=starting))
             progress.advance(index + 1, how)
         life_s = _whole_life(_command(root, request))
         progress.advance(args.count + 1, "one without interruptions")
@@ -136,15 +144,20 @@ def _command(root: Path, request: Sequence[str]) -> list[str]:
     return [*train, "--resume", runs[0].declared.run_id] if runs else [*train, *request]
 
 
-def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float) -> Interruption:
-    """Let an attempt run for a while, and end it. The first one has saved a state before: else nothing could go on."""
+def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, starting: bool) -> Interruption:
+    """Let an attempt start, and train unless it is to end before, for a while, and end it.
+
+    The first one has saved a state before: else nothing could go on.
+    """
     first = not root.is_dir()
     before = {attempt.number for run in _runs(root) for attempt in run.attempts}
     began_s = time.monotonic()
     process = subprocess.Popen(_command(root, request), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while first and process.poll() is None and not list(root.rglob(STATE_FILE)):
         time.sleep(0.1)
-    time.sleep(after_s / 4 if first else after_s)
+    while not (first or starting) and process.poll() is None and not _trains(root, before):
+        time.sleep(0.1)
+    time.sleep(after_s)
     if process.poll() is not None:
         raise RuntimeError(f"the attempt ended by itself, with exit status {process.returncode}: a training of more "
                            "--max_iterations lasts longer")  # fmt: skip
@@ -160,6 +173,13 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float) -> 
     life_s = time.monotonic() - began_s
     new = [attempt.number for run in _runs(root) for attempt in run.attempts if attempt.number not in before]
     return Interruption(how=how, attempt=new[0] if new else None, life_s=life_s, exit_status=exit_status)
+
+
+def _trains(root: Path, before: Set[int]) -> bool:
+    """Tell whether an attempt that was not there before has made an iteration."""
+    return any(
+        attempt.sums.iterations for run in _runs(root) for attempt in run.attempts if attempt.number not in before
+    )
 
 
 def _whole_life(command: Sequence[str]) -> float:
