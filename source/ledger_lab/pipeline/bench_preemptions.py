@@ -64,11 +64,11 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="bench.py preemptions",
-        description="Train the cart-pole, and interrupt it at random moments, a quarter of them in start-up: by SIGTERM "
-        "or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let the last "
-        "attempt end. Then check that the final ledger counts every iteration once, that steps, time and cost are "
-        "exact, that the target is reached, and that every checkpoint is whole; on a CPU also that all of it is what a "
-        "training without interruptions came to.",
+        description="Train the cart-pole, and interrupt it at random moments, a quarter of them in start-up: by "
+        "SIGTERM or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let "
+        "the last attempt end. Then check that the final ledger counts every iteration once, that steps, time and cost "
+        "are exact, that the target is reached, and that every checkpoint is whole; on a CPU also that all of it is "
+        "what a training without interruptions came to.",
     )
     parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, like physics=ovphysx.")
     parser.add_argument("--count", type=int, default=20, help="Interruptions (default: 20).")
