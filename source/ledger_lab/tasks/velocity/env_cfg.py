@@ -1,9 +1,9 @@
 """Scene, observations, actions, rewards, terminations, events and curriculum of the velocity tasks.
 
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
-starts, on robots and ground that need no network. All robots have the same reward terms, those of its ANYmal on flat
-ground, with following the command worth half as much again. Who tips over has fallen, too. The factories at the end say
-what belongs to a robot and to a ground. What counts as success is not decided here but by a panel.
+starts, on robots and ground that need no network. ANYmal has the rewards of its ANYmal on flat ground, with following
+the command worth half as much again, and Go2 those of its Go2. Who tips over has fallen, too. The factories at the end
+say what belongs to a robot and to a ground. What counts as success is not decided here but by a panel.
 """
 
 import math
@@ -251,6 +251,7 @@ class RewardsCfg:
     feet_air_time = RewardTermCfg(func=mdp.feet_air_time, weight=0.5, params={**COMMAND, "threshold": 0.5})
     undesired_contacts = RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"threshold": 1.0})
     flat_orientation_l2: RewardTermCfg | None = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-5.0)
+    base_height_l2: RewardTermCfg | None = None
 
 
 @configclass
@@ -361,4 +362,14 @@ def rough_anymal_c() -> VelocityEnvCfg:
 
 def flat_go2() -> VelocityEnvCfg:
     """Return Go2 on flat ground."""
-    return velocity_env_cfg("flat_go2", _go2())
+    cfg = velocity_env_cfg("flat_go2", _go2())
+    height_m = cfg.scene.robot.init_state.pos[2]
+    # a body that is level and touches nothing can crouch on its legs for ever
+    cfg.rewards.base_height_l2 = RewardTermCfg(
+        func=mdp.base_height_l2, weight=-30.0, params={"target_height": height_m}
+    )
+    cfg.rewards.flat_orientation_l2.weight = -2.5
+    cfg.rewards.feet_air_time.weight = 0.25
+    cfg.rewards.action_rate_l2.weight = -0.005
+    cfg.rewards.undesired_contacts = None
+    return cfg
