@@ -368,7 +368,7 @@ def flat_go2() -> VelocityEnvCfg:
     cfg.rewards.base_height_l2 = RewardTermCfg(
         func=mdp.base_height_l2, weight=-30.0, params={"target_height": height_m}
     )
-    cfg.rewards.flat_orientation_l2.weight = -2.5
+    cfg.rewards.flat_orientation_l2 = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-2.5)
     cfg.rewards.feet_air_time.weight = 0.25
     cfg.rewards.action_rate_l2.weight = -0.005
     cfg.rewards.undesired_contacts = None
