@@ -2,8 +2,9 @@
 
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. ANYmal has the rewards of its ANYmal on flat ground, with following
-the command worth half as much again, and Go2 those of its Go2. Who tips over has fallen, too. The factories at the end
-say what belongs to a robot and to a ground. What counts as success is not decided here but by a panel.
+the command worth half as much again, and Go2 those of its Go2; both pay for falls what its H1 pays. Who tips over has
+fallen, too. The factories at the end say what belongs to a robot and to a ground. What counts as success is not decided
+here but by a panel.
 """
 
 import math
@@ -252,6 +253,7 @@ class RewardsCfg:
     undesired_contacts = RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"threshold": 1.0})
     flat_orientation_l2: RewardTermCfg | None = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-5.0)
     base_height_l2: RewardTermCfg | None = None
+    fallen = RewardTermCfg(func=mdp.is_terminated, weight=-200.0)
 
 
 @configclass
