@@ -73,7 +73,7 @@ def read_runs(root: Path) -> tuple[Run, ...]:
     try:
         return read_ledger(root.resolve()).runs
     except LedgerDamageError as error:
-        raise UserError(f"damaged journal: {error}") from error
+        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:

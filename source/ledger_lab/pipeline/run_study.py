@@ -12,12 +12,13 @@ from pathlib import Path
 from types import FrameType
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import STATE_FILE, LedgerDamageError, Run, StateSaved, Status, read_ledger
+from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.pipeline.bench import script
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.pipeline.compare_runs import compare_runs
 from ledger_lab.pipeline.console import EXIT_USER_ERROR, make_console
+from ledger_lab.pipeline.find import read_runs
 from ledger_lab.reports.verdict_words import verdict_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 
@@ -127,10 +128,7 @@ def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
 def _runs(study: Study, log_root: Path) -> list[Run]:
     """Return the study's runs that the ledger holds."""
     cohorts = {arm.cohort for arm in study.arms}
-    try:
-        return [run for run in read_ledger(log_root).runs if run.declared.cohort in cohorts and run.attempts]
-    except LedgerDamageError as error:
-        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
+    return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
 
 
 def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:

@@ -8,8 +8,8 @@ as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -188,4 +188,9 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
 
 
 if __name__ == "__main__":
-    write_table(*map(Path, sys.argv[1:]))
+    parser = argparse.ArgumentParser(
+        description="Write the table of the tasks, made from their records, into a README."
+    )
+    parser.add_argument("records", type=Path, help="Folder with the records.")
+    parser.add_argument("readme", type=Path, help="File that has a place for the table.")
+    write_table(**vars(parser.parse_args()))

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.pretrained import CONTRACT, POLICY, ROOT
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on, which says what it sees and does."""
-WALKING_POLICY = Path(__file__).resolve().parents[2] / "pretrained" / WALKING_TASK / "policy.pt"
+WALKING_POLICY = ROOT / WALKING_TASK / POLICY
 """The policy that comes with the package."""
 _SETTING = "env.actions.velocity.policy_path"
 
@@ -36,8 +37,8 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
             f"with scripts/export_policy.py RUN --to DIR, and say {_SETTING}=/…/DIR/policy.pt"
         )
     try:
-        contract = json.loads((file.parent / "contract.json").read_bytes())
-        task, expected = contract["policy"]["task"], contract["files"]["policy.pt"]["sha256"]
+        contract = json.loads((file.parent / CONTRACT).read_bytes())
+        task, expected = contract["policy"]["task"], contract["files"][POLICY]["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{_SETTING}: no contract.json beside {path} says what it is ({first_line(error)}): let "
