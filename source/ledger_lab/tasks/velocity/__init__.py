@@ -2,9 +2,16 @@
 
 from ledger_lab.tasks.registration import register
 
-for _task, _name in (
-    ("Flat-AnymalC", "flat_anymal_c"),
-    ("Rough-AnymalC", "rough_anymal_c"),
-    ("Flat-Go2", "flat_go2"),
+for _task, _name, _variants in (
+    ("Flat-AnymalC", "flat_anymal_c", {"rsl_rl_with_symmetry": "rsl_rl_flat_anymal_c_with_symmetry"}),
+    ("Rough-AnymalC", "rough_anymal_c", {}),
+    ("Flat-Go2", "flat_go2", {}),
 ):
-    register(f"LedgerLab-Velocity-{_task}", __name__, env_cfg=_name, panel=f"velocity_{_name}_v1", agents=_name)
+    register(
+        f"LedgerLab-Velocity-{_task}",
+        __name__,
+        env_cfg=_name,
+        panel=f"velocity_{_name}_v1",
+        agents=_name,
+        variants=_variants,
+    )
