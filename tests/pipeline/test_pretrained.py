@@ -139,7 +139,7 @@ def test_one_policy_is_played_or_exported(name: str, tmp_path: Path) -> None:
 
 def test_a_spoiled_file_is_refused_in_one_line(copy_of_shipped: Path, tmp_path: Path) -> None:
     for path, complaint in (
-        (copy_of_shipped / POLICY, r"policy.pt is not what was shipped: its SHA-256 differs; install ledger_lab again"),
+        (copy_of_shipped / POLICY, r"policy.pt is not what its contract.json describes, .*: install ledger_lab again"),
         (shipped_checkpoint(TASK), r"checkpoint .*\.pt is not what run \w+ saved: its SHA-256 differs"),
         (next(iter(find_journals(copy_of_shipped))), r"damaged journal: "),
         (copy_of_shipped / CONTRACT, r"cannot read .*contract.json: .*; install ledger_lab again"),
@@ -170,10 +170,11 @@ def test_a_run_is_shipped_with_its_history_and_its_exported_policy(
     fell_short = r"fell short of its target of 90 %: \d+ of 256 held-out episodes, the best of \d scores"
     for arguments, complaint in (
         (["run"], r"no checkpoint, run directory or run id 'run'"),
+        ([run_dir / best.path], r"model_\d+.pt is a file: name a run, by its id or its directory"),
         ([run_dir], rf"{fell_short}: --short_of_target ships it"),
         (
             [run_dir, "--short_of_target"],
-            rf"no exported policy in .*: scripts/export_policy.py .*{best.path} writes it",
+            rf"no contract.json beside .* says what it is .*: scripts/export_policy.py .*{best.path} writes it",
         ),
     ):
         with pytest.raises(UserError, match=complaint) as refused:
@@ -197,6 +198,8 @@ def test_a_run_is_shipped_with_its_history_and_its_exported_policy(
         assert torch.allclose(policy(torch.tensor([example["obs"]])), torch.tensor([example["actions"]]), atol=1e-5)
 
     (run_dir / "exported" / POLICY).write_bytes(b"another")
-    with pytest.raises(UserError, match=r"holds another policy than the one that was exported: scripts/export_policy"):
+    with pytest.raises(
+        UserError, match=r"policy.pt is not what its contract.json describes, .*: scripts/export_policy"
+    ):
         shipped(run_dir, "--short_of_target")
     assert shipped_policy(TASK).is_file(), "what was shipped before stays"

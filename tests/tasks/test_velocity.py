@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import pytest
 import torch
 
@@ -38,6 +39,8 @@ class Observed:
     """Terminations one step later."""
     heights: dict[str, torch.Tensor]
     """Scan from 0.6 m above the middle of each kind of patch; shape (54,)."""
+    mirrored: torch.Tensor
+    """Default joint positions as the agent with symmetry mirrors them, the first as they are; shape (0 or 4, 12)."""
     exams: Exams
 
 
@@ -79,8 +82,23 @@ def observe(panel: Panel, physics: str) -> Observed:
             tracked=tracked,
             ended=ended,
             heights=heights,
+            mirrored=mirrored(panel.task, env),
             exams=examined(env, robust(panel.name)),
         )
+
+
+def mirrored(task: str, env: Any) -> torch.Tensor:
+    """Return the default posture, mirrored; nothing where no agent learns from that."""
+    from isaaclab_tasks.utils import load_cfg_from_registry
+
+    agent = "rsl_rl_with_symmetry_cfg_entry_point"
+    posture = env.unwrapped.scene["robot"].data.default_joint_pos.torch[:1]
+    if agent not in gym.spec(task).kwargs:
+        return posture[:0]
+    symmetry = load_cfg_from_registry(task, agent).algorithm.symmetry_cfg
+    assert symmetry.use_data_augmentation
+    _, actions = symmetry.data_augmentation_func(env, actions=posture)
+    return actions
 
 
 def scanned(env: Any, pose: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -113,6 +131,13 @@ def test_it_is_the_task_that_isaac_lab_trains(seen: tuple[str, str, Observed]) -
     task, _, observed = seen
     observed.shaken.check(observations=102 if "Rough" in task else 48, actions=12, seeded=48)
     assert observed.feet == FEET[task.rpartition("-")[2]]
+
+
+def test_a_robot_that_stands_is_its_own_mirror_image(seen: tuple[str, str, Observed]) -> None:
+    task, _, observed = seen
+    images = observed.mirrored
+    assert len(images) == (4 if task == "LedgerLab-Velocity-Flat-AnymalC" else 0)
+    assert (images == images[:1]).all() and images.count_nonzero() == 8 * len(images)  # hips stand at zero
 
 
 def test_only_those_near_the_command_track_it(seen: tuple[str, str, Observed]) -> None:

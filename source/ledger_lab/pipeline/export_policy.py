@@ -29,13 +29,13 @@ from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.request import export_policy_parser, launcher_args, parse_plain
 from ledger_lab.pipeline.score import Candidate, require_unchanged
+from ledger_lab.pretrained import CONTRACT
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.checkpoint_file import whole_file
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.policy_contract import describe_articulations, describe_interface, without_startup_events
 from ledger_lab.runners.policy_files import (
-    CONTRACT,
     INPUT,
     OPSET,
     OUTPUT,

@@ -58,6 +58,8 @@ def find_run(name: str, log_root: Path) -> Run:
         UserError: If the name stands for nothing, or for more than one run.
     """
     path = Path(name)
+    if path.is_file():
+        raise UserError(f"{name} is a file: name a run, by its id or its directory")
     return _run_in(path) if path.is_dir() else _run_with_id(name, log_root)
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status, find_journals
@@ -19,7 +16,7 @@ from ledger_lab.pipeline.evaluate_plan import plan_evaluation
 from ledger_lab.pipeline.find import find_run
 from ledger_lab.pipeline.pretrained import is_shipped, merit
 from ledger_lab.pipeline.request import evaluate_parser, parse_plain
-from ledger_lab.pretrained import CONTRACT, POLICY, ROOT
+from ledger_lab.pretrained import CONTRACT, POLICY, ROOT, described
 from ledger_lab.reports import RunSummary, summarize_run
 
 
@@ -90,16 +87,12 @@ def _exported(run: Run, checkpoint: Path) -> Path:
     """Return the folder with a checkpoint's policy for robots, which must be of this checkpoint."""
     folder = run.directory / "exported"
     way_out = f"scripts/export_policy.py {checkpoint} writes it"
-    try:
-        contract: dict[str, Any] = json.loads((folder / CONTRACT).read_bytes())
-        found = hashlib.sha256((folder / POLICY).read_bytes()).hexdigest()
-    except (OSError, ValueError) as error:
-        raise UserError(f"no exported policy in {folder} ({error}): {way_out}") from error
+    contract = described(folder / POLICY, way_out)
     if run.directory / contract["policy"]["checkpoint"] != checkpoint:
         raise UserError(f"{folder} holds the policy of {contract['policy']['checkpoint']}, not of it: {way_out}")
     saved = next(row for row in run.checkpoints if run.directory / row.path == checkpoint)
-    if contract["policy"]["checkpoint_sha256"] != saved.sha256 or contract["files"][POLICY]["sha256"] != found:
-        raise UserError(f"{folder} holds another policy than the one that was exported: {way_out}")
+    if contract["policy"]["checkpoint_sha256"] != saved.sha256:
+        raise UserError(f"{folder} holds the policy of another {contract['policy']['checkpoint']}: {way_out}")
     return folder
 
 

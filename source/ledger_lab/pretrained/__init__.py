@@ -13,15 +13,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError, first_line, nearest
 
-__all__ = ["CONTRACT", "POLICY", "ROOT", "shipped_checkpoint", "shipped_contract", "shipped_policy", "shipped_tasks"]
+__all__ = [
+    "CONTRACT",
+    "POLICY",
+    "ROOT",
+    "described",
+    "shipped_checkpoint",
+    "shipped_contract",
+    "shipped_policy",
+    "shipped_tasks",
+]
 
 ROOT = Path(__file__).resolve().parent
 """Where the folders lie."""
 
 CONTRACT, POLICY = "contract.json", "policy.pt"
-"""What a folder holds besides the run's own files."""
+"""What ``scripts/export_policy.py`` wrote, and a folder holds besides the run's own files."""
 
 
 def shipped_tasks() -> list[str]:
@@ -80,12 +89,27 @@ def shipped_policy(task: str) -> Path:
     Raises:
         UserError: If no policy comes for the task, or it is not the one that was shipped.
     """
-    expected = shipped_contract(task)["files"][POLICY]["sha256"]
+    shipped_contract(task)
     path = ROOT / task / POLICY
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; install ledger_lab again") from error
-    if found != expected:
-        raise UserError(f"{path} is not what was shipped: its SHA-256 differs; install ledger_lab again")
+    described(path, "install ledger_lab again")
     return path
+
+
+def described(policy: Path, way_out: str) -> dict[str, Any]:
+    """Return the contract that lies beside a policy as TorchScript, which must be the one that it describes.
+
+    Args:
+        policy: The policy, as ``scripts/export_policy.py`` wrote it.
+        way_out: What to do where it is not.
+
+    Raises:
+        UserError: If the policy or its contract can't be read, or the policy is another one.
+    """
+    try:
+        contract: dict[str, Any] = json.loads((policy.parent / CONTRACT).read_bytes())
+        expected, found = contract["files"][POLICY]["sha256"], hashlib.sha256(policy.read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"no {CONTRACT} beside {policy} says what it is ({first_line(error)}): {way_out}") from error
+    if found != expected:
+        raise UserError(f"{policy} is not what its {CONTRACT} describes, its SHA-256 differs: {way_out}")
+    return contract

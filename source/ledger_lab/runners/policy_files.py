@@ -19,10 +19,11 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from onnx.reference import ReferenceEvaluator
 
 from ledger_lab.errors import UserError
+from ledger_lab.pretrained import CONTRACT
 from ledger_lab.runners.acting_module import ActingModule
 
-INPUT, OUTPUT, CONTRACT = "obs", "actions", "contract.json"
-"""Names of the input, of the output, and of the text that a file carries along."""
+INPUT, OUTPUT = "obs", "actions"
+"""Names of the input and of the output."""
 OPSET = 18
 """Operators of ONNX: those that runtimes have known since 2023."""
 _WRITTEN_ANEW = ("version", ".data/serialization_id")

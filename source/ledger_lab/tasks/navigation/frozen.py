@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 import torch
 
-from ledger_lab.errors import UserError, first_line
-from ledger_lab.pretrained import CONTRACT, POLICY, ROOT
+from ledger_lab.errors import UserError
+from ledger_lab.pretrained import POLICY, ROOT, described
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on, which says what it sees and does."""
@@ -36,21 +34,10 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
             f"the policy that walks is missing: {path} is no file with its whole path: train {WALKING_TASK}, export it "
             f"with scripts/export_policy.py RUN --to DIR, and say {_SETTING}=/…/DIR/policy.pt"
         )
-    try:
-        contract = json.loads((file.parent / CONTRACT).read_bytes())
-        task, expected = contract["policy"]["task"], contract["files"][POLICY]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{_SETTING}: no contract.json beside {path} says what it is ({first_line(error)}): let "
-            "scripts/export_policy.py write both"
-        ) from error
+    contract = described(file, f"let scripts/export_policy.py write both anew; {_SETTING} names the file")
+    task = contract["policy"]["task"]
     if task != WALKING_TASK:
         raise UserError(f"{_SETTING}: {path} is a policy of {task}, and one of {WALKING_TASK} is needed")
-    if hashlib.sha256(file.read_bytes()).hexdigest() != expected:
-        raise UserError(
-            f"{path} is not what its contract.json describes, its SHA-256 differs: export it again, or where it came "
-            "with ledger_lab, install that again"
-        )
     policy: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")
     for parameter in policy.parameters():
         parameter.requires_grad_(False)
