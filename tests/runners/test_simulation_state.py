@@ -86,7 +86,7 @@ class Loop:
 def test_it_goes_on_bit_for_bit_in_the_middle_of_episodes() -> None:
     first = Loop()
     with simulation(True, first) as (view, slots, state):
-        assert state.exactness == "bitwise"
+        assert state.inexact is None
         slots.begin([ActingModule(still, network=torch.nn.Linear(2, 1))])
         steps(view, slots, 70)
         first.sums += 3.0
@@ -119,7 +119,7 @@ def test_where_something_cannot_be_put_back_all_episodes_begin_anew() -> None:
 
 def test_what_outlasts_episodes_is_put_back_where_the_physics_keeps_its_state_to_itself() -> None:
     with simulation(False, None) as (view, slots, state):
-        assert state.exactness == "statistical"
+        assert state.inexact == "networks remember what they saw in their episodes"
         steps(view, slots, 130)
         saved = state.take()
         expected = outlasting(view)

@@ -54,5 +54,5 @@ class StateRestored(Row):
     exactness: Literal["bitwise", "statistical"]
     """How well the training repeats one that was never interrupted: with fresh episodes, statistically."""
     reasons: list[str]
-    """Why it is not bitwise where the state was."""
+    """Why it is not bitwise."""
     wall_ns: int

@@ -87,7 +87,9 @@ class StateKeeper:
         mine = torch.load(io.BytesIO(state["processes"][group.world.rank].numpy().tobytes()), weights_only=True)
         self._trainer.restore(state["learner"])
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
-        whole = self._simulation.exactness == "bitwise" and not troubles
+        if self._simulation.inexact is not None:
+            troubles.append(self._simulation.inexact)
+        whole = not troubles
         if not whole:
             self._simulation.begin_anew()
         if self._judge is not None:
@@ -101,7 +103,7 @@ class StateKeeper:
                     saved_wall_ns=saved.wall_ns,
                     iteration=saved.iteration,
                     env_steps=saved.env_steps,
-                    exactness="statistical" if reasons else self._simulation.exactness,
+                    exactness="statistical" if reasons else "bitwise",
                     reasons=reasons,
                     wall_ns=self._clock.wall_ns(),
                 )
@@ -130,7 +132,7 @@ class StateKeeper:
                     size_bytes=unfinished.stat().st_size,
                     iteration=iterations,
                     env_steps=env_steps,
-                    exactness=self._simulation.exactness,
+                    exactness="bitwise" if self._simulation.inexact is None else "statistical",
                     wall_ns=self._clock.wall_ns(),
                 )
             )

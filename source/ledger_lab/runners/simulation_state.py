@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -42,8 +42,8 @@ _TERRAIN = ("terrain_levels", "terrain_types", "env_origins")
 class SimulationState(Protocol):
     """Takes what a simulation goes on from, and puts it back."""
 
-    exactness: Literal["bitwise", "statistical"]
-    """How well a training that goes on repeats one that was never interrupted."""
+    inexact: str | None
+    """Why a training that goes on is not, bit for bit, one that was never interrupted; ``None`` if it is."""
 
     def take(self) -> dict[str, Any]:
         """Return what the simulation goes on from, as plain values and tensors; between two steps."""
@@ -78,16 +78,20 @@ def simulation_state(
         loop: What the training loop carries along, see :meth:`ledger_lab.runners.adapter.Trainer.carried`.
     """
     cfg = env.unwrapped.cfg
-    whole = loop is not None and cfg.sim.device == "cpu" and physics_name(cfg) == "newton/mjwarp"
-    if whole and not cfg.sim.physics.solver_cfg.use_mujoco_cpu:
-        return _Whole(env, view, slots, loop or ())
-    return _Outlasting(env, view)
+    if loop is None:
+        return _Outlasting(env, view, "networks remember what they saw in their episodes")
+    if cfg.sim.device != "cpu":
+        return _Outlasting(env, view, f"the state of simulations on {cfg.sim.device} is not saved")
+    physics = physics_name(cfg)
+    if physics != "newton/mjwarp" or cfg.sim.physics.solver_cfg.use_mujoco_cpu:
+        return _Outlasting(env, view, f"{physics} keeps its state to itself")
+    return _Whole(env, view, slots, loop)
 
 
 class _Whole:
     """Everything that the next step depends on."""
 
-    exactness: Literal["bitwise", "statistical"] = "bitwise"
+    inexact: str | None = None
 
     def __init__(
         self,
@@ -143,12 +147,11 @@ class _Whole:
 class _Outlasting:
     """What outlasts an episode."""
 
-    exactness: Literal["bitwise", "statistical"] = "statistical"
-
-    def __init__(self, env: ManagerBasedRLEnv, view: TrainingView | None) -> None:
+    def __init__(self, env: ManagerBasedRLEnv, view: TrainingView | None, inexact: str) -> None:
         """Remember how the environment was built."""
         from ledger_lab.runners.capture import Capture
 
+        self.inexact: str | None = inexact
         self._env, self._view = env, view
         base = env.unwrapped
         scene, terrain = base.scene, base.scene.terrain
