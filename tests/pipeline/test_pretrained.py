@@ -151,6 +151,9 @@ def test_a_spoiled_file_is_refused_in_one_line(copy_of_shipped: Path, tmp_path: 
             planned("--task", TASK, "--pretrained", "--log_root", tmp_path / "logs")
         assert "\n" not in str(refused.value)
         path.write_bytes(whole)
+    (copy_of_shipped / POLICY).unlink()
+    with pytest.raises(UserError, match=r"cannot read .*policy.pt: No such file or directory; install ledger_lab"):
+        shipped_policy(TASK)
     shipped_checkpoint(TASK).unlink()
     with pytest.raises(UserError, match=r"is missing: install ledger_lab again"):
         shipped_checkpoint(TASK)
@@ -174,7 +177,7 @@ def test_a_run_is_shipped_with_its_history_and_its_exported_policy(
         ([run_dir], rf"{fell_short}: --short_of_target ships it"),
         (
             [run_dir, "--short_of_target"],
-            rf"no contract.json beside .* says what it is .*: scripts/export_policy.py .*{best.path} writes it",
+            rf"cannot read .*policy.pt: No such file or directory; scripts/export_policy.py .*{best.path} writes it",
         ),
     ):
         with pytest.raises(UserError, match=complaint) as refused:

@@ -205,8 +205,10 @@ def test_the_request_of_a_resumed_run_is_its_declaration(tmp_path: Path) -> None
     from ledger_lab.pipeline.request import parse, train_parser
     from ledger_lab.pipeline.resume import resumed_request
 
-    write(tmp_path, stop_on=["non_finite"], eval_every=3)
-    argv = ["--resume", "aaaa", "--num_envs", "64", "--save_state_every", "7", "--log_root", str(tmp_path)]
+    write(tmp_path, stop_on=["non_finite"], eval_every=3, save_state_every=5)
+    argv = ["--resume", "aaaa", "--num_envs", "64", "--log_root", str(tmp_path)]
+    assert resumed_request(*parse(train_parser(), argv), argv)[0].save_state_every == 5
+    argv += ["--save_state_every", "7"]
     args, resumed = resumed_request(*parse(train_parser(), argv), argv)
     assert (args.num_envs, args.seed, args.eval_every, args.stop_on, args.no_eval) == (64, 42, 3, "non_finite", False)
     assert (args.save_state_every, resumed.attempt, resumed.saved_by) == (7, 2, 1)

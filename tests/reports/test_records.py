@@ -66,6 +66,11 @@ def test_all_runs_of_a_folder_count_and_several_are_told_by_the_worst_and_the_me
     assert (hardware, elsewhere) == ("2 cores of Abacus", "–")
 
 
+def test_a_library_or_a_configuration_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:
+    recorded(tmp_path / "t-cpu", "a", rl_library="skrl", agent="skrl_with_care_cfg_entry_point")
+    assert rows(tmp_path)[0][0] == "`LedgerLab-T` `--rl_library skrl` `--agent skrl_with_care_cfg_entry_point`"
+
+
 def test_a_task_that_nobody_mastered_is_told_by_its_best_and_named_so(tmp_path: Path) -> None:
     recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
     ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)

@@ -117,7 +117,7 @@ def test_where_something_cannot_be_put_back_all_episodes_begin_anew() -> None:
         assert not slots.idle
 
 
-def test_what_outlasts_episodes_is_put_back_where_the_physics_keeps_its_state_to_itself() -> None:
+def test_what_outlasts_episodes_is_put_back_where_they_cannot_go_on() -> None:
     with simulation(False, None) as (view, slots, state):
         assert state.inexact == "networks remember what they saw in their episodes"
         steps(view, slots, 130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
@@ -322,12 +323,16 @@ def test_only_a_policy_that_walks_will_do(tmp_path: Path) -> None:
     assert torch.equal(load_walking_policy(path)(seen), Sway()(seen))
     bare, spoiled = write_policy(tmp_path / "bare", Sway()), write_policy(tmp_path / "spoiled", Sway())
     (tmp_path / "bare" / "contract.json").unlink()
+    foreign = write_policy(tmp_path / "foreign", Sway())
+    described = tmp_path / "foreign" / "contract.json"
+    described.write_text(json.dumps({"files": json.loads(described.read_text())["files"]}))
     shutil.copy(write_policy(tmp_path / "other", Sway(seed=2)), spoiled)
     mistakes = {
         str(tmp_path / "absent.pt"): r"the policy that walks is missing: .*absent.pt is no file .*: train Led",
         "policy.pt": r"the policy that walks is missing: policy.pt is no file with its whole path",
-        bare: r"no contract.json beside .*bare/policy.pt says what it is .*: let scripts/export_policy.py write both",
-        spoiled: r"spoiled/policy.pt is not what its contract.json describes, .*: let scripts/export_policy",
+        bare: r"no contract.json beside .*bare/policy.pt says what it is .*: export it again with scripts/export_p",
+        foreign: r"no contract.json beside .*foreign/policy.pt says what it is .'policy'.*: export it again",
+        spoiled: r"spoiled/policy.pt is not what its contract.json describes, .*: export it again",
         write_policy(tmp_path / "ant", Sway(), "LedgerLab-Ant"): r"is a policy of LedgerLab-Ant, and one of",
     }
     for mistaken, complaint in mistakes.items():

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 import torch
+from tensordict import TensorDict
 
 from ledger_lab.panels import Panel, load_panel
 from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
@@ -18,6 +19,10 @@ FEET = {
 }
 PANELS = [load_panel(f"velocity_{name}_v1") for name in ("flat_anymal_c", "rough_anymal_c", "flat_go2")]
 ENVS = 12
+SYMMETRY = "rsl_rl_with_symmetry_cfg_entry_point"
+LEFT_RIGHT = (str.maketrans("LR", "RL"), ["HAA"], [1.0, -1.0, 1.0], [-1.0, 1.0, -1.0])
+FRONT_BACK = (str.maketrans("FH", "HF"), ["HFE", "KFE"], [-1.0, 1.0, 1.0], [1.0, -1.0, -1.0])
+"""Legs that a mirror swaps, joints that then turn the other way, and signs of vectors and of rotations."""
 COMMAND = (0.5, -0.4, 0.3)
 ERRORS = torch.tensor(
     [(0.0, 0.0, 0.0), (0.15, 0.15, -0.2), (0.2, 0.2, 0.0), (0.0, 0.0, 0.3), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]
@@ -39,8 +44,8 @@ class Observed:
     """Terminations one step later."""
     heights: dict[str, torch.Tensor]
     """Scan from 0.6 m above the middle of each kind of patch; shape (54,)."""
-    mirrored: torch.Tensor
-    """Default joint positions as the agent with symmetry mirrors them, the first as they are; shape (0 or 4, 12)."""
+    wrongly_mirrored: list[str]
+    """Columns that the agent with symmetry, where there is one, mirrors otherwise than a robot is mirrored."""
     exams: Exams
 
 
@@ -82,23 +87,43 @@ def observe(panel: Panel, physics: str) -> Observed:
             tracked=tracked,
             ended=ended,
             heights=heights,
-            mirrored=mirrored(panel.task, env),
+            wrongly_mirrored=wrongly_mirrored(panel.task, env),
             exams=examined(env, robust(panel.name)),
         )
 
 
-def mirrored(task: str, env: Any) -> torch.Tensor:
-    """Return the default posture, mirrored; nothing where no agent learns from that."""
+def wrongly_mirrored(task: str, env: Any) -> list[str]:
+    """Compare with what a mirror between left and right, and one between front and back, would show."""
     from isaaclab_tasks.utils import load_cfg_from_registry
 
-    agent = "rsl_rl_with_symmetry_cfg_entry_point"
-    posture = env.unwrapped.scene["robot"].data.default_joint_pos.torch[:1]
-    if agent not in gym.spec(task).kwargs:
-        return posture[:0]
-    symmetry = load_cfg_from_registry(task, agent).algorithm.symmetry_cfg
+    if SYMMETRY not in gym.spec(task).kwargs:
+        return []
+    symmetry = load_cfg_from_registry(task, SYMMETRY).algorithm.symmetry_cfg
     assert symmetry.use_data_augmentation
-    _, actions = symmetry.data_augmentation_func(env, actions=posture)
-    return actions
+    manager, joints = env.unwrapped.observation_manager, env.unwrapped.scene["robot"].joint_names
+    shapes = zip(manager.active_terms["policy"], manager.group_obs_term_dim["policy"], strict=True)
+    columns = [(term, column) for term, (width,) in shapes for column in range(width)]
+    actions, observed = torch.arange(1.0, 13.0), torch.arange(1.0, 49.0)
+    groups, acted = symmetry.data_augmentation_func(
+        env, obs=TensorDict({"policy": observed[None]}, batch_size=[1]), actions=actions[None]
+    )
+    wrong = []
+    for image, (swap, flipped, vector, spin) in enumerate((LEFT_RIGHT, FRONT_BACK), start=1):
+        of = [joints.index(name[:2].translate(swap) + name[2:]) for name in joints]
+        sign = [-1.0 if name[3:] in flipped else 1.0 for name in joints]
+        signs = {"base_ang_vel": spin, "velocity_commands": [*vector[:2], spin[2]]}
+        for index, (term, column) in enumerate(columns):
+            joint = term in ("joint_pos", "joint_vel", "actions")
+            expected = (
+                sign[column] * observed[index - column + of[column]]
+                if joint
+                else signs.get(term, vector)[column] * observed[index]
+            )
+            if groups["policy"][image, index] != expected:
+                wrong.append(f"{term}[{column}] in image {image}")
+        wrong += [joints[at] for at in range(12) if acted[image, at] != sign[at] * actions[of[at]]]
+    assert torch.equal(groups["policy"][0], observed) and len(acted) == 4
+    return wrong
 
 
 def scanned(env: Any, pose: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -133,11 +158,10 @@ def test_it_is_the_task_that_isaac_lab_trains(seen: tuple[str, str, Observed]) -
     assert observed.feet == FEET[task.rpartition("-")[2]]
 
 
-def test_a_robot_that_stands_is_its_own_mirror_image(seen: tuple[str, str, Observed]) -> None:
+def test_samples_are_mirrored_as_robots_are(seen: tuple[str, str, Observed]) -> None:
     task, _, observed = seen
-    images = observed.mirrored
-    assert len(images) == (4 if task == "LedgerLab-Velocity-Flat-AnymalC" else 0)
-    assert (images == images[:1]).all() and images.count_nonzero() == 8 * len(images)  # hips stand at zero
+    assert (SYMMETRY in gym.spec(task).kwargs) == (task == "LedgerLab-Velocity-Flat-AnymalC")
+    assert observed.wrongly_mirrored == []
 
 
 def test_only_those_near_the_command_track_it(seen: tuple[str, str, Observed]) -> None:

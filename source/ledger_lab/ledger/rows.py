@@ -113,6 +113,8 @@ class RunDeclared(Row):
     """Health events that end the run."""
     physics: str
     timing: Literal["host", "synchronized"]
+    save_state_every: int | None = None
+    """Iterations from one saved state to the next, 0 for none at all; ``None`` where nobody said."""
     price: dict[str, Any]
     """The price entry as it stood at the launch."""
     config_sha256: dict[str, str]

@@ -29,8 +29,8 @@ from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import summarize_run
 
 _HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
-_STARTING = 0.25
-"""Share of the interruptions that come while an attempt starts, if its start takes long enough."""
+_STARTING = 4
+"""One interruption in so many comes while an attempt starts."""
 _USD_PER_HOUR = 3.6
 _LAST = 10
 """Iterations at the end whose returns are compared."""
@@ -48,6 +48,8 @@ class Interruption:
     life_s: float
     """Until all of its processes were gone [s]."""
     exit_status: int
+    starting: bool
+    """Whether it was to end while it started."""
 
 
 def bench_preemptions(argv: Sequence[str]) -> int:
@@ -64,7 +66,7 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="bench.py preemptions",
-        description="Train the cart-pole, and interrupt it at random moments, a quarter of them in start-up: by "
+        description="Train the cart-pole, and interrupt it at random moments, one in four of them in start-up: by "
         "SIGTERM or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let "
         "the last attempt end. Then check that the final ledger counts every iteration once, that steps, time and cost "
         "are exact, that the target is reached, and that every checkpoint is whole; on a CPU also that all of it is "
@@ -94,14 +96,14 @@ def bench_preemptions(argv: Sequence[str]) -> int:
         root, alone = Path(folder, "interrupted"), Path(folder, "alone")
         for index in range(args.count):
             how, after_s = _HOW[index % len(_HOW)], chance.uniform(0.0, args.within_s)
-            starting = index > 0 and chance.random() < _STARTING
+            starting = index % _STARTING == _STARTING - 1
             interruptions.append(_interrupt(root, request, how, after_s, starting=starting))
             progress.advance(index + 1, how)
         life_s = _whole_life(_command(root, request))
         progress.advance(args.count + 1, "one without interruptions")
         _whole_life(_command(alone, request))
         (run,), (twin,) = read_ledger(root).runs, read_ledger(alone).runs
-        last = Interruption(how="none", attempt=run.attempts[-1].number, life_s=life_s, exit_status=0)
+        last = Interruption(how="none", attempt=run.attempts[-1].number, life_s=life_s, exit_status=0, starting=False)
         lives = {each.attempt: each for each in (*interruptions, last)}
         wrong = [*_what_is_wrong(run, lives), *_differences(run, twin)]
         facts, without = _facts(run), _facts(twin)
@@ -172,7 +174,8 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, 
     psutil.wait_procs(workers, timeout=120)
     life_s = time.monotonic() - began_s
     new = [attempt.number for run in _runs(root) for attempt in run.attempts if attempt.number not in before]
-    return Interruption(how=how, attempt=new[0] if new else None, life_s=life_s, exit_status=exit_status)
+    number = new[0] if new else None
+    return Interruption(how=how, attempt=number, life_s=life_s, exit_status=exit_status, starting=starting)
 
 
 def _trains(root: Path, before: Set[int]) -> bool:

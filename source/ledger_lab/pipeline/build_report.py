@@ -14,8 +14,9 @@ from typing import Any
 from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
+from ledger_lab.ledger import Ledger, Run, read_ledger
 from ledger_lab.pipeline.console import make_console
+from ledger_lab.pipeline.find import telling_damage
 from ledger_lab.pipeline.progress import ReadingProgress
 from ledger_lab.reports import (
     Bottleneck,
@@ -234,11 +235,8 @@ def whole_ledger(log_root: Path) -> Ledger:
     """
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
-    try:
-        with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
-            ledger = read_ledger(log_root, on_progress=progress.show)
-    except LedgerDamageError as error:
-        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
+    with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
+        ledger = read_ledger(log_root, on_progress=progress.show)
     if not ledger.runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
     return ledger

@@ -39,6 +39,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         target_success=plan.panel.target_success,
         held_out_slots=plan.held_out_slots,
         eval_every=plan.eval_every,
+        save_state_every=plan.save_state_every,
         stop_at_target=plan.stop_at_target,
         error_budget=ERROR_BUDGET,
         stop_on=plan.stop_on,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +73,15 @@ def read_runs(root: Path) -> tuple[Run, ...]:
     Raises:
         UserError: If a journal is damaged.
     """
-    try:
+    with telling_damage():
         return read_ledger(root.resolve()).runs
+
+
+@contextmanager
+def telling_damage() -> Iterator[None]:
+    """Tell the user of a damaged journal, and how to look for others."""
+    try:
+        yield
     except LedgerDamageError as error:
         raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, RunDeclared, Status
+from ledger_lab.ledger import RunDeclared, Status
 from ledger_lab.ledger.reader import find_journals
 from ledger_lab.mirrors import (
     SINKS,
@@ -25,6 +25,7 @@ from ledger_lab.mirrors import (
     load_sink,
     require_sink,
 )
+from ledger_lab.pipeline.find import telling_damage
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
@@ -49,10 +50,8 @@ def mirror_run(argv: Sequence[str]) -> int:
     follower = RunFollower(run_dir)
     sink = load_sink(args.to, {"project": args.project, "uri": args.uri, "dir": args.dir})
     os.nice(10)  # whoever trains on this host comes first
-    try:
+    with telling_damage():
         _mirror(follower, run_dir, sink, args)
-    except LedgerDamageError as error:
-        raise UserError(f"damaged journal: {error} (scripts/verify_ledger.py checks the whole ledger)") from error
     return 0
 
 

@@ -52,10 +52,11 @@ _DECLARED = {
 """Flags of ``train.py``, and the fields of a declaration that say the same."""
 
 _ANEW = ("resume", "allow_changed_code", "save_state_every", "log_root", "mirror", "nproc", "distributed")
-"""Flags of ``train.py`` that say nothing about the training, or are known otherwise."""
+"""Flags of ``train.py`` that say nothing about what is trained, or are known otherwise."""
 
 _CODE, _MACHINE = ("git", "versions"), ("hardware",)
-_ELSEWHERE = ("command",)
+_FREE = ("command", "save_state_every")
+"""Fields of a declaration that each attempt may have otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,8 @@ def resumed_request(
         group.agree(lambda: _refuse_processes(declared, group.world.size))
     group.agree(lambda: _require_as_declared(declared, asked, overrides, argv))
     settled: dict[str, Any] = {"scale_lr": False}  # the scaled rate is among the declared overrides
+    if args.save_state_every is None:
+        settled["save_state_every"] = declared.save_state_every
     if group.world.size > 1:
         settled["device"] = declared.device.partition(":")[0]  # each process takes the one of its own number
     return Namespace(**{**vars(args), **asked, **settled}), resumed
@@ -202,7 +205,7 @@ def _what_changed(now: RunDeclared, resumed: Resumption, allow_changed_code: boo
     def differences(fields: Sequence[str]) -> str:
         return few_differences({name: found[name] for name in fields}, {name: then[name] for name in fields})
 
-    if what := differences([name for name in found if name not in (*_CODE, *_MACHINE, *_ELSEWHERE)]):
+    if what := differences([name for name in found if name not in (*_CODE, *_MACHINE, *_FREE)]):
         raise UserError(f"{run} would be another one now: {what} (now != then). Restore that, or start a new run")
     code = differences(_CODE)
     if code and not allow_changed_code:

@@ -107,7 +107,7 @@ def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Pa
 def _said_anew(arguments: Sequence[str]) -> list[str]:
     """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--nproc", "--save_state_every", "--mirror"):
+    for flag in ("--nproc", "--mirror"):
         parser.add_argument(flag, action="append", default=[])
     said, _ = parser.parse_known_args(list(arguments))
     return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]

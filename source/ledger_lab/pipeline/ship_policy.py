@@ -16,7 +16,7 @@ from ledger_lab.pipeline.evaluate_plan import plan_evaluation
 from ledger_lab.pipeline.find import find_run
 from ledger_lab.pipeline.pretrained import is_shipped, merit
 from ledger_lab.pipeline.request import evaluate_parser, parse_plain
-from ledger_lab.pretrained import CONTRACT, POLICY, ROOT, described
+from ledger_lab.pretrained import CONTRACT, POLICY, ROOT, read_origin
 from ledger_lab.reports import RunSummary, summarize_run
 
 
@@ -87,12 +87,12 @@ def _exported(run: Run, checkpoint: Path) -> Path:
     """Return the folder with a checkpoint's policy for robots, which must be of this checkpoint."""
     folder = run.directory / "exported"
     way_out = f"scripts/export_policy.py {checkpoint} writes it"
-    contract = described(folder / POLICY, way_out)
-    if run.directory / contract["policy"]["checkpoint"] != checkpoint:
-        raise UserError(f"{folder} holds the policy of {contract['policy']['checkpoint']}, not of it: {way_out}")
+    origin = read_origin(folder / POLICY, way_out)
+    if run.directory / origin.checkpoint != checkpoint:
+        raise UserError(f"{folder} holds the policy of {origin.checkpoint}, not of it: {way_out}")
     saved = next(row for row in run.checkpoints if run.directory / row.path == checkpoint)
-    if contract["policy"]["checkpoint_sha256"] != saved.sha256:
-        raise UserError(f"{folder} holds the policy of another {contract['policy']['checkpoint']}: {way_out}")
+    if origin.checkpoint_sha256 != saved.sha256:
+        raise UserError(f"{folder} holds the policy of another {origin.checkpoint}: {way_out}")
     return folder
 
 

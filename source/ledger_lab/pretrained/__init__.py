@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ __all__ = [
     "CONTRACT",
     "POLICY",
     "ROOT",
-    "described",
+    "Origin",
+    "read_origin",
     "shipped_checkpoint",
     "shipped_contract",
     "shipped_policy",
@@ -47,13 +49,7 @@ def shipped_contract(task: str) -> dict[str, Any]:
     Raises:
         UserError: If no policy comes for the task, or its contract can't be read.
     """
-    known = shipped_tasks()
-    if task not in known:
-        raise UserError(
-            f"no policy of {task} comes with this ledger_lab ({nearest(task, known)}): train one with "
-            f"scripts/train.py --task {task}"
-        )
-    path = ROOT / task / CONTRACT
+    path = _folder(task) / CONTRACT
     try:
         contract: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -89,27 +85,52 @@ def shipped_policy(task: str) -> Path:
     Raises:
         UserError: If no policy comes for the task, or it is not the one that was shipped.
     """
-    shipped_contract(task)
-    path = ROOT / task / POLICY
-    described(path, "install ledger_lab again")
+    path = _folder(task) / POLICY
+    read_origin(path, "install ledger_lab again")
     return path
 
 
-def described(policy: Path, way_out: str) -> dict[str, Any]:
-    """Return the contract that lies beside a policy as TorchScript, which must be the one that it describes.
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where an exported policy comes from."""
+
+    task: str
+    checkpoint: str
+    """Its checkpoint, from the run's directory."""
+    checkpoint_sha256: str
+
+
+def read_origin(policy: Path, way_out: str) -> Origin:
+    """Return where a policy as TorchScript comes from, as the contract beside it says, which must be its own.
 
     Args:
         policy: The policy, as ``scripts/export_policy.py`` wrote it.
-        way_out: What to do where it is not.
+        way_out: What to do where something is amiss.
 
     Raises:
-        UserError: If the policy or its contract can't be read, or the policy is another one.
+        UserError: If the policy or its contract can't be read, or the contract describes another policy.
     """
     try:
-        contract: dict[str, Any] = json.loads((policy.parent / CONTRACT).read_bytes())
-        expected, found = contract["files"][POLICY]["sha256"], hashlib.sha256(policy.read_bytes()).hexdigest()
+        found = hashlib.sha256(policy.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {policy}: {error.strerror}; {way_out}") from error
+    try:
+        contract = json.loads((policy.parent / CONTRACT).read_bytes())
+        expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
+        origin = Origin(**{field.name: about[field.name] for field in fields(Origin)})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"no {CONTRACT} beside {policy} says what it is ({first_line(error)}): {way_out}") from error
     if found != expected:
         raise UserError(f"{policy} is not what its {CONTRACT} describes, its SHA-256 differs: {way_out}")
-    return contract
+    return origin
+
+
+def _folder(task: str) -> Path:
+    """Return a task's folder, if it has one."""
+    known = shipped_tasks()
+    if task not in known:
+        raise UserError(
+            f"no policy of {task} comes with this ledger_lab ({nearest(task, known)}): train one with "
+            f"scripts/train.py --task {task}"
+        )
+    return ROOT / task

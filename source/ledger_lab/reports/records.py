@@ -88,7 +88,7 @@ def _row(*cells: str) -> str:
 def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSummary]) -> tuple[str, ...]:
     """Return what the table says of some runs: of several, the lowest success, and the median of what it took."""
     return (
-        f"`{cohort.task}`",
+        _what(cohort.task, runs),
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
@@ -98,6 +98,13 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         " / ".join(dict.fromkeys(_hardware(run) for run in runs)),
         _elsewhere(runs, members),
     )
+
+
+def _what(task: str, runs: Sequence[Run]) -> str:
+    """Return the task, and by which library and configuration it was trained where not by RSL-RL's usual one."""
+    libraries = {f"`--rl_library {run.declared.rl_library}`" for run in runs if run.declared.rl_library != "rsl_rl"}
+    agents = {f"`--agent {run.declared.agent}`" for run in runs if run.declared.agent is not None}
+    return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents)))
 
 
 def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from isaaclab_rl.rsl_rl import (
     RslRlMLPModelCfg,
     RslRlOnPolicyRunnerCfg,
     RslRlPpoAlgorithmCfg,
+    RslRlSymmetryCfg,
     RslRlVecEnvWrapper,
     create_rsl_rl_runner,
     handle_deprecated_rsl_rl_cfg,
@@ -38,14 +39,21 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 
-def native_config(recipe: PpoRecipe) -> RslRlOnPolicyRunnerCfg:
-    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands understand, too."""
+def native_config(recipe: PpoRecipe, symmetry: Callable[..., Any] | None = None) -> RslRlOnPolicyRunnerCfg:
+    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands understand, too.
+
+    Args:
+        recipe: The recipe.
+        symmetry: What mirrors samples, to learn from their images, too; see ``RslRlSymmetryCfg``.
+    """
     fields = to_rsl_rl(recipe)
     actor = fields["actor"]
     noise = RslRlMLPModelCfg.GaussianDistributionCfg(**actor["distribution_cfg"])
     fields["actor"] = RslRlMLPModelCfg(**{**actor, "distribution_cfg": noise})
     fields["critic"] = RslRlMLPModelCfg(**fields["critic"])
     fields["algorithm"] = RslRlPpoAlgorithmCfg(**fields["algorithm"])
+    if symmetry is not None:
+        fields["algorithm"].symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=symmetry)
     return RslRlOnPolicyRunnerCfg(**fields)
 
 

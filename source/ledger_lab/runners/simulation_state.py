@@ -81,10 +81,12 @@ def simulation_state(
     if loop is None:
         return _Outlasting(env, view, "networks remember what they saw in their episodes")
     if cfg.sim.device != "cpu":
-        return _Outlasting(env, view, f"the state of simulations on {cfg.sim.device} is not saved")
+        return _Outlasting(env, view, "on GPUs only what outlasts an episode is saved")
     physics = physics_name(cfg)
-    if physics != "newton/mjwarp" or cfg.sim.physics.solver_cfg.use_mujoco_cpu:
+    if physics != "newton/mjwarp":
         return _Outlasting(env, view, f"{physics} keeps its state to itself")
+    if cfg.sim.physics.solver_cfg.use_mujoco_cpu:
+        return _Outlasting(env, view, "MuJoCo, where it steps in place of MuJoCo-Warp, keeps its state to itself")
     return _Whole(env, view, slots, loop)
 
 

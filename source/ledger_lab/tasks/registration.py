@@ -1,12 +1,10 @@
 """How a task is registered with Gymnasium, so that Isaac Lab's commands find it as ours do."""
 
-from collections.abc import Mapping
-
 import gymnasium as gym
 
 
 def register(
-    task: str, package: str, *, env_cfg: str, panel: str, agents: str = "cfg", variants: Mapping[str, str] | None = None
+    task: str, package: str, *, env_cfg: str, panel: str, agents: str = "cfg", symmetric: bool = False
 ) -> None:
     """Register a task.
 
@@ -16,17 +14,18 @@ def register(
         env_cfg: What ``env_cfg`` calls the class or function that returns the environment's configuration.
         panel: Name of the panel that judges it.
         agents: What the names of its configurations in ``agents`` end with, after the library's.
-        variants: Other configurations in ``agents``, for ``--agent``, by names like ``rsl_rl_with_symmetry``.
+        symmetric: Whether RSL-RL has a configuration besides that learns from mirrored samples, too, for ``--agent``.
     """
-    libraries = ("rsl_rl", "rl_games", "skrl")
+    names = {f"{library}_cfg_entry_point": f"{library}_{agents}" for library in ("rsl_rl", "rl_games", "skrl")}
+    if symmetric:
+        names["rsl_rl_with_symmetry_cfg_entry_point"] = f"rsl_rl_{agents}_with_symmetry"
     gym.register(
         id=task,
         entry_point="isaaclab.envs:ManagerBasedRLEnv",
         disable_env_checker=True,
         kwargs={
             "env_cfg_entry_point": f"{package}.env_cfg:{env_cfg}",
-            **{f"{name}_cfg_entry_point": f"{package}.agents:{name}_{agents}" for name in libraries},
-            **{f"{name}_cfg_entry_point": f"{package}.agents:{cfg}" for name, cfg in (variants or {}).items()},
+            **{entry_point: f"{package}.agents:{name}" for entry_point, name in names.items()},
             "default_agent": "rsl_rl",
             "default_panel": panel,
         },

@@ -10,7 +10,7 @@ from ledger_lab.recipes import PpoRecipe, to_rl_games, to_skrl
 from ledger_lab.runners.rsl_rl_adapter import native_config
 
 
-def translations(recipe: PpoRecipe) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]:
+def translations(recipe: PpoRecipe) -> tuple[Callable[[], object], Callable[[], Any], Callable[[], Any]]:
     """Return what gives a recipe as a configuration of RSL-RL, of rl_games and of SKRL.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.pretrained import POLICY, ROOT, described
+from ledger_lab.pretrained import POLICY, ROOT, read_origin
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on, which says what it sees and does."""
@@ -34,10 +34,10 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
             f"the policy that walks is missing: {path} is no file with its whole path: train {WALKING_TASK}, export it "
             f"with scripts/export_policy.py RUN --to DIR, and say {_SETTING}=/…/DIR/policy.pt"
         )
-    contract = described(file, f"let scripts/export_policy.py write both anew; {_SETTING} names the file")
-    task = contract["policy"]["task"]
-    if task != WALKING_TASK:
-        raise UserError(f"{_SETTING}: {path} is a policy of {task}, and one of {WALKING_TASK} is needed")
+    ours = file == WALKING_POLICY
+    origin = read_origin(file, "install ledger_lab again" if ours else "export it again with scripts/export_policy.py")
+    if origin.task != WALKING_TASK:
+        raise UserError(f"{_SETTING}: {path} is a policy of {origin.task}, and one of {WALKING_TASK} is needed")
     policy: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")
     for parameter in policy.parameters():
         parameter.requires_grad_(False)
