@@ -139,3 +139,29 @@ def outlasting(view: Any) -> tuple[int, torch.Tensor, float, torch.Tensor]:
     levels = view.scene.terrain.terrain_levels[:TRAINING].clone()
     scale = view.command_manager.get_term("number").cfg.scale
     return view.common_step_counter, view.episode_length_buf.clone(), scale, levels
+
+
+@pytest.mark.parametrize(
+    ("physics", "device", "mujoco", "goes_on", "why"),
+    [
+        ("newton_mjwarp", "cpu", False, True, None),
+        ("newton_mjwarp", "cpu", False, False, "networks remember what they saw in their episodes"),
+        ("newton_mjwarp", "cuda:0", False, True, "on GPUs only what outlasts an episode is saved"),
+        (
+            "newton_mjwarp",
+            "cpu",
+            True,
+            True,
+            "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state",
+        ),
+        ("ovphysx", "cpu", False, True, "ovphysx keeps its state to itself"),
+    ],
+)
+def test_what_cannot_be_saved_is_told(physics: str, device: str, mujoco: bool, goes_on: bool, why: str | None) -> None:
+    from ledger_lab.runners.simulation_state import why_inexact
+
+    cfg = task_cfg("LedgerLab-Cartpole", f"physics={physics}")
+    cfg.sim.device = device
+    if mujoco:
+        cfg.sim.physics.solver_cfg.use_mujoco_cpu = True
+    assert why_inexact(cfg, goes_on=goes_on) == why

@@ -19,7 +19,7 @@ from ledger_lab.panels.view import TrainingView
 from ledger_lab.runners.session import physics_name
 
 if TYPE_CHECKING:
-    from isaaclab.envs import ManagerBasedRLEnv
+    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
     from ledger_lab.runners.capture import Place
 
@@ -77,17 +77,27 @@ def simulation_state(
         slots: Its held-out slots, attached, where there are any.
         loop: What the training loop carries along, see :meth:`ledger_lab.runners.adapter.Trainer.carried`.
     """
-    cfg = env.unwrapped.cfg
-    if loop is None:
-        return _Outlasting(env, view, "networks remember what they saw in their episodes")
-    if cfg.sim.device != "cpu":
-        return _Outlasting(env, view, "on GPUs only what outlasts an episode is saved")
+    why = why_inexact(env.unwrapped.cfg, goes_on=loop is not None)
+    return _Whole(env, view, slots, loop or ()) if why is None else _Outlasting(env, view, why)
+
+
+def why_inexact(cfg: ManagerBasedRLEnvCfg, *, goes_on: bool) -> str | None:
+    """Return why a training that is resumed is not, bit for bit, one that was never interrupted; ``None`` if it is.
+
+    Args:
+        cfg: The environment's configuration.
+        goes_on: Whether the training loop can go on in the middle of episodes.
+    """
     physics = physics_name(cfg)
+    if not goes_on:
+        return "networks remember what they saw in their episodes"
+    if cfg.sim.device != "cpu":
+        return "on GPUs only what outlasts an episode is saved"
     if physics != "newton/mjwarp":
-        return _Outlasting(env, view, f"{physics} keeps its state to itself")
+        return f"{physics} keeps its state to itself"
     if cfg.sim.physics.solver_cfg.use_mujoco_cpu:
-        return _Outlasting(env, view, "MuJoCo, where it steps in place of MuJoCo-Warp, keeps its state to itself")
-    return _Whole(env, view, slots, loop)
+        return "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state"
+    return None
 
 
 class _Whole:
