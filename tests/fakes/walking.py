@@ -48,5 +48,6 @@ def write_policy(folder: Path, policy: torch.nn.Module, task: str = WALKING_TASK
     path = folder / "policy.pt"
     torch.jit.save(torch.jit.script(policy), str(path))
     files = {path.name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}}
-    (folder / "contract.json").write_text(json.dumps({"policy": {"task": task}, "files": files}))
+    about = {"task": task, "checkpoint": "model_1.pt", "checkpoint_sha256": "0" * 64}
+    (folder / "contract.json").write_text(json.dumps({"policy": about, "files": files}))
     return str(path)
