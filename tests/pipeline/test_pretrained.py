@@ -142,7 +142,7 @@ def test_a_spoiled_file_is_refused_in_one_line(copy_of_shipped: Path, tmp_path: 
         (copy_of_shipped / POLICY, r"policy.pt is not what its contract.json describes, .*: install ledger_lab again"),
         (shipped_checkpoint(TASK), r"checkpoint .*\.pt is not what run \w+ saved: its SHA-256 differs"),
         (next(iter(find_journals(copy_of_shipped))), r"damaged journal: "),
-        (copy_of_shipped / CONTRACT, r"cannot read .*contract.json: .*; install ledger_lab again"),
+        (copy_of_shipped / CONTRACT, r"no contract.json beside .* says what it is .*: install ledger_lab again"),
     ):
         whole = path.read_bytes()
         path.write_bytes(b"{" + whole[len(whole) // 2 :])
