@@ -113,12 +113,10 @@ def wrongly_mirrored(task: str, env: Any) -> list[str]:
         sign = [-1.0 if name[3:] in flipped else 1.0 for name in joints]
         signs = {"base_ang_vel": spin, "velocity_commands": [*vector[:2], spin[2]]}
         for index, (term, column) in enumerate(columns):
-            joint = term in ("joint_pos", "joint_vel", "actions")
-            expected = (
-                sign[column] * observed[index - column + of[column]]
-                if joint
-                else signs.get(term, vector)[column] * observed[index]
-            )
+            if term in ("joint_pos", "joint_vel", "actions"):
+                expected = sign[column] * observed[index - column + of[column]]
+            else:
+                expected = signs.get(term, vector)[column] * observed[index]
             if groups["policy"][image, index] != expected:
                 wrong.append(f"{term}[{column}] in image {image}")
         wrong += [joints[at] for at in range(12) if acted[image, at] != sign[at] * actions[of[at]]]
