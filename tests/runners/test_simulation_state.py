@@ -147,7 +147,7 @@ def outlasting(view: Any) -> tuple[int, torch.Tensor, float, torch.Tensor]:
         ("newton_mjwarp", "cpu", False, True, None),
         ("newton_mjwarp", "cpu", False, False, "networks remember what they saw in their episodes"),
         ("newton_mjwarp", "cuda:0", False, True, "on GPUs only what outlasts an episode is saved"),
-        ("newton_mjwarp", "cpu", True, True, "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state"),
+        ("newton_mjwarp", "cpu", True, True, "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state to itself"),
         ("ovphysx", "cpu", False, True, "ovphysx keeps its state to itself"),
     ],
 )

@@ -96,7 +96,7 @@ def why_inexact(cfg: ManagerBasedRLEnvCfg, *, goes_on: bool) -> str | None:
     if physics != "newton/mjwarp":
         return f"{physics} keeps its state to itself"
     if cfg.sim.physics.solver_cfg.use_mujoco_cpu:
-        return "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state"
+        return "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state to itself"
     return None
 
 
