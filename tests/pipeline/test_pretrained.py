@@ -11,8 +11,9 @@ import pytest
 
 import ledger_lab.pretrained
 from ledger_lab.errors import UserError
+from ledger_lab.exported import CONTRACT, POLICY
 from ledger_lab.ledger import PanelResult, find_journals, read_ledger
-from ledger_lab.pretrained import CONTRACT, POLICY, shipped_checkpoint, shipped_policy, shipped_tasks
+from ledger_lab.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, one_run_dir, script
 

@@ -18,7 +18,7 @@ from tests.runners.test_adapters import NORMALIZED, Training, every_library
 
 @every_library
 def test_files_repeat_the_policy_with_its_normalizer(library: str, tmp_path: Path) -> None:
-    from ledger_lab.pretrained import CONTRACT
+    from ledger_lab.exported import CONTRACT
     from ledger_lab.runners.policy_files import FlatPolicy, largest_error, live_actions, policy_files
 
     training = Training(library, tmp_path, *NORMALIZED[library], heard=Heard())

@@ -18,6 +18,7 @@ import torch
 from rich.console import Console
 
 from ledger_lab.errors import UserError
+from ledger_lab.exported import CONTRACT
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
@@ -29,7 +30,6 @@ from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.request import export_policy_parser, launcher_args, parse_plain
 from ledger_lab.pipeline.score import Candidate, require_unchanged
-from ledger_lab.pretrained import CONTRACT
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.checkpoint_file import whole_file
 from ledger_lab.runners.configs import resolve_configs

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ledger_lab.errors import UserError
+from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.ledger import Run, Status, find_journals
 from ledger_lab.names import require_folder_name
 from ledger_lab.pipeline.console import Terminal
@@ -16,7 +17,7 @@ from ledger_lab.pipeline.evaluate_plan import plan_evaluation
 from ledger_lab.pipeline.find import find_run
 from ledger_lab.pipeline.pretrained import is_shipped, merit
 from ledger_lab.pipeline.request import evaluate_parser, parse_plain
-from ledger_lab.pretrained import CONTRACT, POLICY, ROOT, read_origin
+from ledger_lab.pretrained import ROOT
 from ledger_lab.reports import RunSummary, summarize_run
 
 

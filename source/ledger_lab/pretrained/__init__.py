@@ -8,20 +8,15 @@ installed package may be read-only.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.errors import UserError, first_line, nearest
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.exported import CONTRACT, POLICY, read_origin
 
 __all__ = [
-    "CONTRACT",
-    "POLICY",
     "ROOT",
-    "Origin",
-    "read_origin",
     "shipped_checkpoint",
     "shipped_contract",
     "shipped_policy",
@@ -30,9 +25,6 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent
 """Where the folders lie."""
-
-CONTRACT, POLICY = "contract.json", "policy.pt"
-"""What ``scripts/export_policy.py`` wrote, and a folder holds besides the run's own files."""
 
 
 def shipped_tasks() -> list[str]:
@@ -88,41 +80,6 @@ def shipped_policy(task: str) -> Path:
     path = _folder(task) / POLICY
     read_origin(path, "install ledger_lab again")
     return path
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """Where an exported policy comes from."""
-
-    task: str
-    checkpoint: str
-    """Its checkpoint, from the run's directory."""
-    checkpoint_sha256: str
-
-
-def read_origin(policy: Path, way_out: str) -> Origin:
-    """Return where a policy as TorchScript comes from, as the contract beside it says, which must be its own.
-
-    Args:
-        policy: The policy, as ``scripts/export_policy.py`` wrote it.
-        way_out: What to do where something is amiss.
-
-    Raises:
-        UserError: If the policy or its contract can't be read, or the contract describes another policy.
-    """
-    try:
-        found = hashlib.sha256(policy.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UserError(f"cannot read {policy}: {error.strerror}; {way_out}") from error
-    try:
-        contract = json.loads((policy.parent / CONTRACT).read_bytes())
-        expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
-        origin = Origin(**{field.name: about[field.name] for field in fields(Origin)})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"no {CONTRACT} beside {policy} says what it is ({first_line(error)}): {way_out}") from error
-    if found != expected:
-        raise UserError(f"{policy} is not what its {CONTRACT} describes, its SHA-256 differs: {way_out}")
-    return origin
 
 
 def _folder(task: str) -> Path:

@@ -19,7 +19,7 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from onnx.reference import ReferenceEvaluator
 
 from ledger_lab.errors import UserError
-from ledger_lab.pretrained import CONTRACT
+from ledger_lab.exported import CONTRACT
 from ledger_lab.runners.acting_module import ActingModule
 
 INPUT, OUTPUT = "obs", "actions"

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.pretrained import POLICY, ROOT, read_origin
+from ledger_lab.exported import POLICY, read_origin
+from ledger_lab.pretrained import ROOT
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on, which says what it sees and does."""
