@@ -41,17 +41,21 @@ class Observed:
     """Where the cubes are from their bases after they were lifted; shape (num_envs, 3)."""
     held: list[list[bool]]
     """What the success function says then, a second later, and after the gripper has opened."""
+    begun: torch.Tensor
+    """Where the curriculum has all episodes begin at the cube: how far it is from between the fingertips, its height,
+    the fingers' opening, and its height after they were closed for half a second [m]; shape (num_envs, 4)."""
     exams: Exams
 
 
 def observe(physics: str) -> Observed:
     """Reset and shake arms, push a cube away, and lift all cubes."""
     from ledger_lab.panels.predicate import resolve_success
-    from ledger_lab.tasks.lift.terms import object_position
+    from ledger_lab.tasks.lift.terms import fingertips_to_object, object_position
 
     with simulated(PANEL.task, physics, ENVS) as env:
         base = env.unwrapped
         robot, cube = base.scene["robot"], base.scene["object"]
+        (starts,) = base.curriculum_manager._term_cfgs
         seen = shaken(env)
         command = base.command_manager.get_term("object_pose")
 
@@ -59,6 +63,16 @@ def observe(physics: str) -> Observed:
             answers: list[bool] = resolve_success(PANEL)(base, **PANEL.success_params).tolist()
             return answers
 
+        starts.params["share"] = 1.0
+        env.reset()
+        event = base.event_manager.get_term_cfg("begin_at_object").params
+        missed, height = fingertips_to_object(base, event["hand"]).norm(dim=1), object_position(base)[:, 2].clone()
+        opening = robot.data.joint_pos.torch[:, event["fingers"].joint_ids].sum(dim=1)
+        for _ in range(round(0.5 / base.step_dt)):
+            env.step(torch.cat([torch.zeros(ENVS, 7), torch.full((ENVS, 1), CLOSED)], dim=1))
+        begun = torch.stack([missed, height, opening, object_position(base)[:, 2]], dim=1)
+
+        starts.params["share"] = 0.0
         env.reset()
         command.pose_command_b[:, :3] = object_position(base)
         command.pose_command_b[: len(BESIDE), 2] += torch.tensor([distance for distance, _ in BESIDE])
@@ -94,7 +108,7 @@ def observe(physics: str) -> Observed:
         held.append(told())
         grasped.append(move(UP, CLOSED, 0.3))
         masses = cube.data.body_mass.torch.clone().flatten()
-        return Observed(seen, masses, beside, away, grasped, lifted, held, examined(env, robust(PANEL.name)))
+        return Observed(seen, masses, beside, away, grasped, lifted, held, begun, examined(env, robust(PANEL.name)))
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -125,6 +139,15 @@ def test_a_grasp_is_a_gripper_closed_on_the_cube(seen: tuple[str, Observed]) -> 
 def test_the_closed_gripper_lifts_the_cube_and_holds_it_until_it_opens(seen: tuple[str, Observed]) -> None:
     assert torch.allclose(seen[1].lifted_m, torch.tensor(HELD_M), atol=0.02), "it slides a little"
     assert seen[1].held == [[True] * ENVS, [True] * ENVS, [False] * ENVS]
+
+
+def test_the_curriculum_has_episodes_begin_at_the_cube_on_the_ground_and_in_the_air(seen: tuple[str, Observed]) -> None:
+    missed, height, opening, later = seen[1].begun.unbind(1)
+    held = height > 0.021
+    assert missed.max() < 1e-3
+    assert 0 < held.sum() < ENVS
+    assert torch.allclose(opening, torch.where(held, 0.04, 0.08), atol=1e-4)
+    assert torch.allclose(later, height, atol=0.01), "closed fingers hold it where it is"
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, Observed]) -> None:

@@ -1,17 +1,25 @@
-"""Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Lift-Cube-Franka``.
+"""Scene, observations, actions, rewards, terminations, events, commands and curriculum of the lifting arm.
 
 The task is Isaac Lab's own (``IsaacContrib-Lift-Cube-Franka``), with the same names, goals, starts of the cube and
 rewards for reaching, lifting and holding, on assets that need no network. What differs is meant to be learned on a CPU:
 actions come at 25 Hz and not at 50 and pull the joints from where they are, the motors are stiff and carry the arm's
-weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing, and pointing
-down and a closed grasp have rewards of their own. What counts as success is not decided here but by a panel.
+weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing, pointing down
+and a closed grasp have rewards of their own, and half of the training's episodes begin at the cube. What counts as
+success is not decided here but by a panel.
 """
 
 import isaaclab.envs.mdp as mdp
 import isaaclab.sim as sim_utils
 from isaaclab.assets import ArticulationCfg, AssetBaseCfg, RigidObjectCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
-from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import (
+    CurriculumTermCfg,
+    EventTermCfg,
+    ObservationGroupCfg,
+    ObservationTermCfg,
+    RewardTermCfg,
+    TerminationTermCfg,
+)
 from isaaclab.managers import SceneEntityCfg as Entity
 from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
@@ -27,6 +35,7 @@ from isaaclab_visualizers.kit import KitVisualizerCfg
 from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.franka import franka_cfg
 from ledger_lab.recipes.lift import LIFT
+from ledger_lab.tasks.lift.starts import BeginAtObject, share_of_starts
 from ledger_lab.tasks.lift.terms import (
     fingertips_to_object,
     grasped,
@@ -166,6 +175,25 @@ class EventsCfg:
             "asset_cfg": Entity("object"),
         },
     )
+    begin_at_object = EventTermCfg(
+        func=BeginAtObject,
+        mode="reset",
+        params={
+            "share": 0.0,  # the curriculum lets some of the training's begin so, and none of the held-out ones
+            "held_share": 0.5,
+            "height_m": (0.0, 0.4),
+            "width_m": 0.04,
+            "hand": HAND,
+            "fingers": FINGER_JOINTS,
+        },
+    )
+
+
+@configclass
+class CurriculumCfg:
+    """What makes learning easier: half of the training's episodes begin with the fingers around the cube."""
+
+    begin_at_object = CurriculumTermCfg(func=share_of_starts, params={"term_name": "begin_at_object", "share": 0.5})
 
 
 @configclass
@@ -207,6 +235,7 @@ class LiftEnvCfg(ManagerBasedRLEnvCfg):
     rewards: RewardsCfg = RewardsCfg()
     terminations: TerminationsCfg = TerminationsCfg()
     events: EventsCfg = EventsCfg()
+    curriculum: CurriculumCfg = CurriculumCfg()
 
     def __post_init__(self) -> None:
         """Set the rates, the physics engine and the camera."""

@@ -1,0 +1,128 @@
+"""Kinematics of an arm, read from its USD: where its fingertips are, and which joint positions bring them elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from isaaclab.sim.utils import find_first_matching_prim
+from isaaclab.utils.math import matrix_from_quat, quat_from_angle_axis
+from pxr import Gf, Usd, UsdPhysics
+
+_DAMPING = 0.03
+"""Keeps the steps of the inverse kinematics finite where the arm is stretched."""
+_STEPS = 12
+"""Steps after which it is within a millimeter, from a few decimeters away."""
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A joint and the body behind it: a pose on the body before, a turn about an axis, and the way back to the body."""
+
+    name: str
+    position: torch.Tensor
+    rotation: torch.Tensor
+    axis: torch.Tensor | None
+    """None of a fixed joint."""
+    back_position: torch.Tensor
+    back_rotation: torch.Tensor
+
+
+class Arm:
+    """A chain of revolute and fixed joints from an articulation's base to a body, and a point ahead of that body.
+
+    Poses are in the frame of the base: rotations of shape (n, 3, 3), positions of shape (n, 3) [m], joint positions of
+    shape (n, joints) [rad].
+    """
+
+    def __init__(self, prim_path: str, body: str, ahead_m: float, device: str) -> None:
+        """Read the chain.
+
+        Args:
+            prim_path: Regular expression of the robot's prims, as its configuration has it.
+            body: The last body.
+            ahead_m: Where the point is, along the body's z [m].
+            device: Where to compute.
+
+        Raises:
+            ValueError: If the body hangs on no joint, or on one that is neither revolute nor fixed.
+        """
+        into = {}
+        for prim in Usd.PrimRange(find_first_matching_prim(prim_path)):
+            joint = UsdPhysics.Joint(prim)
+            if joint and joint.GetBody0Rel().GetTargets():
+                into[joint.GetBody1Rel().GetTargets()[0].name] = joint
+        links: list[_Link] = []
+        while body in into:
+            links.insert(0, _link(into[body], device))
+            body = into[body].GetBody0Rel().GetTargets()[0].name
+        if not links:
+            raise ValueError(f"{body} of {prim_path} hangs on no joint")
+        self._links, self._ahead_m = links, ahead_m
+        self.joints = [link.name for link in links if link.axis is not None]
+        """Names of the joints that turn, from the base."""
+
+    def fingertips(self, joints: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the position of the point and the rotation of the body."""
+        position, rotation, _ = self._forward(joints)
+        return position, rotation
+
+    def reach(self, joints: torch.Tensor, position: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+        """Return joint positions that bring the point somewhere, near the given ones, by damped least squares.
+
+        Args:
+            joints: Joint positions to begin with.
+            position: Where the point is to be.
+            rotation: How the body is to be rotated.
+        """
+        for _ in range(_STEPS):
+            now, turned, jacobian = self._forward(joints)
+            turn = 0.5 * torch.linalg.cross(turned, rotation, dim=1).sum(dim=2)
+            error = torch.cat([position - now, turn], dim=1).unsqueeze(2)
+            damped = jacobian @ jacobian.mT + _DAMPING**2 * torch.eye(6, device=joints.device)
+            joints = joints + (jacobian.mT @ torch.linalg.solve(damped, error)).squeeze(2)
+        return joints
+
+    def _forward(self, joints: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return position, rotation, and the Jacobian of shape (n, 6, joints): meters, then radians, per radian."""
+        count, device = len(joints), joints.device
+        rotation = torch.eye(3, device=device).expand(count, 3, 3)
+        position = torch.zeros(count, 3, device=device)
+        axes: list[torch.Tensor] = []
+        centers: list[torch.Tensor] = []
+        for link in self._links:
+            position, rotation = position + rotation @ link.position, rotation @ link.rotation
+            if link.axis is not None:
+                angle = joints[:, len(axes)]
+                axes.append(rotation @ link.axis)
+                centers.append(position)
+                rotation = rotation @ matrix_from_quat(quat_from_angle_axis(angle, link.axis.expand(count, 3)))
+            position, rotation = position + rotation @ link.back_position, rotation @ link.back_rotation
+        position = position + self._ahead_m * rotation[..., 2]
+        turning = torch.stack(axes, dim=2)
+        moving = torch.linalg.cross(turning, position.unsqueeze(2) - torch.stack(centers, dim=2), dim=1)
+        return position, rotation, torch.cat([moving, turning], dim=1)
+
+
+def _link(joint: UsdPhysics.Joint, device: str) -> _Link:
+    """Read a joint."""
+    prim = joint.GetPrim()
+    axis = None
+    if turning := UsdPhysics.RevoluteJoint(prim):
+        axis = torch.eye(3, device=device)["XYZ".index(turning.GetAxisAttr().Get())]
+    elif not UsdPhysics.FixedJoint(prim):
+        raise ValueError(f"{prim.GetPath()} is neither a revolute nor a fixed joint")
+    back = _matrix(joint.GetLocalRot1Attr().Get(), device).mT
+    return _Link(
+        name=prim.GetName(),
+        position=torch.tensor(joint.GetLocalPos0Attr().Get(), device=device),
+        rotation=_matrix(joint.GetLocalRot0Attr().Get(), device),
+        axis=axis,
+        back_position=-back @ torch.tensor(joint.GetLocalPos1Attr().Get(), device=device),
+        back_rotation=back,
+    )
+
+
+def _matrix(quaternion: Gf.Quatf, device: str) -> torch.Tensor:
+    """Return a rotation as a matrix of shape (3, 3)."""
+    return matrix_from_quat(torch.tensor([*quaternion.GetImaginary(), quaternion.GetReal()], device=device))

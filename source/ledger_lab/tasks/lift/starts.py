@@ -1,0 +1,105 @@
+"""Episodes that begin where others have to get to: with the object between the fingers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from isaaclab.managers import EventTermCfg, ManagerTermBase, SceneEntityCfg
+from isaaclab.utils.math import quat_apply_inverse
+
+from ledger_lab.tasks.lift.arm import Arm
+from ledger_lab.tasks.lift.terms import FINGERTIPS_M
+
+if TYPE_CHECKING:
+    from isaaclab.assets import Articulation
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+class BeginAtObject(ManagerTermBase):
+    """Bring the fingers around the object in some of the episodes: where it lies, or closed on it in the air above.
+
+    The hand keeps the orientation that it has at the arm's default pose.
+    """
+
+    def __init__(self, cfg: EventTermCfg, env: ManagerBasedRLEnv) -> None:
+        """Read the arm's kinematics.
+
+        Args:
+            cfg: The configuration of the event.
+            env: The environment.
+        """
+        super().__init__(cfg, env)
+        hand: SceneEntityCfg = cfg.params["hand"]
+        robot: Articulation = env.scene[hand.name]
+        self._arm = Arm(robot.cfg.prim_path, robot.body_names[hand.body_ids[0]], FINGERTIPS_M, env.device)
+        self._joints = [robot.joint_names.index(name) for name in self._arm.joints]
+        self._default = robot.data.default_joint_pos.torch[:1, self._joints]
+        _, self._rotation = self._arm.fingertips(self._default)
+
+    def __call__(
+        self,
+        env: ManagerBasedRLEnv,
+        env_ids: torch.Tensor | slice,
+        share: float,
+        held_share: float,
+        height_m: tuple[float, float],
+        width_m: float,
+        hand: SceneEntityCfg,
+        fingers: SceneEntityCfg,
+        asset_cfg: SceneEntityCfg = SceneEntityCfg("object"),  # noqa: B008 - as Isaac Lab's own events have it
+    ) -> None:
+        """Begin some episodes so; the others stay as earlier events have left them.
+
+        Args:
+            env: The environment.
+            env_ids: Environments that reset.
+            share: Part of all episodes that begin so, 0..1.
+            held_share: Part of these in which the object is held in the air; else it lies between open fingers.
+            height_m: Smallest and largest height above its place at which it is held [m].
+            width_m: Distance between the fingers that hold it [m].
+            hand: The robot, and its one body that carries the fingers.
+            fingers: The joints of both fingers.
+            asset_cfg: The object.
+        """
+        ids = torch.arange(env.num_envs, device=env.device)[env_ids]
+        drawn = torch.rand(len(ids), 3, device=env.device)
+        chosen = drawn[:, 0] < share
+        if not chosen.any():
+            return
+        ids, drawn = ids[chosen], drawn[chosen]
+        held = drawn[:, 1] < held_share
+        robot, item = env.scene[hand.name], env.scene[asset_cfg.name]
+        pose = item.data.root_link_pose_w.torch[ids].clone()
+        pose[:, 2] += held * (height_m[0] + (height_m[1] - height_m[0]) * drawn[:, 2])
+        item.write_root_pose_to_sim_index(root_pose=pose, env_ids=ids)
+        base = robot.data.root_link_pose_w.torch[ids]
+        place = quat_apply_inverse(base[:, 3:7], pose[:, :3] - base[:, :3])
+        joints = self._arm.reach(self._default.expand(len(ids), -1), place, self._rotation.expand(len(ids), 3, 3))
+        limits = robot.data.soft_joint_pos_limits.torch[ids][:, self._joints]
+        _place(robot, joints.clamp(limits[..., 0], limits[..., 1]), self._joints, ids)
+        opening = robot.data.default_joint_pos.torch[ids][:, fingers.joint_ids]
+        _place(robot, torch.where(held.unsqueeze(1), 0.5 * width_m, opening), fingers.joint_ids, ids)
+
+
+def share_of_starts(env: ManagerBasedRLEnv, env_ids: Sequence[int], term_name: str, share: float) -> float:
+    """Let a part of the training's episodes begin so, as a curriculum does: held-out ones are as configured.
+
+    Args:
+        env: The environment.
+        env_ids: Environments that reset.
+        term_name: The event, a :class:`BeginAtObject`.
+        share: Part of all episodes, 0..1.
+
+    Returns:
+        The share, for the log.
+    """
+    env.event_manager.get_term_cfg(term_name).params["share"] = share
+    return share
+
+
+def _place(robot: Articulation, positions: torch.Tensor, joints: Sequence[int], ids: torch.Tensor) -> None:
+    """Put joints at positions, at rest."""
+    robot.write_joint_position_to_sim_index(position=positions, joint_ids=joints, env_ids=ids)
+    robot.write_joint_velocity_to_sim_index(velocity=torch.zeros_like(positions), joint_ids=joints, env_ids=ids)
