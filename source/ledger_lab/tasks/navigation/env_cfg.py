@@ -160,6 +160,7 @@ class RewardsCfg:
     """What is rewarded, per second."""
 
     termination_penalty = RewardTermCfg(func=mdp.is_terminated, weight=-50.0)
+    approach = RewardTermCfg(func=terms.approach, weight=2.0, params=COMMAND)
     position_tracking = RewardTermCfg(func=mdp.position_command_error_tanh, weight=1.0, params={**COMMAND, "std": 2.0})
     position_tracking_fine_grained = RewardTermCfg(
         func=mdp.position_command_error_tanh, weight=1.0, params={**COMMAND, "std": 0.3}

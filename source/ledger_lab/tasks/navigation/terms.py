@@ -41,6 +41,23 @@ def distances(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tenso
     return ways.norm(dim=2).clamp(max=sensor.cfg.max_distance)
 
 
+def approach(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
+    """Reward coming nearer: how fast the distance to the goal shrinks.
+
+    Over an episode it adds up to about the way that was made good, whichever the path.
+
+    Args:
+        env: The environment.
+        command_name: Name of a ``UniformPose2dCommand``.
+
+    Returns:
+        Shape (num_envs,) [m/s].
+    """
+    goal_b = env.command_manager.get_command(command_name)[:, :2]
+    velocity = env.command_manager.get_term(command_name).robot.data.root_lin_vel_b.torch[:, :2]
+    return (goal_b * velocity).sum(dim=1) / goal_b.norm(dim=1).clamp(min=1.0e-3)
+
+
 def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float) -> torch.Tensor:
     """Reward the heading near the goal: 1 where base and goal point the same way, falling with the distance.
 
