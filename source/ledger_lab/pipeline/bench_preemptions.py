@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import signal
 import subprocess
@@ -18,7 +19,6 @@ from typing import Any
 
 import psutil
 
-from ledger_lab.costs import Price, billable_usd
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateRestored, read_ledger
 from ledger_lab.meters import hardware_facts
@@ -202,14 +202,15 @@ def _runs(root: Path) -> Sequence[Run]:
 def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterator[str]:
     """Say what the ledger of an interrupted training has wrong."""
     declared, summary = run.declared, summarize_run(run)
-    counted = list(dict.fromkeys(window.iteration for _, window in run.windows if window.iteration))
+    counted = [window.iteration for _, window in run.windows if window.figures]
     if counted != list(range(1, declared.max_iterations + 1)):
         yield f"iterations are not counted once each, in order: {counted}"
     if summary.env_steps != declared.max_iterations * declared.env_steps_per_iteration:
         yield f"{summary.env_steps} steps"
     walls_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-    if summary.billable_usd != billable_usd(walls_s, Price.from_dict(declared.price), devices=1):
-        yield f"the cost is {summary.billable_usd}, and not that of all attempts"
+    expected_usd = sum(map(math.ceil, walls_s)) * _USD_PER_HOUR / 3600  # each attempt is billed by whole seconds
+    if summary.billable_usd is None or not math.isclose(summary.billable_usd, expected_usd):
+        yield f"the cost is {summary.billable_usd}, and not the {expected_usd} of all attempts"
     if abs(sum(summary.phases.values()) - sum(walls_s)) > 1e-6:
         yield f"phases sum to {sum(summary.phases.values())} s, attempts to {sum(walls_s)} s"
     if not summary.target_reached:
@@ -229,15 +230,19 @@ def _differences(run: Run, twin: Run) -> Iterator[str]:
     """Say in what a training came to something else than one without interruptions, where that is no chance."""
     if any(row.exactness != "bitwise" for attempt in run.attempts for row in attempt.of(StateRestored)):
         return
-    if run.checkpoints[-1].sha256 != twin.checkpoints[-1].sha256:
-        yield "its last checkpoint is another one than without interruptions"
+    ours, theirs = ({saved.iteration: saved.sha256 for saved in each.checkpoints} for each in (run, twin))
+    if other := [iteration for iteration, sha256 in theirs.items() if ours.get(iteration) != sha256]:
+        yield f"its checkpoints after {other} iterations are not those without interruptions"
+    learned, alone = ({w.iteration: w.figures for _, w in each.windows if w.figures} for each in (run, twin))
+    if strange := [iteration for iteration, figures in alone.items() if learned.get(iteration) != figures]:
+        yield f"returns or losses of iterations {strange} are not those without interruptions"
     # Confirmations have other seeds in each run, and what they decide may change which policies are screened later.
-    ours, theirs = (
+    told, expected = (
         {row.checkpoint_sha256: row.outcomes for row in each.results if row.purpose == "screening"}
         for each in (run, twin)
     )
-    both = ours.keys() & theirs.keys()
-    if not both or any(ours[sha256] != theirs[sha256] for sha256 in both):
+    both = told.keys() & expected.keys()
+    if not both or any(told[sha256] != expected[sha256] for sha256 in both):
         yield "its held-out episodes are not those without interruptions"
 
 
