@@ -6,14 +6,15 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.pipeline.bench_recipe import Training, finding, overrides
+from ledger_lab.recipes import CARTPOLE
 
 
 def test_a_change_is_said_in_the_words_of_the_library() -> None:
-    assert overrides("rsl_rl", "minibatches=2") == ["agent.algorithm.num_mini_batches=2"]
-    assert overrides("rl_games", "minibatches=2") == ["agent.params.config.minibatch_size_per_env=16"]
-    assert overrides("skrl", "minibatches=2") == ["agent.agent.mini_batches=2"]
-    assert overrides("rsl_rl", "learning_rate=1") == ["agent.algorithm.learning_rate=1.0"]
-    assert overrides("rl_games", "torch_compile=true") == ["agent.params.config.torch_compile=true"]
+    assert overrides(CARTPOLE, "rsl_rl", "minibatches=2") == ["agent.algorithm.num_mini_batches=2"]
+    assert overrides(CARTPOLE, "rl_games", "minibatches=2") == ["agent.params.config.minibatch_size_per_env=16"]
+    assert overrides(CARTPOLE, "skrl", "minibatches=2") == ["agent.agent.mini_batches=2"]
+    assert overrides(CARTPOLE, "rsl_rl", "learning_rate=1") == ["agent.algorithm.learning_rate=1.0"]
+    assert overrides(CARTPOLE, "rl_games", "torch_compile=true") == ["agent.params.config.torch_compile=true"]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_a_change_is_said_in_the_words_of_the_library() -> None:
 )
 def test_changes_that_make_no_sense_are_refused(change: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        overrides("rsl_rl", change)
+        overrides(CARTPOLE, "rsl_rl", change)
 
 
 def training(change: str, number: int, loop_ms: float, to_target_s: float | None) -> Training:

@@ -10,6 +10,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
+from ledger_lab.recipes import RECIPES
 from tests.fakes.robots import ENGINES
 
 PACK = (
@@ -51,7 +52,10 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
         plan = load_adapter(library).plan(agent)
         plans.append((plan.max_iterations, plan.horizon, plan.epochs, plan.effective_batch(cfg.scene.num_envs)))
         described.append(describe_simulation(held_out_config(cfg, 1 + len(described))))
-    assert len(set(plans)) == 1
+    recipe = RECIPES[task]
+    assert set(plans) == {
+        (recipe.max_iterations, recipe.horizon, recipe.epochs, recipe.num_envs * recipe.horizon * recipe.epochs)
+    }
 
     own = [panel for panel in PANELS if panel.task == task]
     assert gym.spec(task).kwargs["default_panel"] in [panel.name for panel in own]

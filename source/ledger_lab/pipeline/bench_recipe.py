@@ -14,13 +14,13 @@ from typing import Any
 
 from rich.table import Table
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import differences, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.recipes import CARTPOLE, PpoRecipe, dialect_of, to_rl_games, to_rsl_rl, to_skrl
+from ledger_lab.recipes import RECIPES, PpoRecipe, dialect_of, to_rl_games, to_rsl_rl, to_skrl
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
 
@@ -47,7 +47,7 @@ class Training:
 
 
 def bench_recipe(argv: Sequence[str]) -> int:
-    """Train the cart-pole's recipe as it is and with single fields changed, in turn, and print the ratios.
+    """Train a task's recipe as it is and with single fields changed, in turn, and print the ratios.
 
     Args:
         argv: Command line without the program's name.
@@ -60,11 +60,12 @@ def bench_recipe(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="bench.py recipe",
-        description="Train the recipe of LedgerLab-Cartpole as it is, and with one field changed at a time, all in "
-        "turn in each round, whole trainings in processes of their own. Prints the time of an iteration and of its "
-        "update beside the recipe as it is; with --to_target, the time until a policy is confirmed.",
+        description="Train a task by its recipe as it is, and with one field changed at a time, all in turn in each "
+        "round, whole trainings in processes of their own. Prints the time of an iteration and of its update beside "
+        "the recipe as it is; with --to_target, the time until a policy is confirmed.",
         epilog="Example: bench.py recipe --rl_library rl_games --change torch_compile=true --change minibatches=2",
     )
+    parser.add_argument("--task", default="LedgerLab-Cartpole", help="One of our tasks (default: LedgerLab-Cartpole).")
     parser.add_argument("--rl_library", choices=list(_TRANSLATORS), default="rsl_rl", help="Library (default: rsl_rl).")
     parser.add_argument(
         "--change",
@@ -84,8 +85,11 @@ def bench_recipe(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.rounds < 1 or (args.max_iterations is not None and args.max_iterations < 2):
         raise UserError("--rounds must be at least 1, and --max_iterations at least 2")
+    if args.task not in RECIPES:
+        raise UserError(f"--task {args.task}: no task with a recipe of ours ({nearest(args.task, list(RECIPES))})")
+    recipe = RECIPES[args.task]
     arms: dict[str, list[str]] = {_AS_IT_IS: []} | {
-        change: overrides(args.rl_library, change) for change in args.change
+        change: overrides(recipe, args.rl_library, change) for change in args.change
     }
 
     console = make_console()
@@ -103,6 +107,7 @@ def bench_recipe(argv: Sequence[str]) -> int:
     write_findings(
         args.json,
         hardware=hardware_facts(),
+        task=args.task,
         rl_library=args.rl_library,
         changes=findings,
         trainings=[asdict(training) for training in trainings],
@@ -110,10 +115,11 @@ def bench_recipe(argv: Sequence[str]) -> int:
     return 0
 
 
-def overrides(library: str, change: str) -> list[str]:
+def overrides(recipe: PpoRecipe, library: str, change: str) -> list[str]:
     """Translate the change of a recipe's field into overrides of a library's configuration.
 
     Args:
+        recipe: The recipe.
         library: Name of the library.
         change: Field and JSON value, like ``torch_compile=true``.
 
@@ -128,7 +134,7 @@ def overrides(library: str, change: str) -> list[str]:
     known = {each.name for each in fields(PpoRecipe)} - {"num_envs", "experiment_name", "max_iterations"}
     if name not in known:
         raise UserError(f"--change {change}: no field {name!r} of a recipe; there are {', '.join(sorted(known))}")
-    usual = getattr(CARTPOLE, name)
+    usual = getattr(recipe, name)
     try:
         value = json.loads(text)
         value = tuple(value) if isinstance(value, list) else float(value) if isinstance(usual, float) else value
@@ -137,12 +143,12 @@ def overrides(library: str, change: str) -> list[str]:
     if type(value) is not type(usual):
         raise UserError(f"--change {change}: {name} of the recipe is {json.dumps(usual)}")
     try:
-        changed = PpoRecipe(**asdict(CARTPOLE) | {name: value})
+        changed = PpoRecipe(**asdict(recipe) | {name: value})
     except ValueError as error:
         raise UserError(f"--change {change}: {error}") from error
     dialect_of(library).require(changed)
     translate = _TRANSLATORS[library]
-    found = differences("agent", translate(CARTPOLE), translate(changed))
+    found = differences("agent", translate(recipe), translate(changed))
     if not found:
         raise UserError(f"--change {change}: that is what the recipe says for {library} anyway")
     return found
@@ -176,8 +182,8 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
 
 def _train(change: str, arm: Sequence[str], number: int, args: argparse.Namespace, log_root: Path) -> Training:
     """Train once, in a process and under a root of its own."""
-    iterations = args.max_iterations or (CARTPOLE.max_iterations if args.to_target else 40)
-    command = [script("train.py"), "--task", "LedgerLab-Cartpole", "--rl_library", args.rl_library]
+    iterations = args.max_iterations or (RECIPES[args.task].max_iterations if args.to_target else 40)
+    command = [script("train.py"), "--task", args.task, "--rl_library", args.rl_library]
     command += ["--seed", str(number), "--max_iterations", str(iterations), "--device", args.device]
     command += ["--log_root", str(log_root), *([] if args.to_target else ["--no_eval"]), *arm]
     run_python(command, f"the training with {change}")
