@@ -46,7 +46,26 @@ TRAIN_MISTAKES = [
     (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
     (["presets=fast"], r"has no preset 'fast': known: isaacsim_physx"),
     (["env.scene.num_envs=0"], r"env.scene.num_envs 0: must be at least 1"),
-    (["agent.algorithm.num_mini_batches=0"], r"minibatches must be a whole number of at least 1, not 0"),
+    (["env.scene.num_envs=null"], r"'env.scene.num_envs=null': env.scene.num_envs is of type int .*'null' is not"),
+    (["env.decimation=null"], r"'env.decimation=null': env.decimation is of type int \(2\), and 'null' is not"),
+    (["env.decimation=0"], r"env.decimation 0: must be at least 1"),
+    (
+        ["agent.algorithm.num_mini_batches=0"],
+        r"agent.algorithm.num_mini_batches 0: must be a whole number of at least 1",
+    ),
+    (["agent.algorithm.learning_rate=-1"], r"agent.algorithm.learning_rate -1.*: must be positive"),
+    (["agent.algorithm.schedule=adaptiv"], r"agent.algorithm.schedule 'adaptiv': did you mean 'adaptive'"),
+    (
+        ["--rl_library", "rl_games", "--scale_lr", "agent.params.config.lr_schedule=adaptiv"],
+        r"agent.params.config.lr_schedule 'adaptiv': did you mean 'adaptive'",
+    ),
+    (
+        [
+            *("--rl_library", "skrl"),
+            "agent.models.value.network=[{'name': 'n', 'input': 'STATES', 'layers': [8], 'activations': 'foo'}]",
+        ],
+        r"agent.models.value.network.0.activations 'foo': known: elu, leaky_relu",
+    ),
     (["agent.algorithm=3"], r"agent.algorithm is a group: name one of its settings class_name"),
     (["agent.actor.hidden_dims=[]"], r"agent.actor.hidden_dims is a list like \[32, 32\], and '\[\]' is not"),
     (["agent.actor.hidden_dims=['wide']"], r"agent.actor.hidden_dims is a list like \[32, 32\]"),
@@ -105,6 +124,26 @@ def test_the_program_says_it_in_one_line_with_status_2(tmp_path: Path) -> None:
     assert finished.returncode == 2
     assert finished.stdout == ""
     assert re.fullmatch(r"error: unknown task .*\n", finished.stderr), finished.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["agent.actor.activation=foo"], r"agent.actor.activation 'foo': .*'elu', .*"),
+        (
+            ["--rl_library", "rl_games", "agent.params.config.gamma=99"],
+            r"agent.params.config.gamma 99: must lie above 0 and not above 1",
+        ),
+    ],
+)
+def test_a_value_that_the_library_cannot_take_is_refused_before_the_simulation_starts(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    finished = script("train", *arguments, "--device", "cpu", "--log_root", tmp_path / "logs")
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert re.fullmatch(f"error: {complaint}\n", finished.stderr), finished.stderr
     assert not (tmp_path / "logs").exists()
 
 

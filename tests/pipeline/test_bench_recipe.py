@@ -23,7 +23,7 @@ def test_a_change_is_said_in_the_words_of_the_library() -> None:
         ("minibatch=2", "no field 'minibatch'"),
         ("minibatches", "Expecting value"),
         ("minibatches=two", "Expecting value"),
-        ("minibatches=0", "must be positive"),
+        ("minibatches=0", "minibatches 0: must be a whole number of at least 1"),
         ("minibatches=true", "minibatches of the recipe is 4"),
         ("minibatches=4", "says for rsl_rl anyway"),
         ("hidden_dims=32", "hidden_dims of the recipe is"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ledger_lab.errors import UserError
 from ledger_lab.recipes import scaled_learning_rate
 from ledger_lab.runners import Adapter, BatchPlan
-from ledger_lab.runners.configs import read_setting, resolve_configs
+from ledger_lab.runners.configs import read_setting, require_values, resolve_configs
 
 if TYPE_CHECKING:
     from ledger_lab.pipeline.preflight import TrainPlan
@@ -85,7 +85,9 @@ def describe_batch(plan: TrainPlan) -> str:
 
 def _plan(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
     """Read the batch arithmetic of a freshly resolved configuration."""
+    prepared = adapter.prepare(agent_cfg, "cpu")
+    require_values(prepared, adapter)
     try:
-        return adapter.plan(adapter.prepare(agent_cfg, "cpu"))
+        return adapter.plan(prepared)
     except ValueError as error:
         raise UserError(f"the agent's configuration: {error}") from error

@@ -30,7 +30,7 @@ from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.pipeline.resume import Resumption
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
-from ledger_lab.runners.configs import config_sha256, resolve_configs
+from ledger_lab.runners.configs import config_sha256, require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import (
@@ -189,21 +189,22 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
     if args.max_iterations is not None:
         _at_least_one("--max_iterations", args.max_iterations)
     agent_cfg = adapter.prepare(agent_cfg, device, seed=args.seed, max_iterations=args.max_iterations)
+    require_values(agent_cfg, adapter)
     env_cfg.sim.device = device
+    if args.num_envs is not None:
+        env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
+    for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
+        _at_least_one(name, count)
     if not args.no_eval:
         require_judgeable(panel, env_cfg)
         adapter.require_memoryless(agent_cfg)
         require_divisible(panel, world.size)
-    if args.num_envs is not None:
-        env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
     seed = adapter.seed(agent_cfg)
     if not isinstance(seed, int) or not 0 <= seed <= _SEED_LIMIT - world.size:
         raise UserError(f"--seed {seed}: training seeds lie between 0 and {_SEED_LIMIT - world.size}")
     env_cfg.seed = seed + world.rank
     agent_cfg = adapter.with_seed(agent_cfg, seed + world.rank)
     require_folder_name(adapter.settings["experiment_name"], adapter.experiment(agent_cfg))
-    for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
-        _at_least_one(name, count)
     try:
         batch = adapter.plan(agent_cfg)
     except ValueError as error:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes.ppo import PpoRecipe
+from ledger_lab.recipes.ppo import RULES, PpoRecipe
+from ledger_lab.recipes.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,10 @@ class Setting:
     """Override of the command line, like ``agent.algorithm.gamma``."""
     note: str = ""
     """How the value is written there, if not as it stands in the recipe."""
+    also: tuple[str, ...] = ()
+    """Overrides of the same kind beside it: the value function's, where there are two, or an older name."""
+    rule: Rule | None = None
+    """What the library takes there, if not the recipe's own values."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,16 @@ class Dialect:
     def overrides(self) -> dict[str, str]:
         """Overrides of the command line by the fields of the recipe."""
         return {field: setting.override for field, setting in self.settings.items()}
+
+    @property
+    def rules(self) -> dict[str, tuple[str, Rule]]:
+        """What the library takes, with the field of the recipe, by all overrides whose values are bound to a rule."""
+        return {
+            override: (field, rule)
+            for field, setting in self.settings.items()
+            if (rule := setting.rule or RULES.get(field)) is not None
+            for override in (setting.override, *setting.also)
+        }
 
     def require(self, recipe: PpoRecipe) -> None:
         """Refuse a recipe that the library can't follow.

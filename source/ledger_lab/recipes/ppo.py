@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from ledger_lab.recipes.rules import Rule, count, finite, not_negative, one_of, positive, share, widths
 
 DEFAULT_SEED = 42
 """Seed of a training that names none, as in Isaac Lab's own configurations."""
@@ -12,20 +14,28 @@ DEFAULT_SEED = 42
 type Activation = Literal["elu", "relu", "tanh", "selu"]
 type Schedule = Literal["adaptive", "fixed"]
 
-_POSITIVE = (
-    "num_envs",
-    "max_iterations",
-    "save_interval",
-    "horizon",
-    "epochs",
-    "minibatches",
-    "learning_rate",
-    "kl_target",
-    "clip",
-    "max_grad_norm",
-    "reward_scale",
-    "initial_noise_std",
-)
+RULES: Mapping[str, Rule] = {
+    "num_envs": count,
+    "max_iterations": count,
+    "save_interval": count,
+    "horizon": count,
+    "epochs": count,
+    "minibatches": count,
+    "hidden_dims": widths,
+    "learning_rate": positive,
+    "entropy_coef": finite,
+    "activation": one_of(*get_args(Activation.__value__)),
+    "schedule": one_of(*get_args(Schedule.__value__)),
+    "kl_target": positive,
+    "clip": positive,
+    "value_coef": not_negative,
+    "max_grad_norm": positive,
+    "discount": share,
+    "gae_lambda": share,
+    "reward_scale": positive,
+    "initial_noise_std": positive,
+}
+"""What the fields of a recipe may be; the others are names of the user's, and switches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +107,7 @@ class PpoRecipe:
         Raises:
             ValueError: If a count or a rate is not positive, a factor lies outside 0..1, or a name is unknown.
         """
-        for name in _POSITIVE:
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"recipe {self.experiment_name!r}: {name} must be positive, is {getattr(self, name)}")
-        for name, known in (("activation", Activation), ("schedule", Schedule)):
-            if getattr(self, name) not in get_args(known.__value__):
-                names = ", ".join(get_args(known.__value__))
-                raise ValueError(f"recipe {self.experiment_name!r}: {name} must be one of {names}")
-        for name in ("discount", "gae_lambda"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise ValueError(f"recipe {self.experiment_name!r}: {name} must lie in (0, 1]")
-        if not self.hidden_dims or min(self.hidden_dims) < 1:
-            raise ValueError(f"recipe {self.experiment_name!r}: hidden_dims must name at least one layer, none empty")
+        for name, rule in RULES.items():
+            value = getattr(self, name)
+            if wrong := rule(value):
+                raise ValueError(f"recipe {self.experiment_name!r}: {name} {value!r}: {wrong}")

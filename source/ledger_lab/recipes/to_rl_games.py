@@ -8,6 +8,17 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect, Setting
 from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
+from ledger_lab.recipes.rules import anything, finite, one_of, widths
+
+_SCHEDULES = ("adaptive", "linear", "constant", "fixed", "identity", "None", None)
+"""What the library acts on, and what its own configurations and Isaac Lab's call a rate that stays; so it does by any
+other name, a misspelt one, too."""
+
+
+def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Take widths of layers, and no layer at all."""
+    return None if value == [] else widths(value)
+
 
 RL_GAMES = Dialect(
     library="rl_games",
@@ -15,16 +26,18 @@ RL_GAMES = Dialect(
     settings={
         "experiment_name": Setting("agent.params.config.name"),
         "max_iterations": Setting("agent.params.config.max_epochs"),
-        "save_interval": Setting("agent.params.config.save_frequency"),
+        "save_interval": Setting("agent.params.config.save_frequency", rule=anything),
         "horizon": Setting("agent.params.config.horizon_length"),
         "epochs": Setting("agent.params.config.mini_epochs"),
-        "minibatches": Setting("agent.params.config.minibatch_size_per_env", "`horizon` ÷ `minibatches`"),
-        "hidden_dims": Setting("agent.params.network.mlp.units", "for both networks"),
+        "minibatches": Setting(
+            "agent.params.config.minibatch_size_per_env", "`horizon` ÷ `minibatches`", rule=anything
+        ),
+        "hidden_dims": Setting("agent.params.network.mlp.units", "for both networks", rule=_widths),
         "activation": Setting("agent.params.network.mlp.activation", "for both networks"),
         "observation_normalization": Setting("agent.params.config.normalize_input"),
         "value_normalization": Setting("agent.params.config.normalize_value"),
         "learning_rate": Setting("agent.params.config.learning_rate"),
-        "schedule": Setting("agent.params.config.lr_schedule", "`adaptive` or `constant`"),
+        "schedule": Setting("agent.params.config.lr_schedule", "`adaptive` or `constant`", rule=one_of(*_SCHEDULES)),
         "kl_target": Setting("agent.params.config.kl_threshold"),
         "clip": Setting("agent.params.config.e_clip"),
         "value_clip": Setting("agent.params.config.clip_value"),
@@ -35,7 +48,9 @@ RL_GAMES = Dialect(
         "gae_lambda": Setting("agent.params.config.tau"),
         "timeout_bootstrap": Setting("agent.params.config.value_bootstrap"),
         "reward_scale": Setting("agent.params.config.reward_shaper.scale_value"),
-        "initial_noise_std": Setting("agent.params.network.space.continuous.sigma_init.val", "its logarithm"),
+        "initial_noise_std": Setting(
+            "agent.params.network.space.continuous.sigma_init.val", "its logarithm", rule=finite
+        ),
         "mixed_precision": Setting("agent.params.config.mixed_precision"),
         "torch_compile": Setting("agent.params.config.torch_compile"),
     },

@@ -6,6 +6,14 @@ from typing import Any
 
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
+from ledger_lab.recipes.rules import one_of, or_none, positive, widths
+
+
+def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Take widths of layers, and -1 for as many as there are inputs."""
+    is_list = isinstance(value, list | tuple)
+    return widths([1 if width == -1 else width for width in value] if is_list else value)
+
 
 RSL_RL = Dialect(
     library="rsl_rl",
@@ -17,12 +25,12 @@ RSL_RL = Dialect(
         "horizon": Setting("agent.num_steps_per_env"),
         "epochs": Setting("agent.algorithm.num_learning_epochs"),
         "minibatches": Setting("agent.algorithm.num_mini_batches"),
-        "hidden_dims": Setting("agent.actor.hidden_dims", "and critic"),
-        "activation": Setting("agent.actor.activation", "and critic"),
+        "hidden_dims": Setting("agent.actor.hidden_dims", "and critic", ("agent.critic.hidden_dims",), _widths),
+        "activation": Setting("agent.actor.activation", "and critic", ("agent.critic.activation",)),
         "observation_normalization": Setting("agent.actor.obs_normalization", "and critic"),
         "learning_rate": Setting("agent.algorithm.learning_rate"),
         "schedule": Setting("agent.algorithm.schedule"),
-        "kl_target": Setting("agent.algorithm.desired_kl"),
+        "kl_target": Setting("agent.algorithm.desired_kl", rule=or_none(positive)),
         "clip": Setting("agent.algorithm.clip_param"),
         "value_clip": Setting("agent.algorithm.use_clipped_value_loss"),
         "value_coef": Setting("agent.algorithm.value_loss_coef"),
@@ -32,7 +40,11 @@ RSL_RL = Dialect(
         "gae_lambda": Setting("agent.algorithm.lam"),
         "initial_noise_std": Setting("agent.actor.distribution_cfg.init_std"),
         "mixed_precision": Setting("agent.algorithm.use_mixed_precision"),
-        "torch_compile": Setting("agent.torch_compile_mode", "`default` or none"),
+        "torch_compile": Setting(
+            "agent.torch_compile_mode",
+            "`default` or none",
+            rule=one_of("default", "max-autotune-no-cudagraphs", None),
+        ),
     },
     only={
         "value_normalization": Only(False, "it has no normalizer of returns; scale the rewards' weights"),

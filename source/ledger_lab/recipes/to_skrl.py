@@ -8,6 +8,23 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
+from ledger_lab.recipes.rules import anything, finite, one_of, or_none, positive, widths
+
+_NORMALIZER = "RunningStandardScaler"
+_SCHEDULER = "KLAdaptiveLR"
+
+
+def _layers(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Take lists of widths, of layers in the library's own words, and of nothing."""
+    plain = [layer for layer in value if not isinstance(layer, dict | str)] if isinstance(value, list) else value
+    return None if plain == [] else widths(plain)
+
+
+def _rates(value: Any) -> str | None:  # noqa: ANN401
+    """Take the learning rate of both networks, or one for each."""
+    rates = value if isinstance(value, list) else [value]
+    return next(filter(None, map(positive, rates)), None)
+
 
 SKRL = Dialect(
     library="skrl",
@@ -15,27 +32,40 @@ SKRL = Dialect(
     settings={
         "experiment_name": Setting("agent.agent.experiment.directory"),
         "max_iterations": Setting("agent.trainer.timesteps", "× `horizon`"),
-        "save_interval": Setting("agent.agent.experiment.checkpoint_interval", "× `horizon`"),
+        "save_interval": Setting("agent.agent.experiment.checkpoint_interval", "× `horizon`", rule=anything),
         "horizon": Setting("agent.agent.rollouts"),
         "epochs": Setting("agent.agent.learning_epochs"),
         "minibatches": Setting("agent.agent.mini_batches"),
-        "hidden_dims": Setting("agent.models.policy.network.0.layers", "and value"),
-        "activation": Setting("agent.models.policy.network.0.activations", "and value"),
-        "observation_normalization": Setting("agent.agent.observation_preprocessor", "`RunningStandardScaler` or none"),
-        "value_normalization": Setting("agent.agent.value_preprocessor", "`RunningStandardScaler` or none"),
-        "learning_rate": Setting("agent.agent.learning_rate"),
-        "schedule": Setting("agent.agent.learning_rate_scheduler", "`KLAdaptiveLR` or none"),
+        "hidden_dims": Setting(
+            "agent.models.policy.network.0.layers", "and value", ("agent.models.value.network.0.layers",), _layers
+        ),
+        "activation": Setting(
+            "agent.models.policy.network.0.activations", "and value", ("agent.models.value.network.0.activations",)
+        ),
+        "observation_normalization": Setting(
+            "agent.agent.observation_preprocessor",
+            "`RunningStandardScaler` or none",
+            ("agent.agent.state_preprocessor",),
+            one_of(_NORMALIZER, None),
+        ),
+        "value_normalization": Setting(
+            "agent.agent.value_preprocessor", "`RunningStandardScaler` or none", rule=one_of(_NORMALIZER, None)
+        ),
+        "learning_rate": Setting("agent.agent.learning_rate", rule=_rates),
+        "schedule": Setting(
+            "agent.agent.learning_rate_scheduler", "`KLAdaptiveLR` or none", rule=one_of(_SCHEDULER, None)
+        ),
         "kl_target": Setting("agent.agent.learning_rate_scheduler_kwargs.kl_threshold"),
         "clip": Setting("agent.agent.ratio_clip", "and `value_clip`"),
-        "value_clip": Setting("agent.agent.value_clip", "`clip` or 0"),
+        "value_clip": Setting("agent.agent.value_clip", "`clip` or 0", rule=finite),
         "value_coef": Setting("agent.agent.value_loss_scale"),
         "entropy_coef": Setting("agent.agent.entropy_loss_scale"),
-        "max_grad_norm": Setting("agent.agent.grad_norm_clip"),
+        "max_grad_norm": Setting("agent.agent.grad_norm_clip", rule=finite),
         "discount": Setting("agent.agent.discount_factor"),
-        "gae_lambda": Setting("agent.agent.gae_lambda"),
+        "gae_lambda": Setting("agent.agent.gae_lambda", also=("agent.agent.lambda",)),
         "timeout_bootstrap": Setting("agent.agent.time_limit_bootstrap"),
-        "reward_scale": Setting("agent.agent.rewards_shaper_scale"),
-        "initial_noise_std": Setting("agent.models.policy.initial_log_std", "its logarithm"),
+        "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
+        "initial_noise_std": Setting("agent.models.policy.initial_log_std", "its logarithm", rule=finite),
         "mixed_precision": Setting("agent.agent.mixed_precision"),
     },
     only={
@@ -58,7 +88,6 @@ SKRL = Dialect(
     },
 )
 
-_NORMALIZER = "RunningStandardScaler"
 _LARGEST_LOG_STD = 2.0
 """What the library cuts a larger one down to, without a word."""
 
@@ -114,7 +143,7 @@ def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
             "discount_factor": recipe.discount,
             "gae_lambda": recipe.gae_lambda,
             "learning_rate": recipe.learning_rate,
-            "learning_rate_scheduler": "KLAdaptiveLR" if adaptive else None,
+            "learning_rate_scheduler": _SCHEDULER if adaptive else None,
             "learning_rate_scheduler_kwargs": (
                 {"kl_threshold": recipe.kl_target, "min_lr": 1e-5, "max_lr": 1e-2} if adaptive else {}
             ),

@@ -177,6 +177,16 @@ class Adapter(Protocol):
             UserError: If LedgerLab can't train what it describes.
         """
 
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+        """Ask the library for an activation.
+
+        Args:
+            value: What a configuration says.
+
+        Returns:
+            What speaks against it, as the end of a sentence; ``None`` if the library has it.
+        """
+
     def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
         """Refuse a policy whose actions depend on what it has seen before: nobody keeps that for it.
 

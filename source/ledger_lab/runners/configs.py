@@ -6,7 +6,7 @@ import ast
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.errors import UserError, first_line, nearest
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.recipes import dialect_of
+from ledger_lab.runners.adapter import Adapter, load_adapter
 
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
@@ -50,7 +51,7 @@ def resolve_configs(
     complete(agent_cfg, load_adapter(library).optional)
     for override in overrides:
         if override not in choices:
-            _check_value(override, {"env": env_cfg, "agent": agent_cfg})
+            _check_value(override, {"env": env_cfg, "agent": agent_cfg}, dialect_of(library).rules)
     env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides))
     if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
         raise UserError(f"task {task} is not manager-based: only the managers let a panel see how an episode ends")
@@ -125,8 +126,14 @@ def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
     return True
 
 
-def _check_value(override: str, resolved: Mapping[str, Any]) -> None:
-    """Refuse a value whose path leaves the tree, or that changes what kind of thing stands there."""
+def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[str]) -> None:
+    """Refuse a value whose path leaves the tree, or that changes what kind of thing stands there.
+
+    Args:
+        override: The override.
+        resolved: The configurations without it.
+        ruled: Names of overrides that :func:`require_values` knows more of: whether there may be no value, say.
+    """
     key, _, value = override.partition("=")
     root, *path = key.split(".")
     for depth, name in enumerate(path):
@@ -139,7 +146,7 @@ def _check_value(override: str, resolved: Mapping[str, Any]) -> None:
     if type(node) is int and isinstance(parent, Mapping):
         node = float(node)  # a YAML file writes 4 where 4.5 would do as well
     parsed = _parse(value)
-    if parsed is None or node is None:
+    if node is None or (parsed is None and (key in ruled or _may_be_none(parent, path[-1], node))):
         return
     if isinstance(node, list) and node:
         if not isinstance(parsed, list) or not parsed or not all(_is_like(each, node[0]) for each in parsed):
@@ -161,6 +168,13 @@ def _is_like(value: Any, former: Any) -> bool:
     if allowed is None:
         return True
     return isinstance(value, allowed) and (allowed is bool or not isinstance(value, bool))
+
+
+def _may_be_none(parent: Any, name: str, value: Any) -> bool:
+    """Tell whether a setting may have no value: numbers and switches only if they are declared so."""
+    field = getattr(parent, "__dataclass_fields__", {}).get(name)
+    declared_so = field is not None and any(word in str(field.type) for word in ("None", "Optional", "Any"))
+    return declared_so or not isinstance(value, int | float)
 
 
 def _children(node: Any) -> dict[str, Any]:
@@ -188,6 +202,24 @@ def read_setting(agent_cfg: Any, override: str) -> Any:
     """
     value = _follow(agent_cfg, override.split(".")[1:])
     return None if value is _MISSING else value
+
+
+def require_values(agent_cfg: Any, adapter: Adapter) -> None:
+    """Check what the fields of a recipe are translated to, wherever the configuration has it from.
+
+    Args:
+        agent_cfg: The library's configuration.
+        adapter: The library.
+
+    Raises:
+        UserError: If the library couldn't train with a value, or would take it for another one.
+    """
+    for override, (field, rule) in dialect_of(adapter.library).rules.items():
+        value = _follow(agent_cfg, override.split(".")[1:])
+        if value is _MISSING:
+            continue
+        if wrong := adapter.refuse_activation(value) if field == "activation" else rule(value):
+            raise UserError(f"{override} {value!r}: {wrong}")
 
 
 def _parse(value: str) -> Any:

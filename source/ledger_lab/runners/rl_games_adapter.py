@@ -13,6 +13,7 @@ import torch
 from isaaclab.utils.seed import configure_seed
 from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
 from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.algos_torch.players import rescale_actions
 from rl_games.algos_torch.running_mean_std import RunningMeanStd, RunningMeanStdObs
 from rl_games.common import a2c_common
@@ -26,6 +27,7 @@ from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
+from ledger_lab.recipes.rules import one_of
 from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
 from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
@@ -108,6 +110,10 @@ class RlGamesAdapter:
         config["device"] = config["device_name"] = device
         config["print_stats"] = config["multi_gpu"] = False
         return agent_cfg
+
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+        """Look for it among those that the networks register."""
+        return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
 
     def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
         """Refuse networks with recurrent layers."""

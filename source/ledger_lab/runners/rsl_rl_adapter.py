@@ -22,10 +22,10 @@ from isaaclab_rl.rsl_rl import (
     handle_deprecated_rsl_rl_cfg,
 )
 from rsl_rl.runners import OnPolicyRunner
-from rsl_rl.utils import resolve_class, resolve_obs_groups
+from rsl_rl.utils import resolve_class, resolve_nn_activation, resolve_obs_groups
 from tensordict import TensorDict
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
@@ -87,6 +87,14 @@ class RslRlAdapter:
         if max_iterations is not None:
             agent_cfg.max_iterations = max_iterations
         return handle_deprecated_rsl_rl_cfg(agent_cfg, importlib.metadata.version("rsl-rl-lib"))
+
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+        """Let the library tell which it has."""
+        try:
+            resolve_nn_activation(str(value))
+        except ValueError as error:
+            return first_line(error)
+        return None
 
     def require_memoryless(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> None:
         """Refuse recurrent actors."""

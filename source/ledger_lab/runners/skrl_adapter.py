@@ -26,13 +26,14 @@ from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
 from ledger_lab.runners.collectives import of_all_processes
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
-from ledger_lab.runners.skrl_config import require_counts, require_trainable
+from ledger_lab.runners.skrl_config import refuse_activation, require_counts, require_trainable
 
 with lone_import() as _world_size:
     import skrl.agents.torch.ppo.ppo as ppo
     from skrl import config
     from skrl.envs.wrappers.torch.isaaclab_envs import IsaacLabWrapper
     from skrl.resources.preprocessors.torch import RunningStandardScaler
+    from skrl.utils.model_instantiators.torch.common import _get_activation_function
     from skrl.utils.runner.torch import Runner
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 config.torch._world_size, config.torch._is_distributed = _world_size, _world_size > 1
@@ -68,6 +69,10 @@ class SkrlAdapter:
             cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
         require_counts(cfg)
         return cfg
+
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+        """Let the library tell which it has."""
+        return refuse_activation(value, _get_activation_function)
 
     def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
         """Do nothing: the library's configurations describe no other networks."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ledger_lab.errors import UserError
+from ledger_lab.recipes.rules import one_of
 
 _GROUPS = ("models", "memory", "agent", "trainer")
 
@@ -128,6 +129,21 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
         raise UserError(
             f"agent.agent.experiment.checkpoint_interval {interval!r}: must be 'auto' or a whole number of steps"
         )
+
+
+def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | None:  # noqa: ANN401 - from a configuration
+    """Look for activations, which SKRL leaves out without a word if it doesn't know them.
+
+    Args:
+        value: A name, which may be empty, or a list with one for each layer.
+        find: SKRL's own way from a name to an activation.
+
+    Returns:
+        What speaks against it, as the end of a sentence; ``None`` if SKRL has them all.
+    """
+    known = one_of(*filter(find, _CALLED), "")
+    names = [name or "" for name in value] if isinstance(value, list) else [value]
+    return next(filter(None, (known(str(name).lower()) for name in names)), None)
 
 
 def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
