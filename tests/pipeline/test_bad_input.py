@@ -49,6 +49,7 @@ TRAIN_MISTAKES = [
     (["env.scene.num_envs=null"], r"'env.scene.num_envs=null': env.scene.num_envs is of type int .*'null' is not"),
     (["env.decimation=null"], r"'env.decimation=null': env.decimation is of type int \(2\), and 'null' is not"),
     (["env.decimation=0"], r"env.decimation 0: must be at least 1"),
+    (["env.sim.dt=0"], r"env.sim.dt=0: must be positive, and finite"),
     (
         ["agent.algorithm.num_mini_batches=0"],
         r"agent.algorithm.num_mini_batches 0: must be a whole number of at least 1",

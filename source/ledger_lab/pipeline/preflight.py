@@ -28,6 +28,7 @@ from ledger_lab.pipeline.mirror_run import require_mirrors
 from ledger_lab.pipeline.ranks import require_divisible, require_same
 from ledger_lab.pipeline.request import launcher_args
 from ledger_lab.pipeline.resume import Resumption
+from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import config_sha256, require_values, resolve_configs
@@ -195,6 +196,9 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
         env_cfg.scene.num_envs = _at_least_one("--num_envs", args.num_envs)
     for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
         _at_least_one(name, count)
+    for name, seconds in (("env.sim.dt", env_cfg.sim.dt), ("env.episode_length_s", env_cfg.episode_length_s)):
+        if wrong := positive(seconds):
+            raise UserError(f"{name}={seconds}: {wrong}")
     if not args.no_eval:
         require_judgeable(panel, env_cfg)
         adapter.require_memoryless(agent_cfg)
