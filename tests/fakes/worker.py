@@ -1,6 +1,6 @@
 """A program that works under supervision on an attempt without a simulation, and ends as it is told to.
 
-Usage: ``python tests/fakes/worker.py DIRECTORY HOW [GRACE_S SHUTDOWN_S]``.
+Usage: ``python tests/fakes/worker.py DIRECTORY HOW [GRACE_S SHUTDOWN_S [ITS_OWN_GRACE_S]]``. ``start`` never begins.
 """
 
 from __future__ import annotations
@@ -126,11 +126,13 @@ HOW: dict[str, Callable[[], object]] = {
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Make an attempt of it."""
-    run_dir = Path(argv[0])
-    clock = PhaseClock(started_ns)
+    if argv[1] == "start":
+        wait()
+    run_dir, grace_s = Path(argv[0]), float(argv[4]) if len(argv) > 4 else None
+    log, clock = run_dir / "console.log", PhaseClock(started_ns)
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared("aaaaaaaa"))
-        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", run_dir / "console.log")
+        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", log, grace_s=grace_s)
         journal.append(
             AttemptStarted(
                 run_id="aaaaaaaa",

@@ -7,7 +7,14 @@ import sys
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch import World, read_world, requested_processes, torchrun_argv, torchrun_environ
+from ledger_lab.launch import (
+    World,
+    asks_to_resume,
+    read_world,
+    requested_processes,
+    torchrun_argv,
+    torchrun_environ,
+)
 
 TORCHRUN = {
     "RANK": "3",
@@ -63,6 +70,14 @@ def test_nproc_is_taken_out_of_the_command_line(argv: list[str]) -> None:
 def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         requested_processes(argv)
+
+
+@pytest.mark.parametrize(
+    "argv", [["--resume", "aaaaaaaa"], ["--seed", "1", "--resume=aaaaaaaa"], ["--resu", "aaaaaaaa"]]
+)
+def test_a_command_line_that_resumes_a_run_is_known(argv: list[str]) -> None:
+    assert asks_to_resume(argv)
+    assert not asks_to_resume(["--rl_library", "rsl_rl", "--rendering_mode", "resume", "agent.resume=True"])
 
 
 def test_torchrun_gets_a_list_of_arguments_and_a_port_that_is_free() -> None:

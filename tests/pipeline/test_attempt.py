@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -174,14 +175,18 @@ def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("signum", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_good_moment_that_does_not_come_is_not_waited_for(
-    signum: signal.Signals, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    signum: signal.Signals, exit_status: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ledger_lab.pipeline.attempt._PATIENCE_S", 0.1)
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+        clock, tell_end = PhaseClock(time.perf_counter_ns()), into(journal)
+        with attempt_life(journal.append, clock, lambda: None, tell_end, grace_s=0.5) as attempt:
             with attempt.polite():
                 os.kill(os.getpid(), signum)
-                time.sleep(30)
+                asked_s = time.monotonic()
+                with contextlib.suppress(BaseException):
+                    time.sleep(30)
+                assert 0.29 < time.monotonic() - asked_s < 20
+                attempt.leave()
             raise AssertionError("the alarm did not end it")
         assert attempt.exit_status == exit_status
 

@@ -74,6 +74,8 @@ TRAIN_MISTAKES = [
     (["agent.experiment_name=../../out"], r"agent.experiment_name '../../out': must be a name"),
     (["--target", "90"], r"--target 90.0: must lie above 0 and not above 1"),
     (["--target", "1"], r"not even 256 successes of 256 episodes prove a success of 1"),
+    (["--grace_s", "0"], r"--grace_s 0: must lie above 0 and not above 86400, a day"),
+    (["--grace_s", "inf"], r"--grace_s inf: must lie above 0"),
     (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),
     (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
     (["--stop_on", "kl_out_of_rang"], r"no such event: did you mean 'kl_out_of_range'"),

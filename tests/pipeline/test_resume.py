@@ -22,6 +22,7 @@ from ledger_lab.ledger import (
     StateRestored,
     StateSaved,
     Status,
+    SupervisionStarted,
     read_ledger,
 )
 from ledger_lab.reports import summarize_run
@@ -29,10 +30,15 @@ from tests.conftest import ROOT, SHORT, one_run_dir, script
 from tests.fakes.ledgers import SECOND, declared, window
 
 
+def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Train by a program of the tests."""
+    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
 def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Train with somebody who sends a signal at an iteration."""
-    command = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *map(str, arguments), when]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return fake("interrupted", *arguments, when)
 
 
 def only_run(root: Path) -> Run:
@@ -100,6 +106,21 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     assert [w.iteration for _, w in run.windows if w.figures] == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("flags", "saved"),
+    [([], [1, 2, 3]), (["--save_state_every", "50"], [1, 3]), (["--nproc", "2"], [1, 2, 3])],
+    ids=["alone", "as asked", "by two"],
+)
+def test_between_rare_checkpoints_a_state_is_saved_when_the_last_one_is_old(
+    flags: list[str], saved: list[int], tmp_path: Path
+) -> None:
+    request = ("--num_envs", "16", "--max_iterations", "3", "--device", "cpu", "--no_eval", "agent.save_interval=50")
+    finished = fake("impatient", *request, *flags, "--log_root", tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (attempt,) = only_run(tmp_path).attempts
+    assert [row.iteration for row in attempt.of(StateSaved)] == saved
+
+
 @pytest.mark.slow
 def test_other_physics_goes_on_with_fresh_episodes(tmp_path: Path) -> None:
     request = ("--num_envs", "64", "--max_iterations", "20", "--device", "cpu", "physics=ovphysx")
@@ -123,15 +144,13 @@ REQUEST = {"task": "LedgerLab-Cartpole", "num_envs": 64, "seed": 42, "held_out_s
 
 
 def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22 + 1, state: bytes | None = b"s",
-          **changes: object) -> Path:  # fmt: skip
+          host: str = socket.gethostname(), supervised: bool = False, **changes: object) -> Path:  # fmt: skip
     """Write a run of one attempt, which saved a state after its first iteration; return its directory."""
     run_dir = root / "rsl_rl" / "e" / "aaaaaaaa"
     run_dir.mkdir(parents=True)
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared("aaaaaaaa", **{**REQUEST, **changes}))
-        journal.append(
-            AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=socket.gethostname(), wall_ns=1)
-        )
+        journal.append(AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
         journal.append(window(1, 40, {"learn": 2 * SECOND}, 2 * SECOND))
         if state is not None:
             from hashlib import sha256
@@ -150,6 +169,9 @@ def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22
                     peak_gpu_memory_bytes=None,
                 )
             )  # fmt: skip
+    if supervised:
+        with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+            journal.append(SupervisionStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
     return run_dir
 
 
@@ -169,6 +191,16 @@ def gone(root: Path) -> None:
         (lambda root: None, [], r"no checkpoint, run directory or run id 'aaaa'"),
         (lambda root: write(root, status=None, pid=os.getpid()), [], r"is still alive \(process PID on "),
         (lambda root: write(root, status=Status.PREEMPTED, pid=os.getpid()), [], r"is still alive"),
+        (
+            lambda root: write(root, status=None, host="node-9"),
+            [],
+            r"is still alive \(process \d+ on node-9\): .*; on another host it counts as lost after 15 silent minutes",
+        ),
+        (
+            lambda root: write(root, status=None, host="node-9", supervised=True),
+            [],
+            r"is still alive \(process \d+ on node-9\): .*; on another host it counts as lost after 2 silent minutes",
+        ),
         (lambda root: write(root, status=Status.TARGET_REACHED), [], r"has ended: target reached. There is nothing to"),
         (lambda root: write(root, status=Status.COMPLETED), [], r"has ended: completed"),
         (lambda root: write(root, status=Status.STOPPED), [], r"has ended: stopped"),
@@ -185,6 +217,11 @@ def gone(root: Path) -> None:
         (write, ["--max_iterations", "9"], r"--max_iterations 9: run aaaaaaaa was declared with 2"),
         (write, ["--no_eval"], r"--no_eval True: run aaaaaaaa was declared with False"),
         (write, ["--usd_per_hour", "1"], r"--usd_per_hour: run aaaaaaaa goes on as it was declared"),
+        (
+            lambda root: write(root, command=["train.py", "--usd_per_hour", "2"]),
+            ["--usd_per_hour", "1"],
+            r"--usd_per_hour: run aaaaaaaa goes on as it was declared",
+        ),
         (write, ["agent.seed=3"], r"override 'agent.seed=3': run aaaaaaaa was declared without it"),
     ],
 )
@@ -213,6 +250,17 @@ def test_the_request_of_a_resumed_run_is_its_declaration(tmp_path: Path) -> None
     assert (args.num_envs, args.seed, args.eval_every, args.stop_on, args.no_eval) == (64, 42, 3, "non_finite", False)
     assert (args.save_state_every, resumed.attempt, resumed.saved_by) == (7, 2, 1)
     assert (resumed.state.iteration, resumed.train_ns) == (1, 2 * SECOND)
+
+
+def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
+    from ledger_lab.pipeline.request import parse, train_parser
+    from ledger_lab.pipeline.resume import resumed_request
+
+    flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
+    write(tmp_path, cohort="c", command=["scripts/train.py", *flags, "--scale_lr"])
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "--grace_s", "290"]
+    args, _ = resumed_request(*parse(train_parser(), argv), argv)
+    assert (args.cohort, args.scale_lr, args.grace_s) == ("c", False, 290)
 
 
 def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:

@@ -125,8 +125,32 @@ def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path
     assert attempt_of(tmp_path).status is Status.PREEMPTED
 
 
-def test_work_that_does_not_end_when_it_is_asked_to_is_killed(tmp_path: Path) -> None:
-    with worker(tmp_path, "wait_deaf", "0.5", "60") as process:
+@pytest.mark.parametrize(
+    ("signum", "resume", "exit_status"),
+    [
+        (signal.SIGTERM, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGUSR1, ["--resume=aaaaaaaa"], 75),
+        (signal.SIGUSR2, ["--resum", "aaaaaaaa"], 75),
+        (signal.SIGXCPU, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGINT, ["--resume", "aaaaaaaa"], 130),
+        (signal.SIGHUP, [], 130),
+        (signal.SIGTERM, [], 143),
+        (signal.SIGUSR1, [], 143),
+    ],
+)
+def test_one_that_is_asked_to_end_before_it_has_begun_may_requeue_itself_if_it_resumes_a_run(
+    tmp_path: Path, signum: signal.Signals, resume: list[str], exit_status: int
+) -> None:
+    with worker(tmp_path, "start", "20", "60", *resume) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signum)
+        assert process.wait(60) == exit_status
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limits", [["0.5", "60"], ["20", "60", "0.5"]], ids=["the supervisor's", "its own"])
+def test_work_that_does_not_end_when_it_is_asked_to_is_killed(tmp_path: Path, limits: list[str]) -> None:
+    with worker(tmp_path, "wait_deaf", *limits) as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143

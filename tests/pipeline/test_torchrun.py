@@ -17,19 +17,19 @@ import pytest
 from ledger_lab.launch import torchrun_argv
 
 
-def exit_status_when(run: Callable[[Namespace], None], monkeypatch: pytest.MonkeyPatch) -> int:
+def exit_status_when(run: Callable[[Namespace], None], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Return how the launcher exits when torchrun runs so."""
     from ledger_lab.pipeline import torchrun
 
-    monkeypatch.setattr(torchrun, "run", run)
+    monkeypatch.setattr("torch.distributed.run.run", run)
     monkeypatch.setattr(torchrun.logging, "disable", lambda _: None)
     with pytest.raises(SystemExit) as ended:
-        torchrun.main(["--nproc-per-node", "2", "train.py"])
+        torchrun.main(["--nproc-per-node", "2", "train.py", *arguments])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 
 
-def exit_status_after(ending: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+def exit_status_after(ending: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """Return how the launcher exits when torchrun ends so."""
     from ledger_lab.pipeline import torchrun
 
@@ -37,7 +37,7 @@ def exit_status_after(ending: BaseException, monkeypatch: pytest.MonkeyPatch) ->
         raise ending
 
     monkeypatch.setattr(torchrun.signal, "signal", lambda *_: None)
-    return exit_status_when(run, monkeypatch)
+    return exit_status_when(run, monkeypatch, *arguments)
 
 
 PATIENT = """
@@ -70,10 +70,16 @@ def test_asked_to_end_it_asks_its_processes_and_exits_as_they_do(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("signum", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGINT, 130)]
+    ("signum", "arguments", "exit_status"),
+    [
+        (signal.SIGTERM, [], 143),
+        (signal.SIGUSR1, [], 143),
+        (signal.SIGUSR1, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGINT, ["--resume", "aaaaaaaa"], 130),
+    ],
 )
 def test_asked_to_end_before_there_is_a_process_it_ends(
-    signum: signal.Signals, exit_status: int, monkeypatch: pytest.MonkeyPatch
+    signum: signal.Signals, arguments: list[str], exit_status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(_: Namespace) -> None:
         os.kill(os.getpid(), signum)
@@ -81,10 +87,22 @@ def test_asked_to_end_before_there_is_a_process_it_ends(
 
     former = {each: signal.getsignal(each) for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}}
     try:
-        assert exit_status_when(asked, monkeypatch) == exit_status
+        assert exit_status_when(asked, monkeypatch, *arguments) == exit_status
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
+
+
+def test_it_hears_signals_before_it_has_loaded_torchrun() -> None:
+    with subprocess.Popen(torchrun_argv(2, "train.py", ["--resume", "aaaaaaaa"]), stderr=subprocess.PIPE) as launcher:
+        status = Path(f"/proc/{launcher.pid}/status")
+        deadline = time.monotonic() + 60
+        while not int(status.read_text().partition("SigCgt:")[2].split()[0], 16) & 1 << signal.SIGTERM - 1:
+            assert launcher.poll() is None and time.monotonic() < deadline
+            time.sleep(0.002)
+        assert b"torch" not in Path(f"/proc/{launcher.pid}/maps").read_bytes()
+        launcher.send_signal(signal.SIGTERM)
+        assert launcher.wait(60) == 75
 
 
 def test_a_port_in_use_is_told_in_one_line() -> None:
@@ -105,10 +123,23 @@ def test_a_port_in_use_is_told_in_one_line() -> None:
         ({1: -9, 0: -15}, 137),
         ({1: -9, 0: 1}, 1),
         ({0: 143, 1: 143}, 143),
+        ({0: 75, 1: 75}, 75),
+        ({1: -10, 0: -10}, 75),
+        ({1: 1, 0: 75}, 1),
         ({1: 137, 0: 137}, 137),
         ({3: 1}, 1),
     ],
-    ids=["refused", "killed early", "the first rank knows", "preempted", "killed", "elsewhere"],
+    ids=[
+        "refused",
+        "killed early",
+        "the first rank knows",
+        "preempted",
+        "to go on",
+        "preempted before they listened",
+        "failed before it began",
+        "killed",
+        "elsewhere",
+    ],
 )
 def test_it_exits_as_its_processes_do(
     failures: dict[int, int], exit_status: int, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +147,7 @@ def test_it_exits_as_its_processes_do(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
     seen = {rank: ProcessFailure(rank, 2**22 + 1 + rank, code, "") for rank, code in failures.items()}
-    assert exit_status_after(ChildFailedError("train.py", seen), monkeypatch) == exit_status
+    assert exit_status_after(ChildFailedError("train.py", seen), monkeypatch, "--resume", "aaaaaaaa") == exit_status
 
 
 def test_processes_that_cannot_be_started_are_told_in_one_line(

@@ -39,6 +39,16 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
     return int(known.nproc), others
 
 
+def asks_to_resume(argv: Sequence[str]) -> bool:
+    """Tell whether a command line says ``--resume``, in full or shortened, as the training's own parser takes it.
+
+    Args:
+        argv: Command line, whatever it is of.
+    """
+    names = (argument.partition("=")[0] for argument in argv)
+    return any(name.startswith("--res") and "--resume".startswith(name) for name in names)
+
+
 def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:
     """Return the command line that runs a program in several processes on this machine.
 

@@ -32,7 +32,6 @@ from ledger_lab.ledger.states import StateRestored
 from ledger_lab.ledger.tally import WindowSums
 
 __all__ = [
-    "HEARTBEAT_LIMIT",
     "Attempt",
     "JournalContent",
     "Ledger",
@@ -42,10 +41,10 @@ __all__ = [
     "find_journals",
     "read_journal",
     "read_ledger",
+    "silence_limit",
 ]
 
-HEARTBEAT_LIMIT = timedelta(minutes=15)
-"""How long an attempt on another host may be silent before it counts as lost: compiling kernels takes minutes."""
+_SILENCE_LIMIT, _UNSUPERVISED_LIMIT = timedelta(minutes=2), timedelta(minutes=15)
 
 _R = TypeVar("_R", bound=Row)
 
@@ -86,6 +85,11 @@ class Attempt:
         return next(iter(self.of(ShutdownEnded)), None)
 
     @property
+    def silence_limit(self) -> timedelta:
+        """How long it may be silent on another host before it counts as lost."""
+        return silence_limit(supervised=bool(self.supervisions))
+
+    @property
     def status(self) -> Status:
         """How it ended; where it never said, ``running`` while it shows signs of life, else ``lost``."""
         if self.ended is not None:
@@ -104,7 +108,8 @@ class Attempt:
             starts += journal.timed(SupervisionStarted)
         if any(start.host == socket.gethostname() for start, _ in starts):
             return any(is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
-        return not here and datetime.now(UTC) - max(journal.last_time for journal in self.journals) < HEARTBEAT_LIMIT
+        silent = datetime.now(UTC) - max(journal.last_time for journal in self.journals)
+        return not here and silent < self.silence_limit
 
     @property
     def windows(self) -> list[PhaseWindow]:
@@ -120,6 +125,17 @@ class Attempt:
     def wall_ns(self) -> int:
         """Its life: until its processes were gone, or to its last sign of life."""
         return max(journal.digest.wall_ns for journal in self.journals)
+
+
+def silence_limit(*, supervised: bool) -> timedelta:
+    """Return how long an attempt on another host may be silent before it counts as lost.
+
+    A supervisor writes every second, whatever the work does; without one, compiling kernels takes minutes.
+
+    Args:
+        supervised: Whether it has a supervisor.
+    """
+    return _SILENCE_LIMIT if supervised else _UNSUPERVISED_LIMIT
 
 
 def is_alive(pid: int, seen: datetime) -> bool:

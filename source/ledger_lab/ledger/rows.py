@@ -114,7 +114,8 @@ class RunDeclared(Row):
     physics: str
     timing: Literal["host", "synchronized"]
     save_state_every: int | None = None
-    """Iterations from one saved state to the next, 0 for none at all; ``None`` where nobody said."""
+    """Iterations from one saved state to the next, 0 for none at all; ``None`` where nobody said: then it is up to the
+    program."""
     price: dict[str, Any]
     """The price entry as it stood at the launch."""
     config_sha256: dict[str, str]

@@ -13,7 +13,7 @@ from pathlib import Path
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
-from ledger_lab.ledger.reader import HEARTBEAT_LIMIT, is_alive
+from ledger_lab.ledger.reader import is_alive, silence_limit
 
 _FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
 """Journals that tell a run: of the processes of an attempt the first one's alone, and its supervisor's."""
@@ -145,7 +145,8 @@ class RunFollower:
         if here:
             return Status.RUNNING if any(is_alive(pid, time) for pid, time in here) else Status.LOST
         silent = datetime.now(UTC) - max((self._last[name].time for name in names), default=datetime.now(UTC))
-        return Status.RUNNING if silent < HEARTBEAT_LIMIT else Status.LOST
+        supervised = any(isinstance(self._first[name].row, SupervisionStarted) for name in names if name in self._first)
+        return Status.RUNNING if silent < silence_limit(supervised=supervised) else Status.LOST
 
 
 def _attempt(journal: str) -> int:

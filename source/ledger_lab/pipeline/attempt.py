@@ -11,27 +11,29 @@ from typing import NoReturn
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
-from ledger_lab.ledger.endings import Terminated, reason_of, status_of
+from ledger_lab.ledger.endings import reason_of, status_of
 from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
-from ledger_lab.pipeline.verdict_of_exit import ENDING, exit_status_of
+from ledger_lab.pipeline.verdict_of_exit import ENDING, GRACE_S, exception_of, exit_status_of
 
-_PATIENCE_S = 12.0
-"""How long who was asked to end may take to come to a good moment [s]; the supervisor's grace is longer."""
+PATIENCE = 0.6
+"""Share of the supervisor's grace that who was asked to end may take to come to a good moment."""
 
 
 class Attempt:
     """What is known of a running attempt."""
 
-    def __init__(self, append: Callable[[Row], None], clock: PhaseClock) -> None:
+    def __init__(self, append: Callable[[Row], None], clock: PhaseClock, grace_s: float) -> None:
         """Begin.
 
         Args:
             append: Writes a row.
             clock: Its clock.
+            grace_s: How long it may take to end once it was asked to [s].
         """
         self._append = append
         self._clock = clock
+        self._patience_s = PATIENCE * grace_s
         self.status = Status.COMPLETED
         """The status if nothing goes wrong from here on."""
         self.error: BaseException | None = None
@@ -80,9 +82,9 @@ class Attempt:
         """
         if self._polite and self.asked is None:
             self.asked = ending
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
+            signal.setitimer(signal.ITIMER_REAL, self._patience_s)
             return
-        raise _exception(self.asked or ending)
+        raise exception_of(self.asked or ending)
 
     def leave(self) -> NoReturn:
         """End as we were asked to.
@@ -92,7 +94,7 @@ class Attempt:
             Terminated: If the system asked us to end.
         """
         assert self.asked is not None
-        raise _exception(self.asked)
+        raise exception_of(self.asked)
 
     def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
         """Write where the time went since the last beat.
@@ -125,6 +127,7 @@ def attempt_life(
     peak_gpu_memory_bytes: Callable[[], int | None],
     tell_end: Callable[[AttemptEnded, int], None],
     ended_row: type[AttemptEnded] = AttemptEnded,
+    grace_s: float = GRACE_S,
 ) -> Iterator[Attempt]:
     """Run an attempt, and tell its end before anything else can go wrong.
 
@@ -136,8 +139,9 @@ def attempt_life(
         peak_gpu_memory_bytes: Asked in the end.
         tell_end: Writes how it ended; it gets the exit status of the program, too.
         ended_row: Kind of that row.
+        grace_s: How long it may take to end once it was asked to [s].
     """
-    attempt = Attempt(append, clock)
+    attempt = Attempt(append, clock, grace_s)
     with _signals_heard(attempt):
         try:
             attempt.beat()
@@ -157,11 +161,6 @@ def attempt_life(
             peak_gpu_memory_bytes=measured_or_none(peak_gpu_memory_bytes),
         )
         tell_end(end, attempt.exit_status)
-
-
-def _exception(ending: signal.Signals) -> BaseException:
-    """Return what a signal raises."""
-    return (KeyboardInterrupt if ENDING[ending] is Status.INTERRUPTED else Terminated)(ending.name)
 
 
 @contextmanager

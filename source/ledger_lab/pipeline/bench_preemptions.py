@@ -20,12 +20,13 @@ from typing import Any
 import psutil
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import STATE_FILE, Run, StateRestored, read_ledger
+from ledger_lab.ledger import STATE_FILE, Run, StateRestored, Status, read_ledger
 from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.score import file_sha256
+from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE, exit_status_of
 from ledger_lab.reports import summarize_run
 
 _HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
@@ -68,9 +69,9 @@ def bench_preemptions(argv: Sequence[str]) -> int:
         prog="bench.py preemptions",
         description="Train the cart-pole, and interrupt it at random moments, one in four of them in start-up: by "
         "SIGTERM or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let "
-        "the last attempt end. Then check that the final ledger counts every iteration once, that steps, time and cost "
-        "are exact, that the target is reached, and that every checkpoint is whole; on a CPU also that all of it is "
-        "what a training without interruptions came to.",
+        "the last attempt end. Then check that each exit status is right, that the final ledger counts each iteration "
+        "once, that steps, time and cost are exact, that the target is reached, and that every checkpoint is whole; on "
+        "a CPU also that all of it is what a training without interruptions came to.",
     )
     parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, like physics=ovphysx.")
     parser.add_argument("--count", type=int, default=20, help="Interruptions (default: 20).")
@@ -105,7 +106,7 @@ def bench_preemptions(argv: Sequence[str]) -> int:
         (run,), (twin,) = read_ledger(root).runs, read_ledger(alone).runs
         last = Interruption(how="none", attempt=run.attempts[-1].number, life_s=life_s, exit_status=0, starting=False)
         lives = {each.attempt: each for each in (*interruptions, last)}
-        wrong = [*_what_is_wrong(run, lives), *_differences(run, twin)]
+        wrong = [*wrong_exits(interruptions), *_what_is_wrong(run, lives), *_differences(run, twin)]
         facts, without = _facts(run), _facts(twin)
     how_often = Counter(each.how for each in interruptions)
     figures = (
@@ -121,7 +122,8 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     )
     if not wrong:
         console.print(
-            "every iteration is counted once, steps and cost are exact, the target is reached, checkpoints are whole"
+            "every exit status is right, every iteration is counted once, steps and cost are exact, the target is "
+            "reached, checkpoints are whole"
             + (", and all is as without interruptions, bit for bit" if facts["exactness"] == ["bitwise"] else ""),
             soft_wrap=True,
         )
@@ -159,13 +161,15 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, 
         time.sleep(0.1)
     while not (first or starting) and process.poll() is None and not _trains(root, before):
         time.sleep(0.1)
+    while starting and process.poll() is None and not psutil.Process(process.pid).children():
+        time.sleep(0.01)  # before there is a supervisor, it is no attempt's start
     time.sleep(after_s)
     if process.poll() is not None:
         raise RuntimeError(f"the attempt ended by itself, with exit status {process.returncode}: a training of more "
                            "--max_iterations lasts longer")  # fmt: skip
     workers = psutil.Process(process.pid).children()
     name, _, victim = how.partition(" ")
-    if victim != "training" or not workers:
+    if victim != "training":
         process.send_signal(signal.Signals[name])
     if victim in ("training", "both"):
         for worker in workers:
@@ -176,6 +180,20 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, 
     new = [attempt.number for run in _runs(root) for attempt in run.attempts if attempt.number not in before]
     number = new[0] if new else None
     return Interruption(how=how, attempt=number, life_s=life_s, exit_status=exit_status, starting=starting)
+
+
+def wrong_exits(interruptions: Sequence[Interruption]) -> Iterator[str]:
+    """Say which interrupted attempts ended with another exit status than they should have, for who requeues them.
+
+    Args:
+        interruptions: The interruptions; there was a state to go on from at each of them.
+    """
+    due = {"SIGTERM": EXIT_REQUEUE, "SIGUSR1": EXIT_REQUEUE, "SIGKILL training": exit_status_of(Status.KILLED)}
+    for number, each in enumerate(interruptions, start=1):
+        right = due.get(each.how, -signal.SIGKILL)
+        if each.exit_status != right:
+            when = " in start-up" if each.starting else ""
+            yield f"interruption {number}, by {each.how}{when}: exit status {each.exit_status}, not {right}"
 
 
 def _trains(root: Path, before: Set[int]) -> bool:

@@ -79,6 +79,7 @@ class Link:
         device: str,
         log: Path,
         rank: int = 0,
+        grace_s: float | None = None,
     ) -> None:
         """Put an attempt into the supervisor's charge: from now on it ends with a row, whatever ends it.
 
@@ -89,6 +90,7 @@ class Link:
             device: Where the work is done, as ``--device`` says it: what is metered.
             log: What this process prints, if anything; when it is gone, secrets in there are replaced.
             rank: Rank of this process.
+            grace_s: How long this process may take to end once it was asked to [s]; ``None`` for as long as any.
 
         Raises:
             OSError: If a journal can't be created, or the supervisor is gone.
@@ -102,6 +104,7 @@ class Link:
                     "attempt": attempt,
                     "device": device,
                     "rank": rank,
+                    "grace_s": grace_s,
                     "log": str(log.absolute()),
                 }
             )

@@ -51,6 +51,8 @@ _BYTES_PER_SLOT = 16_000
 _SEED_LIMIT = 2**32
 """Seeds that numpy takes are below this number."""
 
+_LONGEST_GRACE_S = 86_400
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlan:
@@ -92,8 +94,10 @@ class TrainPlan:
     config_sha256: dict[str, str]
     mirrors: list[str]
     timing: Literal["host", "synchronized"]
-    save_state_every: int
-    """Iterations between two saved states; 0 for none."""
+    save_state_every: int | None
+    """Iterations between two saved states; 0 for none; ``None`` for as many as checkpoints, or sooner by time."""
+    grace_s: float
+    """How long an attempt may take to end once it was asked to [s]."""
     resumed: Resumption | None
     """What the run goes on from; ``None`` in its first attempt."""
 
@@ -218,6 +222,8 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
         _at_least_one("--eval_every", args.eval_every)
     if args.save_state_every is not None and args.save_state_every < 0:
         raise UserError(f"--save_state_every {args.save_state_every}: must not be negative")
+    if not 0 < args.grace_s <= _LONGEST_GRACE_S:
+        raise UserError(f"--grace_s {args.grace_s:g}: must lie above 0 and not above {_LONGEST_GRACE_S}, a day")
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
     flags = {**launcher_args(args, device), "distributed": args.distributed and device != "cpu"}
     require_runtime(env_cfg, flags)
@@ -249,7 +255,8 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
         config_sha256=config_hashes,
         mirrors=args.mirror,
         timing=args.timing,
-        save_state_every=batch.save_interval if args.save_state_every is None else args.save_state_every,
+        save_state_every=args.save_state_every,
+        grace_s=args.grace_s,
         resumed=resumed,
     )
 

@@ -13,12 +13,16 @@ from isaaclab_tasks.utils import setup_preset_cli
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters.health import Event
+from ledger_lab.pipeline.attempt import PATIENCE
 from ledger_lab.pipeline.health import stop_on_help
-from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE
+from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE, GRACE_S
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.session import registered_tasks
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
+
+STATE_AT_LATEST_S = 300.0
+"""How old the last saved state may become where nobody says how often to save [s]."""
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -136,17 +140,19 @@ def train_parser() -> argparse.ArgumentParser:
     going_on = parser.add_argument_group(
         "when it is interrupted",
         "SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and Ctrl-C let the iteration end, save the state of the training, and end "
-        f"the attempt; what has not come to that within 12 s ends as it is. Exit status {EXIT_REQUEUE} then says that "
-        "the system asked for the end, and that --resume will go on: a batch job may requeue itself on it. Without a "
-        "state it is 143, and after Ctrl-C 130.",
+        f"the attempt; what has not come to that in time (--grace_s) ends as it is. Exit status {EXIT_REQUEUE} then "
+        "says that the system asked for the end, and that --resume will go on, as it does where an attempt that "
+        "resumes a run is still starting: a batch job may requeue itself on it. Without a state it is 143, and after "
+        "Ctrl-C 130.",
     )
     going_on.add_argument(
         "--resume",
         metavar="RUN",
         default=None,
         help=(
-            "Go on with an interrupted run (run id or directory) in a new attempt, as it was declared: all other flags "
-            "are left out, or repeated. Iterations, steps, time and cost are totals of all attempts."
+            "Go on with an interrupted run (run id or directory) in a new attempt, as it was declared: the flags that "
+            "declared it are left out, or repeated as they were. Iterations, steps, time and cost are totals of all "
+            "attempts."
         ),
     )
     going_on.add_argument(
@@ -156,8 +162,18 @@ def train_parser() -> argparse.ArgumentParser:
         default=None,
         help=(
             "Iterations between two states on disk, of which the newest is kept, so that not even a killed run has to "
-            "begin anew (default: as checkpoints; 0: only when it is asked to end, after a confirmation, and after the "
-            "last iteration)."
+            f"begin anew (default: as checkpoints, and {STATE_AT_LATEST_S / 60:g} minutes after the last one at the "
+            "latest; 0: only when it is asked to end, after a confirmation, and after the last iteration)."
+        ),
+    )
+    going_on.add_argument(
+        "--grace_s",
+        type=float,
+        metavar="N",
+        default=GRACE_S,
+        help=(
+            f"Seconds that the scheduler lets it live after such a signal (default: {GRACE_S:g}). The training waits "
+            f"{PATIENCE:g} N for the end of its iteration, and is killed after N."
         ),
     )
     going_on.add_argument(

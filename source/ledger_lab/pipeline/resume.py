@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,7 +53,7 @@ _DECLARED = {
 }
 """Flags of ``train.py``, and the fields of a declaration that say the same."""
 
-_ANEW = ("resume", "allow_changed_code", "save_state_every", "log_root", "mirror", "nproc", "distributed")
+_ANEW = ("resume", "allow_changed_code", "save_state_every", "grace_s", "log_root", "mirror", "nproc", "distributed")
 """Flags of ``train.py`` that say nothing about what is trained, or are known otherwise."""
 
 _CODE, _MACHINE = ("git", "versions"), ("hardware",)
@@ -162,6 +164,8 @@ def _require_as_declared(
         if flag == "device" and declared.device.startswith(f"{value}:"):
             continue
         if flag not in asked:
+            if value == _given(declared.command[1:]).get(flag):
+                continue
             raise UserError(f"--{flag}: run {declared.run_id} goes on as it was declared: leave the flag out")
         if value != asked[flag]:
             raise UserError(
@@ -255,7 +259,12 @@ def _resumption(run: Run) -> Resumption:
     if last.status is Status.RUNNING or (last.shutdown is None and last.shows_life(here=True)):
         start = next(iter(last.of(AttemptStarted)), None)
         where = "" if start is None else f" (process {start.pid} on {start.host})"
-        raise UserError(f"{name} is still alive{where}: wait until it has ended, or end it, before it is resumed")
+        way = "wait until it has ended, or end it, before it is resumed"
+        if start is not None and start.host != socket.gethostname():
+            way += (
+                f"; on another host it counts as lost after {last.silence_limit // timedelta(minutes=1)} silent minutes"
+            )
+        raise UserError(f"{name} is still alive{where}: {way}")
     if last.status in OVER or run.proven:
         status = Status.TARGET_REACHED if run.proven else last.status
         raise UserError(f"{name} has ended: {status.replace('_', ' ')}. There is nothing to resume: start a new run")

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from ledger_lab.launch import asks_to_resume
 from ledger_lab.ledger import STATE_FILE, AttemptEnded, EvaluationEnded, Journal, ShutdownEnded, SupervisionStarted
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
@@ -28,7 +29,14 @@ from ledger_lab.pipeline.console import EXIT_USER_ERROR
 from ledger_lab.pipeline.insist import insist
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.peers import Peers
-from ledger_lab.pipeline.verdict_of_exit import ENDING, OutOfMemoryKills, exit_status_of, name_of, status_of_exit
+from ledger_lab.pipeline.verdict_of_exit import (
+    ENDING,
+    GRACE_S,
+    OutOfMemoryKills,
+    exit_status_of,
+    name_of,
+    status_of_exit,
+)
 
 _SAMPLE_S = 1.0
 _SAME_KEY_S = 1.0
@@ -46,12 +54,12 @@ type Program = Callable[[Sequence[str], int, Link], Any]
 """Takes the command line without the program's name, when the process began, and the line to the supervisor."""
 
 
-def run_supervised(program: Program, *, grace_s: float = 20.0, shutdown_s: float = 60.0) -> NoReturn:
+def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: float = 60.0) -> NoReturn:
     """Run a program in a process of its own, supervise it to its end, and exit with its true status.
 
     Args:
         program: The program; it imports what is heavy by itself.
-        grace_s: How long it may take to end once it was asked to [s]. SLURM itself waits for 30 s.
+        grace_s: How long it may take to end once it was asked to, until it says how long itself [s].
         shutdown_s: How long it may take to go once its end is written [s].
 
     Raises:
@@ -212,6 +220,7 @@ class Supervisor:
         """Take charge of an attempt, or of one run's part in a stand-alone evaluation."""
         if content["attempt"] is None:
             self._ended_row = EvaluationEnded
+        self._grace_s = content["grace_s"] or self._grace_s
         self._log = Path(content["log"])
         path = Path(content["journal"])
         self._keep_room(path.parent)
@@ -334,6 +343,8 @@ class Supervisor:
         )
         if not self._journals:
             exit_status = 128 - code if code < 0 else code
+            if status in ENDING.values():
+                exit_status = exit_status_of(status, self._is_resumable())
             if self._peers is not None and code:
                 ended, exit_status = self._peers.settle(end, exit_status, asked=self._asked is not None)
                 if ended is not end and self._peers.rank == 0 and exit_status != EXIT_USER_ERROR:
@@ -375,9 +386,9 @@ class Supervisor:
             _say(f"{self._log} may hold secrets, as it could not be written anew: {error}")
 
     def _is_resumable(self) -> bool:
-        """Tell whether the run has saved a state that it can be resumed from."""
-        training = self._ended_row is AttemptEnded
-        return training and all((journal.path.parent / STATE_FILE).is_file() for journal in self._journals)
+        """Tell whether there is a state that the run can be resumed from, as there is where it is being resumed."""
+        saved = [(journal.path.parent / STATE_FILE).is_file() for journal in self._journals]
+        return asks_to_resume(sys.argv[1:]) or (self._ended_row is AttemptEnded and bool(saved) and all(saved))
 
     def _wall_ns(self) -> int:
         """Return the age of the attempt [ns]."""

@@ -120,7 +120,8 @@ def _carry_out(
         shutdown.enter_context(metered_compilation(clock))
         shutdown.enter_context(metered_collectives(clock))
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
-        with attempt_life(journal.append, clock, peak, link.end) as attempt, link.others_ended_first():
+        life = attempt_life(journal.append, clock, peak, link.end, grace_s=plan.grace_s)
+        with life as attempt, link.others_ended_first():
             if plan.resumed is not None:
                 attempt.env_steps, attempt.resumable = plan.resumed.state.env_steps, True
             _greet(plan, console)
@@ -154,7 +155,7 @@ def _begin(plan: TrainPlan, shutdown: ExitStack, clock: PhaseClock, link: Link) 
     if plan.world.first and plan.resumed is None:
         journal.append(declaration(plan))
     supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
-    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank)
+    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.grace_s)
     journal.append(
         AttemptStarted(
             run_id=plan.run_id,
@@ -331,8 +332,14 @@ class _Recorder:
         return not said
 
     def _said(self) -> int:
-        """Tell whether any process is to end: :data:`_STOPPED` by a health event, or by a signal; 0 if none is."""
-        said = self._group.most(_STOPPED if self._attempt.error is not None else self._attempt.asked or 0)
+        """Tell whether any process is to end: :data:`_STOPPED` by a health event, or by a signal; 0 if none is.
+
+        In the same breath, all hear whether the first one finds the saved state too old.
+        """
+        mine = _STOPPED if self._attempt.error is not None else self._attempt.asked or 0
+        said, overdue = divmod(self._group.most(2 * mine + self._keeper.overdue), 2)
+        if overdue:
+            self._keeper.insist()
         if said and said != _STOPPED:
             self._attempt.heed(signal.Signals(said))
         return said

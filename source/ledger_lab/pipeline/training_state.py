@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import time
 from collections.abc import Callable
 
 import torch
@@ -11,6 +13,7 @@ from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.preflight import TrainPlan
+from ledger_lab.pipeline.request import STATE_AT_LATEST_S
 from ledger_lab.pipeline.resume import Resumption, require_whole
 from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.runners import Trainer
@@ -43,11 +46,20 @@ class StateKeeper:
             append: Writes a row.
             clock: The attempt's clock.
         """
-        self._path, self._every, self._group = plan.run_dir / STATE_FILE, plan.save_state_every, group
+        self._path, self._group = plan.run_dir / STATE_FILE, group
+        self._every, self._at_latest_s = plan.batch.save_interval, STATE_AT_LATEST_S
+        if plan.save_state_every is not None:
+            self._every, self._at_latest_s = plan.save_state_every, math.inf
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
         self._last: int | None = None
+        self._last_s = time.monotonic()
         self._insisted = False
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the first process finds the last state too old; the others have no say, as their clocks differ."""
+        return self._group.world.first and time.monotonic() - self._last_s > self._at_latest_s
 
     def insist(self) -> None:
         """Save after this iteration, whether it is due or not."""
@@ -69,6 +81,7 @@ class StateKeeper:
         self._last, self._insisted = iterations, False
         with self._clock.window(Phase.CHECKPOINT):
             self._save(iterations, env_steps)
+        self._last_s = time.monotonic()
         return True
 
     def restore(self, resumed: Resumption) -> int:
@@ -108,7 +121,7 @@ class StateKeeper:
                     wall_ns=self._clock.wall_ns(),
                 )
             )
-        self._last = saved.iteration
+        self._last, self._last_s = saved.iteration, time.monotonic()
         return saved.iteration
 
     def _save(self, iterations: int, env_steps: int) -> None:

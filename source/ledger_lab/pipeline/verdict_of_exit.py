@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ledger_lab.ledger import Status
+from ledger_lab.ledger.endings import Terminated
 
 ENDING = {
     signal.SIGINT: Status.INTERRUPTED,
@@ -19,6 +20,9 @@ ENDING = {
     signal.SIGXCPU: Status.PREEMPTED,
 }
 """Signals by which terminals and schedulers ask a process to end, and the status of what ends by them."""
+
+GRACE_S = 20.0
+"""How long what was asked to end may take where nobody says otherwise [s]. SLURM itself waits for 30 s."""
 
 _EXIT_STATUS = {
     Status.COMPLETED: 0,
@@ -41,6 +45,15 @@ def exit_status_of(status: Status, resumable: bool = False) -> int:
         resumable: Whether there is a state on disk that the run can be resumed from.
     """
     return EXIT_REQUEUE if status is Status.PREEMPTED and resumable else _EXIT_STATUS.get(status, 1)
+
+
+def exception_of(ending: signal.Signals) -> BaseException:
+    """Return what a signal raises that asks a process to end.
+
+    Args:
+        ending: One of :data:`ENDING`.
+    """
+    return (KeyboardInterrupt if ENDING[ending] is Status.INTERRUPTED else Terminated)(ending.name)
 
 
 def status_of_exit(
