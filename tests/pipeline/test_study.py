@@ -44,7 +44,8 @@ if args.resume:
 if args.arm == "refused":
     sys.exit(2)
 if args.arm == "slow":
-    signal.signal(signal.SIGTERM, lambda *_: (Path(args.log_root, "ended").touch(), sys.exit(143)))
+    for name in ("SIGTERM", "SIGUSR1", "SIGHUP", "SIGINT"):
+        signal.signal(signal.Signals[name], lambda *_: (Path(args.log_root, "ended").touch(), sys.exit(143)))
     Path(args.log_root, "begun").touch()
     time.sleep(60)
 status = Status.CRASHED if args.arm == "bad" and args.seed == 2 else Status.COMPLETED
@@ -113,8 +114,8 @@ def test_a_training_that_left_a_state_goes_on(scripts: Path, tmp_path: Path, cap
     write_run(log_root, "0badc0d2", status=Status.PREEMPTED, cohort="s-good", seed=2)
     asked = [study(tmp_path, "good"), "--log_root", str(log_root)]
 
-    assert run_study([*asked, "--dry_run", "--", "--usd_per_hour", "1", "--mirror=mlflow", "--nproc", "2"]) == 0
-    assert f"train.py --resume 0badc0de --nproc 2 --mirror mlflow --log_root {log_root}" in capfd.readouterr().out
+    assert run_study([*asked, "--dry_run", "--", "--usd_per_hour", "1", "--mirror=mlflow", "--grace_s=9"]) == 0
+    assert f"train.py --resume 0badc0de --mirror mlflow --grace_s 9 --log_root {log_root}" in capfd.readouterr().out
     assert run_study(asked) == 0
     runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}
     assert len(runs) == 3, "one goes on, the one without a state is made anew"
@@ -152,7 +153,13 @@ def test_nothing_is_trained_dry(scripts: Path, tmp_path: Path, capfd: pytest.Cap
     assert not log_root.exists()
 
 
-def test_who_ends_a_study_ends_its_training(scripts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("signum", "exit_status"),
+    [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
+)
+def test_who_ends_a_study_ends_its_training(
+    scripts: Path, tmp_path: Path, signum: signal.Signals, exit_status: int
+) -> None:
     (scripts / "study.py").write_text((ROOT / "scripts" / "study.py").read_text())
     command = [sys.executable, str(scripts / "study.py"), study(tmp_path, "slow"), "--log_root", str(tmp_path)]
     with subprocess.Popen(command) as process:
@@ -160,6 +167,6 @@ def test_who_ends_a_study_ends_its_training(scripts: Path, tmp_path: Path) -> No
         while not (tmp_path / "begun").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 143
+        process.send_signal(signum)
+        assert process.wait(timeout=60) == exit_status
     assert (tmp_path / "ended").exists()

@@ -13,12 +13,12 @@ from types import FrameType
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
-from ledger_lab.ledger.endings import Terminated
 from ledger_lab.pipeline.bench import script
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.pipeline.compare_runs import compare_runs
 from ledger_lab.pipeline.console import EXIT_USER_ERROR, make_console
 from ledger_lab.pipeline.find import read_runs
+from ledger_lab.pipeline.verdict_of_exit import ENDING, exception_of
 from ledger_lab.reports.verdict_words import verdict_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 
@@ -107,7 +107,7 @@ def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Pa
 def _said_anew(arguments: Sequence[str]) -> list[str]:
     """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--nproc", "--mirror"):
+    for flag in ("--nproc", "--mirror", "--grace_s"):
         parser.add_argument(flag, action="append", default=[])
     said, _ = parser.parse_known_args(list(arguments))
     return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]
@@ -150,16 +150,15 @@ def _train(command: Sequence[str]) -> int:
             asked.append(signal.Signals(signum))
             process.send_signal(signum)
 
-        former = signal.signal(signal.SIGTERM, pass_on)
+        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup's meaning
+        former = {signum: signal.signal(signum, pass_on) for signum in heard}
         try:
             status = process.wait()
-        except KeyboardInterrupt:  # the terminal has told the training, too, which ends in its own time
-            process.wait()
-            raise
         finally:
-            signal.signal(signal.SIGTERM, former)
+            for signum, handler in former.items():
+                signal.signal(signum, handler)
     if asked:
-        raise Terminated(asked[0].name)
+        raise exception_of(asked[0])
     return status
 
 
