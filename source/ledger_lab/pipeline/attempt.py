@@ -14,7 +14,10 @@ from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
 from ledger_lab.ledger.endings import reason_of, status_of
 from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
-from ledger_lab.pipeline.verdict_of_exit import ENDING, GRACE_S, exception_of, exit_status_of
+from ledger_lab.pipeline.verdict_of_exit import ENDING, exception_of, exit_status_of
+
+GRACE_S = 20.0
+"""How long who was asked to end may take where nobody says otherwise [s]. SLURM itself waits for 30 s."""
 
 PATIENCE = 0.6
 """Share of the supervisor's grace that who was asked to end may take to come to a good moment."""

@@ -13,9 +13,9 @@ from isaaclab_tasks.utils import setup_preset_cli
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters.health import Event
-from ledger_lab.pipeline.attempt import PATIENCE
+from ledger_lab.pipeline.attempt import GRACE_S, PATIENCE
 from ledger_lab.pipeline.health import stop_on_help
-from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE, GRACE_S
+from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.session import registered_tasks
 

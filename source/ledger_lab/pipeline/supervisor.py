@@ -24,19 +24,13 @@ from ledger_lab.launch import asks_to_resume
 from ledger_lab.ledger import STATE_FILE, AttemptEnded, EvaluationEnded, Journal, ShutdownEnded, SupervisionStarted
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.pipeline.attempt import GRACE_S
 from ledger_lab.pipeline.beginnings import become_worker, end_with, noted_signals, open_standard_streams
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
 from ledger_lab.pipeline.insist import insist
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.peers import Peers
-from ledger_lab.pipeline.verdict_of_exit import (
-    ENDING,
-    GRACE_S,
-    OutOfMemoryKills,
-    exit_status_of,
-    name_of,
-    status_of_exit,
-)
+from ledger_lab.pipeline.verdict_of_exit import ENDING, OutOfMemoryKills, exit_status_of, name_of, status_of_exit
 
 _SAMPLE_S = 1.0
 _SAME_KEY_S = 1.0

@@ -332,12 +332,9 @@ class _Recorder:
         return not said
 
     def _said(self) -> int:
-        """Tell whether any process is to end: :data:`_STOPPED` by a health event, or by a signal; 0 if none is.
-
-        In the same breath, all hear whether the first one finds the saved state too old.
-        """
+        """Tell whether any process is to end: :data:`_STOPPED` by a health event, or by a signal; 0 if none is."""
         mine = _STOPPED if self._attempt.error is not None else self._attempt.asked or 0
-        said, overdue = divmod(self._group.most(2 * mine + self._keeper.overdue), 2)
+        said, overdue = divmod(self._group.most(2 * mine + self._keeper.overdue), 2)  # one collective for both
         if overdue:
             self._keeper.insist()
         if said and said != _STOPPED:

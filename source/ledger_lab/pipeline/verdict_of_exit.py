@@ -21,9 +21,6 @@ ENDING = {
 }
 """Signals by which terminals and schedulers ask a process to end, and the status of what ends by them."""
 
-GRACE_S = 20.0
-"""How long what was asked to end may take where nobody says otherwise [s]. SLURM itself waits for 30 s."""
-
 _EXIT_STATUS = {
     Status.COMPLETED: 0,
     Status.TARGET_REACHED: 0,
