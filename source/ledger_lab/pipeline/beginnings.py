@@ -21,6 +21,8 @@ _PR_SET_PDEATHSIG = 1
 def become_worker(supervisor_pid: int) -> None:
     """Lead a process group of our own, without a terminal to wait for, and be told when the supervisor dies.
 
+    Signals that ask us to end, which the supervisor held back, come through from then on.
+
     Args:
         supervisor_pid: The process that forked this one.
     """
@@ -32,6 +34,7 @@ def become_worker(supervisor_pid: int) -> None:
     os.close(nothing)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     end_with(supervisor_pid)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def end_with(parent_pid: int) -> None:
@@ -58,7 +61,7 @@ def open_standard_streams() -> None:
 def noted_signals(
     noted: list[signal.Signals], signal_worker: Callable[[signal.Signals], None]
 ) -> Iterator[socket.socket]:
-    """Note signals instead of dying of them, and wake whoever waits on the socket.
+    """Note signals instead of dying of them, those that were held back, too, and wake whoever waits on the socket.
 
     Afterwards, those that ask us to end are ignored: all that is left is to exit with a status that tells the truth.
 
@@ -88,6 +91,7 @@ def noted_signals(
         for signum, handler in handlers.items()
         if signal.getsignal(signum) is not signal.SIG_IGN  # nohup keeps its meaning
     }
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         yield woken
     finally:

@@ -68,6 +68,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor_pid = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes are ready to hear them
     pid = os.fork()
     if pid == 0:
         ours.close()
