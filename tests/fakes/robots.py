@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -78,6 +79,62 @@ def shaken(env: Any) -> Shaken:
 def _tensors(state: Any) -> list[torch.Tensor]:
     """Return all tensors of a nested state."""
     return [tensor for part in state.values() for tensor in _tensors(part)] if isinstance(state, dict) else [state]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an action term told the motors of its joints in one environment step."""
+
+    said: dict[str, Any]
+    """The term, as a contract describes it."""
+    sent: torch.Tensor
+    """Targets, shape (times that it told them, num_envs, joints)."""
+    lawful: torch.Tensor
+    """The same by the law of the contract."""
+
+
+def told(env: Any) -> list[Told]:
+    """Let random actions move robots for an environment step, and return what each action term told the motors."""
+    from ledger_lab.runners.policy_contract import describe_interface
+
+    base = env.unwrapped
+    terms = describe_interface(env, ["policy"])["actions"]
+    actions = torch.randn(env.action_space.shape, generator=torch.Generator().manual_seed(3))
+    sent: list[list[torch.Tensor]] = [[] for _ in terms]
+    lawful: list[list[torch.Tensor]] = [[] for _ in terms]
+    apply = base.action_manager.apply_action
+
+    def listen() -> None:
+        apply()
+        for number, said in enumerate(terms):
+            robot = base.scene[said["settings"]["asset_name"]]
+            joints = [robot.joint_names.index(name) for name in said["joint_names"]]
+            target = getattr(robot.data, f"{said['target']}_target").torch
+            sent[number].append(target[:, joints].clone())
+            lawful[number].append(_by_law(said, actions[:, slice(*said["slice"])], robot.data, joints))
+
+    base.action_manager.apply_action = listen
+    try:
+        env.step(actions)
+    finally:
+        del base.action_manager.apply_action
+    return [Told(said, *map(torch.stack, pair)) for said, *pair in zip(terms, sent, lawful, strict=True)]
+
+
+def _by_law(said: dict[str, Any], actions: torch.Tensor, data: Any, joints: list[int]) -> torch.Tensor:
+    """Return targets as a contract without clips says, shape (num_envs, joints)."""
+    assert said["clip"] is None
+    if said["law"] == "binary":
+        closed, opened = (
+            torch.tensor(
+                [next(v for p, v in said["settings"][how].items() if re.fullmatch(p, n)) for n in said["joint_names"]]
+            )
+            for how in ("close_command_expr", "open_command_expr")
+        )
+        return torch.where(actions < 0, closed, opened)
+    assert said["law"] == "affine"
+    targets = torch.as_tensor(said["offset"]) + torch.as_tensor(said["scale"]) * actions
+    return targets + getattr(data, said["relative_to"]["data"]).torch[:, joints] if said["relative_to"] else targets
 
 
 def robust(name: str) -> Panel:

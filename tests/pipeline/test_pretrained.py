@@ -64,6 +64,9 @@ def test_what_is_shipped_is_what_a_recorded_run_saved_and_can_be_scored(task: st
     assert candidate.source == HERE / task and not candidate.run_dir.is_relative_to(HERE)
     contract = json.loads((HERE / task / CONTRACT).read_text())
     assert contract["policy"]["checkpoint_sha256"] == candidate.saved.sha256
+    for action in contract["actions"]:
+        if action["class"].endswith(":RelativeJointPositionAction"):
+            assert action["relative_to"] == {"data": "joint_pos", "read_hz": contract["rates"]["physics_hz"]}
     assert shipped_policy(task) == HERE / task / POLICY
     journals = [path.relative_to(HERE / task) for path in find_journals(HERE / task)]
     expected = {*journals, Path(CONTRACT), Path(POLICY), Path(candidate.saved.path)}

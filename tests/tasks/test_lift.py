@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
+from tests.fakes.robots import ENGINES, Exams, Shaken, Told, examined, robust, shaken, simulated, told
 
 PANEL = load_panel("lift_cube_franka_v1")
 TOLERANCE_M = PANEL.success_params["tolerance_m"]
@@ -29,6 +29,7 @@ class Observed:
     """What was seen of a few arms, each with its cube."""
 
     shaken: Shaken
+    told: list[Told]
     masses_kg: torch.Tensor
     """Of the cubes, shape (num_envs,)."""
     at_goal: list[bool]
@@ -56,10 +57,10 @@ def observe(physics: str) -> Observed:
         base = env.unwrapped
         robot, cube = base.scene["robot"], base.scene["object"]
         (starts,) = base.curriculum_manager._term_cfgs
-        seen = shaken(env)
+        seen, commands = shaken(env), told(env)
         command = base.command_manager.get_term("object_pose")
 
-        def told() -> list[bool]:
+        def there() -> list[bool]:
             answers: list[bool] = resolve_success(PANEL)(base, **PANEL.success_params).tolist()
             return answers
 
@@ -76,7 +77,7 @@ def observe(physics: str) -> Observed:
         env.reset()
         command.pose_command_b[:, :3] = object_position(base)
         command.pose_command_b[: len(BESIDE), 2] += torch.tensor([distance for distance, _ in BESIDE])
-        beside = told()[: len(BESIDE)]
+        beside = there()[: len(BESIDE)]
 
         pose = cube.data.root_link_pose_w.torch.clone()
         pose[1, 0] = base.scene.env_origins[1, 0] + 1.0
@@ -101,14 +102,15 @@ def observe(physics: str) -> Observed:
 
         grasped = [move(DOWN, OPEN, 1.2), move(DOWN, CLOSED, 0.4)]
         move(UP, CLOSED, 1.2)
-        lifted, held = object_position(base).clone(), [told()]
+        lifted, held = object_position(base).clone(), [there()]
         move(UP, CLOSED, 1.0)
-        held.append(told())
+        held.append(there())
         move(UP, OPEN, 0.5)
-        held.append(told())
+        held.append(there())
         grasped.append(move(UP, CLOSED, 0.3))
         masses = cube.data.body_mass.torch.clone().flatten()
-        return Observed(seen, masses, beside, away, grasped, lifted, held, begun, examined(env, robust(PANEL.name)))
+        exams = examined(env, robust(PANEL.name))
+        return Observed(seen, commands, masses, beside, away, grasped, lifted, held, begun, exams)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -119,6 +121,14 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
 def test_it_fits_the_arm_and_its_cube(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=42, actions=8)
     assert torch.allclose(seen[1].masses_kg, torch.full((ENVS,), 0.1))
+
+
+def test_the_motors_are_told_what_a_contract_says(seen: tuple[str, Observed]) -> None:
+    assert [each.said["law"] for each in seen[1].told] == ["affine", "binary"]
+    for each in seen[1].told:
+        assert torch.allclose(each.sent, each.lawful, rtol=0.0, atol=1e-6)
+    gripper = seen[1].told[1].sent
+    assert len(gripper.unique()) == 2, "some close, some open"
 
 
 def test_a_cube_is_at_its_goal_within_the_tolerance(seen: tuple[str, Observed]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
+from tests.fakes.robots import ENGINES, Exams, Shaken, Told, examined, robust, shaken, simulated, told
 
 PANEL = load_panel("reach_franka_v1")
 POSITION_M, ROTATION_RAD = PANEL.success_params["position_tolerance_m"], PANEL.success_params["rotation_tolerance_rad"]
@@ -31,6 +31,7 @@ class Observed:
     """What was seen of a few arms in a simulation."""
 
     shaken: Shaken
+    told: list[Told]
     goals: torch.Tensor
     """Commands after a reset; shape (num_envs, 7)."""
     reached: list[list[bool]]
@@ -57,7 +58,7 @@ def observe(physics: str) -> Observed:
 
     with simulated(PANEL.task, physics, ENVS) as env:
         base, robot = env.unwrapped, env.unwrapped.scene["robot"]
-        seen = shaken(env)
+        seen, commands = shaken(env), told(env)
         env.reset()
         command = base.command_manager.get_term("ee_pose")
         goals = command.command.clone()
@@ -69,11 +70,11 @@ def observe(physics: str) -> Observed:
             return pose
 
         distances, angles, _ = zip(*BESIDE, strict=True)
-        goal, told = hand(), []
+        goal, reached = hand(), []
         goal[: len(BESIDE)] = turned(goal[: len(BESIDE)], torch.tensor(distances), torch.tensor(angles))
         for sign in (1.0, -1.0):
             command.pose_command_b[:, :3], command.pose_command_b[:, 3:] = goal[:, :3], sign * goal[:, 3:]
-            told.append(resolve_success(PANEL)(base, **PANEL.success_params).tolist()[: len(BESIDE)])
+            reached.append(resolve_success(PANEL)(base, **PANEL.success_params).tolist()[: len(BESIDE)])
 
         there = robot.data.default_joint_pos.torch.clone()
         there[:, :7] += 0.2 * (2.0 * torch.rand(ENVS, 7, generator=torch.Generator().manual_seed(2)) - 1.0)
@@ -86,7 +87,7 @@ def observe(physics: str) -> Observed:
         for _ in range(round(2.0 / base.step_dt)):
             env.step((there - robot.data.joint_pos.torch)[:, :7] / 0.2)
         error = pose_error(base, "ee_pose")
-        return Observed(seen, goals, told, error, examined(env, robust(PANEL.name)))
+        return Observed(seen, commands, goals, reached, error, examined(env, robust(PANEL.name)))
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -96,6 +97,14 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
 
 def test_it_is_isaac_labs_task_with_its_preset_hold(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=38, actions=7)
+
+
+def test_the_motors_are_told_what_a_contract_says(seen: tuple[str, Observed]) -> None:
+    (arm,) = seen[1].told
+    assert (arm.said["target"], arm.said["relative_to"]) == ("joint_pos", {"data": "joint_pos", "read_hz": 60.0})
+    assert torch.allclose(arm.sent, arm.lawful, rtol=0.0, atol=1e-6)
+    first, second = arm.lawful
+    assert not torch.isclose(first, second, atol=1e-4).all(dim=1).any(), "where the joints are is read anew"
 
 
 def test_goals_lie_before_the_arm_and_point_down(seen: tuple[str, Observed]) -> None:

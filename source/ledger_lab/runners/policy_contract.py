@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from isaaclab.envs import mdp
 from isaaclab.managers import SceneEntityCfg
 
 from ledger_lab.runners.configs import plain_config
@@ -14,6 +15,28 @@ from ledger_lab.runners.configs import plain_config
 if TYPE_CHECKING:
     from isaaclab.assets import Articulation
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+    from isaaclab.managers import ActionTerm
+
+_LAWS: dict[type[ActionTerm], dict[str, str]] = {
+    mdp.JointPositionAction: {"law": "affine", "target": "joint_pos"},
+    mdp.RelativeJointPositionAction: {"law": "affine", "target": "joint_pos", "relative_to": "joint_pos"},
+    mdp.JointVelocityAction: {"law": "affine", "target": "joint_vel"},
+    mdp.JointEffortAction: {"law": "affine", "target": "joint_effort"},
+    mdp.BinaryJointPositionAction: {"law": "binary", "target": "joint_pos"},
+    mdp.BinaryJointVelocityAction: {"law": "binary", "target": "joint_vel"},
+}
+"""What the motors of a term's joints are told, of these classes; what is derived from them may do something else."""
+_CONVENTIONS = {
+    "units": "SI, angles in rad",
+    "quaternions": "xyzw",
+    "observation": "what the function returns, then modifiers, clip, × scale, history; by term, in this order",
+    "joints and bodies": "where a term names none, all of the articulation, in its order",
+    "history": "oldest first; an episode begins with copies of its first observation",
+    "action": "its term's law gives the targets of the joints; last actions begin with 0",
+    "law affine": "target = clip(offset + scale × action), + relative_to.data, where stated, read anew at read_hz",
+    "law binary": "target = clip(close_command_expr where action < 0, else open_command_expr), both in the settings",
+    "law null": "not described: class and settings alone say what becomes of the action",
+}
 
 
 def without_startup_events(env_cfg: ManagerBasedRLEnvCfg) -> None:
@@ -35,14 +58,7 @@ def describe_interface(env: ManagerBasedRLEnv, groups: Sequence[str]) -> dict[st
     """
     base = env.unwrapped
     contract = {
-        "conventions": {
-            "units": "SI, angles in rad",
-            "quaternions": "xyzw",
-            "observation": "what the function returns, then modifiers, clip, × scale, history; by term, in this order",
-            "joints and bodies": "where a term names none, all of the articulation, in its order",
-            "history": "oldest first; an episode begins with copies of its first observation",
-            "action": "command = clip(offset + scale × action), where a term has a scale; last actions begin with 0",
-        },
+        "conventions": _CONVENTIONS,
         "rates": {
             "control_hz": round(1 / base.step_dt, 6),
             "physics_hz": round(1 / base.physics_dt, 6),
@@ -113,13 +129,16 @@ def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
     start = 0
     for name in env.action_manager.active_terms:
         term = env.action_manager.get_term(name)
-        stop = start + term.action_dim
+        stop, law = start + term.action_dim, _LAWS.get(type(term), {})
         yield {
             "name": name,
             "slice": [start, stop],
             "class": _path(type(term)),
             "description": _first_line(type(term)),
-            # As the term resolved them; a term of another kind has none, and its settings say all.
+            "law": law.get("law"),
+            "target": law.get("target"),
+            "relative_to": {"data": law["relative_to"], "read_hz": _told_hz(env)} if "relative_to" in law else None,
+            # As the term resolved them; a term of another kind may have none.
             "joint_names": getattr(term, "_joint_names", None),
             "scale": _of_one(getattr(term, "_scale", None)),
             "offset": _of_one(getattr(term, "_offset", None)),
@@ -127,6 +146,11 @@ def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
             "settings": term.cfg,
         }
         start = stop
+
+
+def _told_hz(env: ManagerBasedRLEnv) -> float:
+    """Return how often terms tell motors their targets [Hz]: at each physics step, or once where all steps are one."""
+    return round(1 / (env.step_dt if env.sim.physics_manager.handles_decimation() else env.physics_dt), 6)
 
 
 def _articulation(asset: Articulation) -> dict[str, Any]:
