@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -162,8 +162,9 @@ class Run:
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
-        """All checkpoints, in order. One that was trained again has taken the place of the one before."""
-        return list({row.path: row for attempt in self.attempts for row in attempt.of(CheckpointSaved)}.values())
+        """All checkpoints, by iteration. One that was trained again has taken the place of the one before."""
+        kept = {row.path: row for attempt in self.attempts for row in attempt.of(CheckpointSaved)}
+        return sorted(kept.values(), key=attrgetter("iteration"))
 
     @property
     def windows(self) -> list[tuple[Attempt, PhaseWindow]]:
