@@ -207,3 +207,21 @@ def test_each_process_takes_the_gpu_of_its_own_number(monkeypatch: pytest.Monkey
         resolve_device("cuda:0", two)
     with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start as many as it has"):
         resolve_device(None, World(rank=0, size=8, local_rank=0, local_size=8))
+
+
+@pytest.mark.parametrize(("earlier", "compared"), [(0, [1, 2, 50, 100]), (60, [61, 62, 100])])
+def test_learners_are_compared_after_the_first_iterations_of_every_attempt(earlier: int, compared: list[int]) -> None:
+    from ledger_lab.meters import PhaseClock
+    from ledger_lab.pipeline.ranks import compare_learners
+    from ledger_lab.runners.process_group import ProcessGroup
+
+    class Alike(ProcessGroup):
+        def gather(self, value: Any) -> list[Any]:
+            return [value, value]
+
+    group = Alike(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
+    trainer: Any = SimpleNamespace(state=lambda: {"rate": 0.1})
+    rows: list[Any] = []
+    for iterations in range(earlier + 1, 101):
+        compare_learners(group, iterations, earlier, trainer, PhaseClock(0), rows.append)
+    assert [row.iteration for row in rows] == compared

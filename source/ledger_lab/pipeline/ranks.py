@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledger_lab.panels.slots import HeldOutSlots
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
-"""Iterations after which the processes' learners are compared: the first ones, and then every so many."""
+"""Iterations after which the processes' learners are compared: the first ones of an attempt, and every so many."""
 
 _SPOKEN_FOR_S = 60.0
 """How long to wait for another process to complain of what both of them have [s]."""
@@ -63,13 +63,19 @@ def said_once(environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def compare_learners(
-    group: ProcessGroup, iterations: int, trainer: Trainer, clock: PhaseClock, append: Callable[[Row], None]
+    group: ProcessGroup,
+    iterations: int,
+    earlier: int,
+    trainer: Trainer,
+    clock: PhaseClock,
+    append: Callable[[Row], None],
 ) -> None:
     """Make sure, when it is time, that all processes have learned the same, to the last bit.
 
     Args:
         group: The processes.
         iterations: Iterations completed.
+        earlier: How many of them were when this attempt began.
         trainer: What learns in this process.
         clock: Where the time is counted, as ``synchronize``.
         append: Takes the row that says what this process compares.
@@ -77,7 +83,7 @@ def compare_learners(
     Raises:
         RanksDifferError: If they have not; it names the first place.
     """
-    if group.world.size == 1 or (iterations > _EQUAL_AT_FIRST and iterations % _EQUAL_EVERY):
+    if group.world.size == 1 or (iterations - earlier > _EQUAL_AT_FIRST and iterations % _EQUAL_EVERY):
         return
 
     def tell(sha256: str) -> None:

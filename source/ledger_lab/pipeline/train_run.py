@@ -288,8 +288,8 @@ class _Recorder:
         if self._plan.world.first:
             run_dir = self._plan.run_dir
             redact_files([*run_dir.glob("params/*.yaml"), *run_dir.glob("git/*")])
-        done = 0 if plan.resumed is None else self._keeper.restore(plan.resumed)
-        with Progress(console, "training", plan.batch.max_iterations, done) as self._progress:
+        self._earlier = 0 if plan.resumed is None else self._keeper.restore(plan.resumed)
+        with Progress(console, "training", plan.batch.max_iterations, self._earlier) as self._progress:
             group.any(False)  # wait until all processes are there: that belongs to starting up
             self._clock.set_base(Phase.UNATTRIBUTED)
             self._training = True
@@ -312,7 +312,7 @@ class _Recorder:
             self._watch.on_iteration(iterations, self._env_steps(1), figures, phase_ns)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
-        compare_learners(self._group, iterations, self._trainer, self._clock, self._journal.append)
+        compare_learners(self._group, iterations, self._earlier, self._trainer, self._clock, self._journal.append)
         self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
         line = training_figures(self._attempt.env_steps, self._train_ns / 1e9)
         if "mean_return" in figures:
