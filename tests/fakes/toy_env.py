@@ -33,6 +33,8 @@ class ToyEnv:
         self.render_mode = None
         self.actions: list[torch.Tensor] = []
         """What was done, step by step."""
+        self.observed: list[torch.Tensor] = []
+        """What was seen before."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -59,6 +61,7 @@ class ToyEnv:
     def step(self, actions: torch.Tensor) -> tuple[Any, ...]:
         """Push the points."""
         self.actions.append(actions.clone())
+        self.observed.append(self.obs_buf["policy"])
         self.sim.step()
         self.position = self.position + 0.1 * actions.squeeze(1)
         self.episode_length_buf += 1

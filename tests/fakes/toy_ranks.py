@@ -33,6 +33,12 @@ NORMALIZED = {
     ],
 }
 """Overrides that normalize what can be normalized."""
+NORMALIZER = {
+    "rsl_rl": ("actor_state_dict", "obs_normalizer._mean", "obs_normalizer.count"),
+    "rl_games": ("model", "running_mean_std.running_mean", "running_mean_std.count"),
+    "skrl": ("observation_preprocessor", "running_mean", "current_count"),
+}
+"""Where a trainer's state has what observations are normalized by: a part, and in it their mean and count."""
 
 
 def main() -> None:
@@ -54,14 +60,19 @@ def main() -> None:
             with metered_collectives(clock):
                 heard = Heard(stop_after=3)
                 trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard)  # type: ignore[arg-type]
+                seeded = torch.initial_seed()
                 heard.on_each = lambda _: group.require_equal(trainer.state())  # noqa: B023
                 trainer.train()
+            part, mean, count = NORMALIZER[library]
+            normalizer = trainer.state()[part]
             told[library] = {
                 "iterations": sorted(heard.figures),
                 "learning_rate": heard.figures[3]["learning_rate"],
                 "actions": float(torch.cat(env.actions).sum()),
                 "synchronized": clock.flush()[0].get("synchronize", 0) > 0,
-                "seed": adapter.seed(agent_cfg),
+                "seeded": seeded,
+                "observed": torch.cat(env.observed).double().sum(dim=0).tolist(),
+                "normalized_by": (normalizer[mean].double() * normalizer[count]).flatten().tolist(),
             }
     print(json.dumps(told), flush=True)
 
