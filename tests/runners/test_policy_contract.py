@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 
@@ -99,6 +100,27 @@ def test_selected_joints_and_bodies_are_named() -> None:
     assert chosen == {"name": "robot", "joint_names": ["toe", "hip"]}
     assert params(name="robot", body_ids=slice(1, 2))["asset_cfg"]["body_names"] == ["leg"]
     assert params(name="feet")["asset_cfg"] == {"name": "feet", "body_names": ["left", "right"]}
+
+
+@pytest.mark.parametrize(("at_once", "hz"), [(False, 200.0), (True, 50.0)])
+def test_where_joints_are_is_read_as_often_as_motors_are_told(at_once: bool, hz: float) -> None:
+    from isaaclab.envs import mdp
+
+    class Derived(mdp.RelativeJointPositionAction):
+        pass
+
+    def acting(kind: type) -> dict[str, Any]:
+        action = object.__new__(kind)
+        action._num_joints, action._debug_vis_handle, action.cfg = 2, None, None
+        env = observed({})
+        env.action_manager = SimpleNamespace(active_terms=["arm"], get_term=lambda name: action)
+        env.sim = SimpleNamespace(physics_manager=SimpleNamespace(handles_decimation=lambda: at_once))
+        said: dict[str, Any] = described(env)["actions"][0]
+        return {name: said[name] for name in ("law", "target", "relative_to")}
+
+    added = {"data": "joint_pos", "read_hz": hz}
+    assert acting(mdp.RelativeJointPositionAction) == {"law": "affine", "target": "joint_pos", "relative_to": added}
+    assert set(acting(Derived).values()) == {None}, "it may do anything"
 
 
 def test_what_randomizes_a_robot_once_is_left_out() -> None:
