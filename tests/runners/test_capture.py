@@ -127,6 +127,13 @@ def test_memory_that_is_shared_is_saved_once() -> None:
     assert saved["physics", "positions"] is saved["root", "view"]
 
 
+def test_rows_that_lie_apart_in_memory_are_each_saved() -> None:
+    whole = [wp.full((50, 3), float(number), dtype=float, device="cpu") for number in range(8)]
+    roots = {str(number): SimpleNamespace(rows=array[:, 1:]) for number, array in enumerate(whole)}
+    saved = Capture(roots).take_all()
+    assert [float(saved[name, "rows"].mean()) for name in roots] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
 def test_places_that_cannot_be_what_they_were_are_named() -> None:
     roots = tree()
     capture = Capture(roots)

@@ -210,13 +210,14 @@ def _digest(value: Any) -> object:  # noqa: ANN401 - a leaf
 
 def _copies(found: Iterable[tuple[Place, Any]]) -> Snapshot:
     """Copy values; arrays that share their memory share it in the copy, too."""
-    memory: dict[object, torch.Tensor] = {}
+    # A copy keeps what it was made of: freed, the values of a strided array would leave their address to others.
+    memory: dict[object, tuple[torch.Tensor, torch.Tensor]] = {}
     snapshot: Snapshot = {}
     for place, value in found:
         tensor = _tensor(value)
         if tensor is not None:
             key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-            snapshot[place] = memory.setdefault(key, tensor.clone())
+            snapshot[place] = memory.setdefault(key, (tensor, tensor.clone()))[1]
         else:
             snapshot[place] = _plain(value)
     return snapshot
