@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -216,7 +217,7 @@ def _acme_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, str(tree)], check=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(site))
+        patch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
         yield
 
 
@@ -256,6 +257,7 @@ def changed(panel: Path, folder: Path, old: str, new: str) -> Path:
 def test_the_task_is_trained_and_judged(parking: Path, panel: Path) -> None:
     (run,) = read_ledger(parking).runs
     assert (run.declared.task, run.declared.rl_library, run.declared.panel) == (TASK, "rsl_rl", str(panel))
+    assert list(run.declared.code_sha256) == ["ledger_lab", "acme_tasks"]
     assert {(row.purpose, row.panel, row.exactness) for row in run.results} == {("screening", "park", "bitwise")}
     assert run.results[-1].checkpoint == "model_2.pt", "the last policy is judged"
     for row in run.results:

@@ -268,19 +268,72 @@ def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> 
     from ledger_lab.pipeline.resume import require_unchanged, resumed_request
     from ledger_lab.runners.process_group import ALONE
 
-    then = {"git": {"commit": "aaa"}, "versions": {"torch": "2.10"}, "hardware": {"cpu_cores": 2}}
-    write(tmp_path, **then)
+    code, hardware = {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64}, {"cpu_cores": 2, "torch_threads": 2}
+    write(tmp_path, git={"commit": "aaa"}, code_sha256=code, versions={"torch": "2.10"}, hardware=hardware)
     argv = ["--resume", "aaaa", "--log_root", str(tmp_path)]
     _, resumed = resumed_request(*parse(train_parser(), argv), argv)
     same = resumed.declared
-    assert require_unchanged(replace(same, command=["other"]), resumed, ALONE, False).reasons == ()
-    commit = replace(same, git={"commit": "bbb"})
-    with pytest.raises(UserError, match=r"begun by other code: git.commit: 'bbb' != 'aaa' \(now != then\)"):
-        require_unchanged(commit, resumed, ALONE, False)
-    assert require_unchanged(commit, resumed, ALONE, True).reasons == ("other code: git.commit: 'bbb' != 'aaa'",)
+    free = replace(same, command=["other"], git={"commit": "bbb", "changes_sha256": "c"})
+    assert require_unchanged(free, resumed, ALONE, False).reasons == ()
+    edited = replace(same, code_sha256={**code, "acme_tasks": "c" * 64})
+    difference = "the source of acme_tasks: 'cccccccccccc' != 'bbbbbbbbbbbb'"
+    with pytest.raises(UserError, match=rf"by other code: {difference} \(now != then\).*--allow_changed_code"):
+        require_unchanged(edited, resumed, ALONE, False)
+    assert require_unchanged(edited, resumed, ALONE, True).reasons == (f"other code: {difference}",)
     with pytest.raises(UserError, match=r"versions.torch: '2.11' != '2.10'"):
         require_unchanged(replace(same, versions={"torch": "2.11"}), resumed, ALONE, False)
     with pytest.raises(UserError, match=r"would be another one now: panel_id: 'p1-bb' != 'p1-aa'"):
         require_unchanged(replace(same, panel_id="p1-bb"), resumed, ALONE, True)
-    elsewhere = require_unchanged(replace(same, hardware={"cpu_cores": 4}), resumed, ALONE, False)
+    elsewhere = require_unchanged(replace(same, hardware={**hardware, "cpu_cores": 4}), resumed, ALONE, False)
     assert elsewhere.reasons == ("other hardware: hardware.cpu_cores: 4 != 2",)
+    spread = replace(same, hardware={**hardware, "torch_threads": 4})
+    reason = "torch computes in 4 threads now, and did in 2: its sums may round otherwise"
+    assert require_unchanged(spread, resumed, ALONE, False).reasons == (reason,)
+
+
+def test_a_run_of_a_time_when_nobody_hashed_code_is_of_other_code(tmp_path: Path) -> None:
+    from ledger_lab.pipeline.request import parse, train_parser
+    from ledger_lab.pipeline.resume import require_unchanged, resumed_request
+    from ledger_lab.runners.process_group import ALONE
+
+    write(tmp_path)
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path)]
+    _, resumed = resumed_request(*parse(train_parser(), argv), argv)
+    now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64}, hardware={"torch_threads": 2})
+    with pytest.raises(UserError, match=r"the source of ledger_lab: 'aaaaaaaaaaaa' != None"):
+        require_unchanged(now, resumed, ALONE, False)
+    assert len(require_unchanged(now, resumed, ALONE, True).reasons) == 1
+
+
+def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gymnasium as gym
+    import torch
+
+    from ledger_lab.meters import source_sha256
+    from ledger_lab.pipeline.declaration import declaration
+    from ledger_lab.pipeline.preflight import _request, plan_training
+    from ledger_lab.pipeline.request import parse, train_parser
+    from ledger_lab.runners.session import code_sha256, registered_tasks
+
+    registered_tasks()
+    ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"
+    panel = (ROOT / "config" / "panels" / "cartpole_v1.toml").read_text().replace("LedgerLab-Cartpole", task)
+    (tmp_path / "panel.toml").write_text(panel)
+    module.write_text("from ledger_lab.tasks.cartpole.env_cfg import *\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = ours["env_cfg_entry_point"].replace("ledger_lab.tasks.cartpole.env_cfg", module.stem)
+    gym.register(id=task, entry_point="isaaclab.envs:ManagerBasedRLEnv", kwargs={**ours, "env_cfg_entry_point": entry})
+    try:
+        argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
+        plan = plan_training(*parse(train_parser(), [*argv, "--log_root", str(tmp_path / "logs")]))
+        row = declaration(plan)
+        assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem)}
+        assert row.hardware["torch_threads"] == torch.get_num_threads()
+        asked = _request(plan)
+        assert [asked[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
+        assert asked["the version of torch"] == row.versions["torch"]
+        module.write_text(module.read_text() + "GRAVITY = 0.0\n")
+        assert _request(plan)[f"the source of {module.stem}"] != row.code_sha256[module.stem]
+    finally:
+        gym.registry.pop(task)
+    assert list(code_sha256("LedgerLab-Cartpole")) == list(code_sha256("Isaac-Cartpole")) == ["ledger_lab"]

@@ -202,8 +202,7 @@ def test_what_only_one_process_knows_of_is_told(monkeypatch: pytest.MonkeyPatch)
 
     assert differs({}, {"--new": 1}).startswith("--new is missing on rank 0 (a) and 1 on rank 1 (b): start all")
     assert differs({"--old": None}, {}).startswith("--old is None on rank 0 (a) and missing on rank 1 (b): start all")
-    assert differs({}, {"LedgerLab's source": "other"}).startswith("LedgerLab's source is '")
-    assert differs({}, {"the version of torch": "1.0"}).startswith("the version of torch is '")
+    assert "code and packages" in differs({"the source of a": "1"}, {"the source of a": "2"})
     monkeypatch.setattr(group, "gather", lambda mine: [mine, dict(mine)])
     ranks.require_same(group, {"--task": "T"})
 

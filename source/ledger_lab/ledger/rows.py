@@ -6,7 +6,7 @@ wall-clock exactly. A figure that was not measured is ``None``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
@@ -120,7 +120,10 @@ class RunDeclared(Row):
     """The price entry as it stood at the launch."""
     config_sha256: dict[str, str]
     versions: dict[str, str]
+    code_sha256: dict[str, str] = field(default_factory=dict)
+    """Of the source of LedgerLab, and of the package that registers the task; empty where nobody said."""
     git: dict[str, Any]
+    """Where LedgerLab's source, or the program, lies in version control; nothing is refused for it."""
     hardware: dict[str, Any]
     command: list[str]
 
@@ -345,6 +348,8 @@ class EvaluationStarted(Row):
     checkpoints: list[str]
     device: str
     versions: dict[str, str]
+    code_sha256: dict[str, str] = field(default_factory=dict)
+    """As in :class:`RunDeclared`."""
     host: str
     pid: int
     wall_ns: int

@@ -1,7 +1,14 @@
 """What a run consumed: time by phase, memory, energy, and the facts of its host. No torch is needed for any of it."""
 
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, ReplayDevices, record_trace
-from ledger_lab.meters.host import git_facts, hardware_facts, measured_or_none, package_versions, peak_host_memory_bytes
+from ledger_lab.meters.host import (
+    git_facts,
+    hardware_facts,
+    measured_or_none,
+    package_versions,
+    peak_host_memory_bytes,
+    source_sha256,
+)
 from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.meters.process import process_started_ns
@@ -27,4 +34,5 @@ __all__ = [
     "peak_host_memory_bytes",
     "process_started_ns",
     "record_trace",
+    "source_sha256",
 ]

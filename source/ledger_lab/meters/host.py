@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import platform
 import subprocess
@@ -10,6 +11,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from ledger_lab.ledger.encoding import canonical_json
 
 PACKAGES = (
     "ledger_lab",
@@ -39,6 +42,22 @@ def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def source_sha256(package: str) -> str:
+    """Return the hash of what stands in the Python files of a package, or of a module that is none, and of their names.
+
+    Args:
+        package: Its name, without dots; it can be imported.
+    """
+    spec = importlib.util.find_spec(package)
+    assert spec is not None, f"{package} cannot be imported"
+    roots = [Path(root) for root in spec.submodule_search_locations or ()]
+    files = {str(path.relative_to(root)): path for root in roots for path in root.rglob("*.py") if path.is_file()}
+    if not roots and spec.origin is not None:
+        files = {f"{package}.py": Path(spec.origin)}
+    contents = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    return hashlib.sha256(canonical_json(contents)).hexdigest()
 
 
 def git_facts(folder: Path) -> dict[str, Any]:

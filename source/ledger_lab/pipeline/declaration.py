@@ -11,7 +11,7 @@ from ledger_lab.ledger import RunDeclared
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.pipeline.preflight import TrainPlan
-from ledger_lab.runners.session import physics_name
+from ledger_lab.runners.session import code_sha256, physics_name
 
 
 def declaration(plan: TrainPlan) -> RunDeclared:
@@ -48,9 +48,11 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         price=plan.price.to_dict(),
         config_sha256=plan.config_sha256,
         versions=package_versions(),
+        code_sha256=code_sha256(plan.task),
         git=git_facts(Path(__file__).parent),
         hardware={
             **hardware_facts(),
+            "torch_threads": torch.get_num_threads(),
             "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device),
             "accelerator_memory_bytes": (
                 None if plan.device == "cpu" else torch.cuda.get_device_properties(plan.device).total_memory

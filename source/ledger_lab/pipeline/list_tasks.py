@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import gymnasium as gym
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
@@ -21,7 +20,7 @@ from ledger_lab.reports.format import MISSING, duration, target_share
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.session import held_out_config, registered_tasks
+from ledger_lab.runners.session import STOCK_TASKS, held_out_config, registered_tasks, task_package
 
 _COLUMNS = (
     "task",
@@ -70,7 +69,7 @@ def list_tasks(argv: Sequence[str]) -> int:
             table.add_column(name, no_wrap=name not in ("physics", "libraries"))
         for task in registered_tasks():
             kwargs = gym.spec(task).kwargs
-            if args.keyword.lower() not in task.lower() or (_is_stock(kwargs) and not args.all):
+            if args.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not args.all):
                 continue
             libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
             presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
@@ -118,14 +117,3 @@ def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], float | None
     summary = summarize_run(find_run(str(ROOT / task), ROOT))
     sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
     return sizes, {(summary.panel_id, summary.target_success): summary.wall_to_target_s}
-
-
-def _is_stock(kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a task comes with Isaac Lab.
-
-    Args:
-        kwargs: What the task is registered with.
-    """
-    entry = kwargs["env_cfg_entry_point"]
-    module: str = entry if isinstance(entry, str) else entry.__module__
-    return module.startswith("isaaclab_tasks.")

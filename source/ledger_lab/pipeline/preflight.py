@@ -18,6 +18,7 @@ from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World, read_world
 from ledger_lab.ledger import declare_cohort, require_cohort_name
+from ledger_lab.meters import package_versions
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
@@ -35,6 +36,7 @@ from ledger_lab.runners.configs import config_sha256, require_values, resolve_co
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import (
+    code_sha256,
     held_out_config,
     registered_tasks,
     require_runtime,
@@ -151,7 +153,7 @@ def plan_training(
 
 
 def _request(plan: TrainPlan) -> dict[str, Any]:
-    """Return what all processes of a training must have been asked for."""
+    """Return what all processes of a training must have been asked for, and the code that must do it."""
     return {
         "--task": plan.task,
         "--rl_library": plan.adapter.library,
@@ -166,6 +168,8 @@ def _request(plan: TrainPlan) -> dict[str, Any]:
         "the panel's id": plan.identity.id,
         "the environment's configuration": plan.config_sha256["env"],
         "the agent's configuration": plan.config_sha256["agent"],
+        **{f"the source of {name}": sha256 for name, sha256 in code_sha256(plan.task).items()},
+        **{f"the version of {name}": version for name, version in package_versions().items()},
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import secrets
@@ -13,14 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ledger_lab
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LearnerHashed, Outcomes, Row
-from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.meters import Phase, PhaseClock, package_versions
+from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels import Panel
 from ledger_lab.pipeline.link import Link
 from ledger_lab.runners import Policy, Trainer
@@ -151,14 +147,14 @@ def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:
 
     Args:
         group: The processes.
-        mine: What this one was asked for, by names that say where to mend it; JSON values.
+        mine: What this one was asked for, and the code that does it, by names that say where to mend it; JSON values.
 
     Raises:
         UserError: If they differ.
     """
     if group.world.size == 1:
         return
-    asked = group.gather({**mine, **_code()})
+    asked = group.gather(dict(mine))
     for rank, other in enumerate(asked):
         for name in dict.fromkeys((*asked[0], *other)):
             here, there = (repr(each[name]) if name in each else "missing" for each in (asked[0], other))
@@ -167,14 +163,6 @@ def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:
                     f"{name} is {here} on rank 0 ({group.hosts[0]}) and {there} on rank {rank} "
                     f"({group.hosts[rank]}): start all processes with the same request, code and packages"
                 )
-
-
-def _code() -> dict[str, str]:
-    """Return what runs here, by names that say what to mend."""
-    root = Path(ledger_lab.__file__).parent
-    files = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
-    versions = {f"the version of {name}": version for name, version in package_versions().items()}
-    return {"LedgerLab's source": hashlib.sha256(canonical_json(files)).hexdigest(), **versions}
 
 
 def share_of(panel: Panel, rank: int, processes: int) -> Panel:

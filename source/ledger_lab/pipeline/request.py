@@ -179,7 +179,7 @@ def train_parser() -> argparse.ArgumentParser:
     going_on.add_argument(
         "--allow_changed_code",
         action="store_true",
-        help="Resume although commit, changed files or package versions are not those that the run began with.",
+        help="Resume although source files or package versions are not those that the run began with.",
     )
     ledger = parser.add_argument_group("what it is worth, and where that is written")
     ledger.add_argument(

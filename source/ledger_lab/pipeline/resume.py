@@ -56,8 +56,7 @@ _DECLARED = {
 _ANEW = ("resume", "allow_changed_code", "save_state_every", "grace_s", "log_root", "mirror", "nproc", "distributed")
 """Flags of ``train.py`` that say nothing about what is trained, or are known otherwise."""
 
-_CODE, _MACHINE = ("git", "versions"), ("hardware",)
-_FREE = ("command", "save_state_every")
+_FREE = ("command", "git", "save_state_every")
 """Fields of a declaration that each attempt may have otherwise."""
 
 
@@ -202,25 +201,31 @@ def require_unchanged(
 
 def _what_changed(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) -> list[str]:
     """Compare two declarations, and refuse what must not differ."""
-    found: dict[str, Any] = json.loads(json.dumps(now.to_data()))
-    then = resumed.declared.to_data()
+    (found, code_now, machine_now), (then, code_then, machine_then) = map(_taken_apart, (now, resumed.declared))
     run = f"run {resumed.declared.run_id}"
-
-    def differences(fields: Sequence[str]) -> str:
-        return few_differences({name: found[name] for name in fields}, {name: then[name] for name in fields})
-
-    if what := differences([name for name in found if name not in (*_CODE, *_MACHINE, *_FREE)]):
+    if what := few_differences(found, then):
         raise UserError(f"{run} would be another one now: {what} (now != then). Restore that, or start a new run")
-    code = differences(_CODE)
+    code = few_differences(code_now, code_then)
     if code and not allow_changed_code:
         raise UserError(
             f"{run} was begun by other code: {code} (now != then). Restore that, or go on with --allow_changed_code, "
             "which the ledger will tell"
         )
     reasons = [f"other code: {code}"] if code else []
-    if machine := differences(_MACHINE):
+    threads, before = (machine.pop("torch_threads", None) for machine in (machine_now, machine_then))
+    if machine := few_differences({"hardware": machine_now}, {"hardware": machine_then}):
         reasons.append(f"other hardware: {machine}")
+    if now.device == "cpu" and before is not None and threads != before:
+        reasons.append(f"torch computes in {threads} threads now, and did in {before}: its sums may round otherwise")
     return reasons
+
+
+def _taken_apart(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return what a declaration says of the run, of the code, and of the machine; not what each attempt is free in."""
+    data: dict[str, Any] = json.loads(json.dumps(declared.to_data()))
+    sources = {f"the source of {name}": sha256[:12] for name, sha256 in data.pop("code_sha256").items()}
+    code, machine = {**sources, "versions": data.pop("versions")}, data.pop("hardware")
+    return {name: value for name, value in data.items() if name not in _FREE}, code, machine
 
 
 def require_whole(path: Path, *known_sha256: str) -> str:

@@ -44,7 +44,7 @@ class Workload:
     agent: str | None
     """Hash of the agent's configuration."""
     code: bytes
-    """What, besides overrides, a recipe may hang on: our version, and the source tree."""
+    """What, besides overrides, a recipe may hang on: the source; where nobody hashed it, version and commit."""
     graphs: bool
     """Whether the physics engine was left to record its steps, as it does by itself."""
     timing: str
@@ -90,7 +90,7 @@ class Workload:
             run_id=declared.run_id,
             surroundings=canonical_json(surroundings),
             agent=declared.config_sha256.get("agent"),
-            code=canonical_json([declared.versions.get("ledger_lab"), declared.git]),
+            code=canonical_json(declared.code_sha256 or [declared.versions.get("ledger_lab"), declared.git]),
             graphs=not any(o.lower() in (NO_GRAPH + "false", NO_GRAPH + "0") for o in declared.overrides),
             timing=declared.timing,
             num_envs=declared.num_envs,
