@@ -116,7 +116,8 @@ def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_
     assert [attempt.status for attempt in parts.attempts] == [Status.PREEMPTED, Status.COMPLETED]
     assert [len(attempt.ranks) for attempt in parts.attempts] == [2, 2]
     (restored,) = parts.attempts[1].of(StateRestored)
-    assert (restored.iteration, restored.exactness, restored.reasons) == (2, "bitwise", [])
+    assert restored.iteration in (2, 3), "the launcher passes the signal on, which takes its time"
+    assert (restored.exactness, restored.reasons) == ("bitwise", [])
     assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
     compared = [row.iteration for row in parts.attempts[1].ranks[1].of(LearnerHashed)]
     assert compared == [*range(restored.iteration + 1, 5)], "its own first ones"
