@@ -199,3 +199,14 @@ def test_outside_of_what_can_wait_a_signal_ends_it_at_once(tmp_path: Path) -> No
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("the signal did not end it")
         assert attempt.exit_status == 143
+
+
+def test_who_goes_on_from_a_state_can_be_resumed_from_the_first_moment_on(tmp_path: Path) -> None:
+    statuses = []
+    with Journal(tmp_path / "journal-2-0.jsonl") as journal:
+        clock = PhaseClock(time.perf_counter_ns())
+        tell = lambda end, status: statuses.append(status)  # noqa: E731
+        with attempt_life(journal.append, clock, lambda: None, tell, resumed_env_steps=640) as attempt:
+            assert attempt.env_steps == 640
+            signal.raise_signal(signal.SIGTERM)
+    assert statuses == [75]

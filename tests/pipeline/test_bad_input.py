@@ -136,7 +136,7 @@ def test_the_program_says_it_in_one_line_with_status_2(tmp_path: Path) -> None:
         (["agent.actor.activation=foo"], r"agent.actor.activation 'foo': .*'elu', .*"),
         (
             ["--rl_library", "rl_games", "agent.params.config.gamma=99"],
-            r"agent.params.config.gamma 99: must lie above 0 and not above 1",
+            r"agent.params.config.gamma 99: must lie between 0 and 1",
         ),
     ],
 )

@@ -65,6 +65,7 @@ def test_what_is_shipped_is_what_a_recorded_run_saved_and_can_be_scored(task: st
     contract = json.loads((HERE / task / CONTRACT).read_text())
     assert contract["policy"]["checkpoint_sha256"] == candidate.saved.sha256
     for action in contract["actions"]:
+        assert action["law"] in ("affine", "binary")
         if action["class"].endswith(":RelativeJointPositionAction"):
             assert action["relative_to"] == {"data": "joint_pos", "read_hz": contract["rates"]["physics_hz"]}
     assert shipped_policy(task) == HERE / task / POLICY

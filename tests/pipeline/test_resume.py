@@ -313,13 +313,22 @@ def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypa
     from ledger_lab.pipeline.declaration import declaration
     from ledger_lab.pipeline.preflight import _request, plan_training
     from ledger_lab.pipeline.request import parse, train_parser
-    from ledger_lab.runners.session import code_sha256, registered_tasks
+    from ledger_lab.runners.code import code_sha256
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
 
     registered_tasks()
     ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"
     panel = (ROOT / "config" / "panels" / "cartpole_v1.toml").read_text().replace("LedgerLab-Cartpole", task)
     (tmp_path / "panel.toml").write_text(panel)
-    module.write_text("from ledger_lab.tasks.cartpole.env_cfg import *\n")
+    terms = tmp_path / "acme_terms.py"
+    terms.write_text("def slow(env):\n    return -env.scene['robot'].data.joint_vel.torch.abs().sum(dim=1)\n")
+    module.write_text(
+        "from isaaclab.managers import RewardTermCfg\nfrom isaaclab.utils import configclass\n"
+        "from ledger_lab.tasks.cartpole import env_cfg\nimport acme_terms\n"
+        "@configclass\nclass Rewards(env_cfg.RewardsCfg):\n    slow = RewardTermCfg(func=acme_terms.slow, weight=0.1)\n"
+        "@configclass\nclass CartpoleEnvCfg(env_cfg.CartpoleEnvCfg):\n    rewards: Rewards = Rewards()\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     entry = ours["env_cfg_entry_point"].replace("ledger_lab.tasks.cartpole.env_cfg", module.stem)
     gym.register(id=task, entry_point="isaaclab.envs:ManagerBasedRLEnv", kwargs={**ours, "env_cfg_entry_point": entry})
@@ -327,13 +336,15 @@ def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypa
         argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
         plan = plan_training(*parse(train_parser(), [*argv, "--log_root", str(tmp_path / "logs")]))
         row = declaration(plan)
-        assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem)}
+        assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem, terms.stem)}
         assert row.hardware["torch_threads"] == torch.get_num_threads()
         asked = _request(plan)
         assert [asked[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
         assert asked["the version of torch"] == row.versions["torch"]
-        module.write_text(module.read_text() + "GRAVITY = 0.0\n")
-        assert _request(plan)[f"the source of {module.stem}"] != row.code_sha256[module.stem]
+        for edited in (module, terms):
+            edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
+            assert _request(plan)[f"the source of {edited.stem}"] != row.code_sha256[edited.stem]
     finally:
         gym.registry.pop(task)
-    assert list(code_sha256("LedgerLab-Cartpole")) == list(code_sha256("Isaac-Cartpole")) == ["ledger_lab"]
+    for task in ("LedgerLab-Cartpole", "Isaac-Cartpole"):
+        assert list(code_sha256(task, resolve_configs(task, "rsl_rl", [])[0])) == ["ledger_lab"]

@@ -155,7 +155,7 @@ def test_nothing_is_trained_dry(scripts: Path, tmp_path: Path, capfd: pytest.Cap
 
 @pytest.mark.parametrize(
     ("signum", "exit_status"),
-    [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
+    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
 )
 def test_who_ends_a_study_ends_its_training(
     scripts: Path, tmp_path: Path, signum: signal.Signals, exit_status: int

@@ -69,9 +69,17 @@ def test_every_recipe_is_taken(library: str) -> None:
 
 @every_library
 @pytest.mark.parametrize("field", RATES)
-@pytest.mark.parametrize("value", [-0.2, 0, float("nan"), "much", None, True])
+@pytest.mark.parametrize("value", [-0.2, float("nan"), "much", None, True])
 def test_rates_are_bound_to_the_recipes_rules(library: str, field: str, value: object) -> None:
     assert "must " in refused(library, dialect_of(library).settings[field].override, value)
+
+
+@every_library
+def test_shares_may_be_nothing_and_rates_may_not(library: str) -> None:
+    override = {field: dialect_of(library).settings[field].override for field in RATES}
+    require(library, (override["discount"], 0.0), (override["gae_lambda"], 0))
+    for field in ("learning_rate", "clip"):
+        assert "must be positive" in refused(library, override[field], 0)
 
 
 @every_library

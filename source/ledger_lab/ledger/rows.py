@@ -121,7 +121,7 @@ class RunDeclared(Row):
     config_sha256: dict[str, str]
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
-    """Of the source of LedgerLab, and of the package that registers the task; empty where nobody said."""
+    """Of the source of LedgerLab, and of the packages that the task is made of; empty where nobody said."""
     git: dict[str, Any]
     """Where LedgerLab's source, or the program, lies in version control; nothing is refused for it."""
     hardware: dict[str, Any]

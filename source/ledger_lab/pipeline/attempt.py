@@ -131,6 +131,7 @@ def attempt_life(
     tell_end: Callable[[AttemptEnded, int], None],
     ended_row: type[AttemptEnded] = AttemptEnded,
     grace_s: float = GRACE_S,
+    resumed_env_steps: int | None = None,
 ) -> Iterator[Attempt]:
     """Run an attempt, and tell its end before anything else can go wrong.
 
@@ -143,8 +144,11 @@ def attempt_life(
         tell_end: Writes how it ended; it gets the exit status of the program, too.
         ended_row: Kind of that row.
         grace_s: How long it may take to end once it was asked to [s].
+        resumed_env_steps: Environment steps that led to the state that it goes on from, if there is one.
     """
     attempt = Attempt(append, clock, grace_s)
+    if resumed_env_steps is not None:
+        attempt.env_steps, attempt.resumable = resumed_env_steps, True
     with _signals_heard(attempt):
         try:
             attempt.beat()

@@ -11,7 +11,8 @@ from ledger_lab.ledger import RunDeclared
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.pipeline.preflight import TrainPlan
-from ledger_lab.runners.session import code_sha256, physics_name
+from ledger_lab.runners.code import code_sha256
+from ledger_lab.runners.session import physics_name
 
 
 def declaration(plan: TrainPlan) -> RunDeclared:
@@ -48,7 +49,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         price=plan.price.to_dict(),
         config_sha256=plan.config_sha256,
         versions=package_versions(),
-        code_sha256=code_sha256(plan.task),
+        code_sha256=code_sha256(plan.task, plan.env_cfg),
         git=git_facts(Path(__file__).parent),
         hardware={
             **hardware_facts(),

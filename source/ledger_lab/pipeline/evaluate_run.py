@@ -26,7 +26,8 @@ from ledger_lab.pipeline.pretrained import bring_home, tell_shipped
 from ledger_lab.pipeline.record import record_episodes, worst_episodes
 from ledger_lab.pipeline.request import evaluate_parser, parse_plain
 from ledger_lab.pipeline.score import Simulation, score_checkpoints
-from ledger_lab.runners.session import code_sha256, peak_gpu_memory_bytes, simulation_app
+from ledger_lab.runners.code import code_sha256
+from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
 
 
 def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
@@ -141,7 +142,7 @@ def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock:
         checkpoints=[candidate.saved.path for candidate in own],
         device=plan.device,
         versions=package_versions(),
-        code_sha256=code_sha256(simulation.task),
+        code_sha256=code_sha256(simulation.task, simulation.env_cfg),
         host=socket.gethostname(),
         pid=os.getpid(),
         wall_ns=clock.wall_ns(),

@@ -32,11 +32,11 @@ from ledger_lab.pipeline.resume import Resumption
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.runners.code import code_sha256
 from ledger_lab.runners.configs import config_sha256, require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import (
-    code_sha256,
     held_out_config,
     registered_tasks,
     require_runtime,
@@ -168,7 +168,7 @@ def _request(plan: TrainPlan) -> dict[str, Any]:
         "the panel's id": plan.identity.id,
         "the environment's configuration": plan.config_sha256["env"],
         "the agent's configuration": plan.config_sha256["agent"],
-        **{f"the source of {name}": sha256 for name, sha256 in code_sha256(plan.task).items()},
+        **{f"the source of {name}": sha256 for name, sha256 in code_sha256(plan.task, plan.env_cfg).items()},
         **{f"the version of {name}": version for name, version in package_versions().items()},
     }
 

@@ -13,12 +13,13 @@ from types import FrameType
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
+from ledger_lab.ledger.endings import Terminated
 from ledger_lab.pipeline.bench import script
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.pipeline.compare_runs import compare_runs
 from ledger_lab.pipeline.console import EXIT_USER_ERROR, make_console
 from ledger_lab.pipeline.find import read_runs
-from ledger_lab.pipeline.verdict_of_exit import ENDING, exception_of
+from ledger_lab.pipeline.verdict_of_exit import ENDING, EXIT_REQUEUE, exception_of
 from ledger_lab.reports.verdict_words import verdict_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 
@@ -34,7 +35,7 @@ def run_study(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0 if every training did its work, 1 if one failed.
+        0 if every training did its work, 1 if one failed, 75 if the system asked it to end.
 
     Raises:
         UserError: If there is no such study, or a training refuses what the study asks for.
@@ -61,7 +62,12 @@ def run_study(argv: Sequence[str]) -> int:
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
         console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
         command = _command(training, study, runs, args.log_root, extra)
-        if _train(command) == EXIT_USER_ERROR:
+        try:
+            status = _train(command)
+        except Terminated:
+            console.print("called again, the study goes on")
+            return EXIT_REQUEUE
+        if status == EXIT_USER_ERROR:
             interrupted = _resumable(training, runs)
             way = f"mend {args.study}"
             if interrupted is not None:
@@ -83,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
             "Train every combination of a study's factors with every seed, whole trainings of scripts/train.py one "
             "after the other, each arm a cohort; then report them, and compare each arm with the first one. Called "
             "again, it makes what is missing: trainings that were interrupted, killed or lost go on where they saved a "
-            "state, and are made anew where they had saved none."
+            f"state, and are made anew where they had saved none. Exit status {EXIT_REQUEUE} says that the system "
+            "asked it to end: a batch job may requeue itself on it."
         ),
         epilog="Arguments after -- go to every training, like -- --instance aws-g6.xlarge. Studies: config/studies.",
     )
@@ -106,7 +113,7 @@ def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Pa
 
 def _said_anew(arguments: Sequence[str]) -> list[str]:
     """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False)
     for flag in ("--nproc", "--mirror", "--grace_s"):
         parser.add_argument(flag, action="append", default=[])
     said, _ = parser.parse_known_args(list(arguments))

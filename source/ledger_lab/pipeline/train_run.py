@@ -30,7 +30,7 @@ from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.pipeline.attempt import Attempt, attempt_life
+from ledger_lab.pipeline.attempt import GRACE_S, Attempt, attempt_life
 from ledger_lab.pipeline.batch import describe_batch
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.declaration import declaration
@@ -120,10 +120,9 @@ def _carry_out(
         shutdown.enter_context(metered_compilation(clock))
         shutdown.enter_context(metered_collectives(clock))
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
-        life = attempt_life(journal.append, clock, peak, link.end, grace_s=plan.grace_s)
+        before = None if plan.resumed is None else plan.resumed.state.env_steps
+        life = attempt_life(journal.append, clock, peak, link.end, grace_s=plan.grace_s, resumed_env_steps=before)
         with life as attempt, link.others_ended_first():
-            if plan.resumed is not None:
-                attempt.env_steps, attempt.resumable = plan.resumed.state.env_steps, True
             _greet(plan, console)
             if plan.world.first and plan.resumed is None:
                 dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
@@ -141,9 +140,10 @@ def _carry_out(
                 for state in plan.run_dir.glob(f"{STATE_FILE}*"):  # one that was never whole, too
                     state.unlink()
             elif attempt.resumable:
-                processes = f" --nproc {plan.world.size}" if plan.world.size > 1 and plan.world.one_machine else ""
-                again = f"./isaaclab.sh -p scripts/train.py --resume {plan.run_dir}{processes}"
-                console.print(f"go on with it: {again}", markup=False, soft_wrap=True)
+                flags = f" --nproc {plan.world.size}" if plan.world.size > 1 and plan.world.one_machine else ""
+                flags += f" --grace_s {plan.grace_s:g}" if plan.grace_s != GRACE_S else ""
+                command = f"./isaaclab.sh -p scripts/train.py --resume {plan.run_dir}{flags}"
+                console.print(f"go on with it: {command}", markup=False, soft_wrap=True)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
 

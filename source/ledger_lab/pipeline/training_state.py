@@ -47,6 +47,7 @@ class StateKeeper:
             clock: The attempt's clock.
         """
         self._path, self._group = plan.run_dir / STATE_FILE, group
+        self._next = plan.run_dir / f"journal-{plan.attempt + 1}-0.jsonl"
         self._every, self._at_latest_s = plan.batch.save_interval, STATE_AT_LATEST_S
         if plan.save_state_every is not None:
             self._every, self._at_latest_s = plan.save_state_every, math.inf
@@ -74,7 +75,12 @@ class StateKeeper:
 
         Returns:
             Whether it was saved.
+
+        Raises:
+            RuntimeError: If a later attempt of the run has begun, which took this one for lost.
         """
+        if self._group.world.first and self._next.exists():
+            raise RuntimeError("this attempt was silent for so long that a later one goes on with the run")
         due = self._every > 0 and (self._last is None or iterations - self._last >= self._every)
         if not due and not self._insisted:
             return False

@@ -36,8 +36,8 @@ def not_negative(value: Any) -> str | None:  # noqa: ANN401
 
 
 def share(value: Any) -> str | None:  # noqa: ANN401
-    """Take numbers above 0 and not above 1."""
-    return None if finite(value) is None and 0 < value <= 1 else "must lie above 0 and not above 1"
+    """Take numbers from 0 to 1."""
+    return None if finite(value) is None and 0 <= value <= 1 else "must lie between 0 and 1"
 
 
 def widths(value: Any) -> str | None:  # noqa: ANN401

@@ -20,7 +20,6 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.launch import World
-from ledger_lab.meters import source_sha256
 from ledger_lab.panels.room import slots_in_all
 
 if TYPE_CHECKING:
@@ -76,18 +75,6 @@ def task_package(task: str) -> str:
     entry = gym.spec(task).kwargs["env_cfg_entry_point"]
     module: str = entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
     return module.partition(".")[0]
-
-
-def code_sha256(task: str) -> dict[str, str]:
-    """Return the hashes of the code that a task runs here, by package: LedgerLab's, and the task's own.
-
-    Isaac Lab's code has a version.
-
-    Args:
-        task: Gymnasium id of a registered task.
-    """
-    packages = dict.fromkeys(("ledger_lab", task_package(task)))
-    return {package: source_sha256(package) for package in packages if package != STOCK_TASKS}
 
 
 def resolve_device(device: str | None, world: World | None = None) -> str:

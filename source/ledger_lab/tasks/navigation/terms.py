@@ -53,9 +53,10 @@ def approach(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
     Returns:
         Shape (num_envs,) [m/s].
     """
-    goal_b = env.command_manager.get_command(command_name)[:, :2]
-    velocity = env.command_manager.get_term(command_name).robot.data.root_lin_vel_b.torch[:, :2]
-    return (goal_b * velocity).sum(dim=1) / goal_b.norm(dim=1).clamp(min=1.0e-3)
+    command = env.command_manager.get_term(command_name)
+    data = command.robot.data
+    missing = (command.pos_command_w - data.root_pos_w.torch)[:, :2]
+    return (missing * data.root_lin_vel_w.torch[:, :2]).sum(dim=1) / missing.norm(dim=1).clamp(min=1.0e-3)
 
 
 def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float) -> torch.Tensor:
