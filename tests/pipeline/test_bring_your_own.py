@@ -340,6 +340,7 @@ def test_a_training_is_not_judged_by_a_function_that_mixes_environments(panel: P
     assert results(tmp_path / "logs") == []
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_not_scored_by_a_function_of_the_wrong_type(parking: Path, panel: Path, tmp_path: Path) -> None:
     bad = changed(panel, tmp_path, "success:parked", "success:of_wrong_type")
     (run,) = read_ledger(parking).runs

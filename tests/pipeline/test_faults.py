@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from ledger_lab.ledger import Attempt, Status, read_ledger
 from tests.conftest import ROOT, command, script
 from tests.fakes.limits import little_memory, tiny_disk
@@ -20,6 +22,7 @@ def attempt_under(log_root: Path) -> Attempt:
     return attempt
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_a_training_with_all_that_was_committed(tmp_path: Path) -> None:
     small, kept = tmp_path / "small", tmp_path / "kept"
     kept.mkdir()
@@ -41,6 +44,7 @@ def test_a_disk_that_fills_up_ends_a_training_with_all_that_was_committed(tmp_pa
     assert all((run.directory / saved.path).stat().st_size == saved.size_bytes for saved in run.checkpoints)
 
 
+@pytest.mark.slow
 def test_a_training_that_the_kernel_kills_for_memory_is_out_of_memory(tmp_path: Path) -> None:
     with little_memory(700 * 2**20) as prefix:
         finished = subprocess.run(

@@ -77,6 +77,7 @@ def test_they_are_told_once_and_other_errors_are_none_of_them() -> None:
     assert [row.event for row in rows] == ["non_finite"]
 
 
+@pytest.mark.slow
 def test_a_training_ends_on_a_chosen_event(tmp_path: Path) -> None:
     finished = script("train", "--num_envs", "64", "--max_iterations", "1000", "--device", "cpu", "--no_eval",
                       "agent.algorithm.entropy_coef=-1", "--stop_on", "entropy_collapse", "--usd_per_hour", "36",

@@ -106,6 +106,7 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     assert [w.iteration for _, w in run.windows if w.figures] == [1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "saved"),
     [([], [1, 2, 3]), (["--save_state_every", "50"], [1, 3]), (["--nproc", "2"], [1, 2, 3])],

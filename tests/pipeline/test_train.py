@@ -87,6 +87,7 @@ def test_tensorboard_and_configs_lie_beside_the_journal(trained: Path) -> None:
     assert (run_dir / "params" / "env.yaml").is_file() and (run_dir / "params" / "agent.yaml").is_file()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_outcomes_checkpoint_by_checkpoint(trained: Path, tmp_path: Path) -> None:
     assert script("train", *SHORT, "--log_root", tmp_path).returncode == 0
     first, second = (

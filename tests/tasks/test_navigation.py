@@ -289,6 +289,7 @@ def test_episodes_are_the_same_in_any_company(exam: Exam) -> None:
     assert exam.beside_training(CROWD) == alone
 
 
+@pytest.mark.slow
 def test_with_batches_of_any_size_they_are_not(exam: Exam, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation import actions
 
@@ -296,6 +297,7 @@ def test_with_batches_of_any_size_they_are_not(exam: Exam, monkeypatch: pytest.M
     assert exam.beside_training(CROWD) != exam.alone()
 
 
+@pytest.mark.slow
 def test_with_actions_of_the_episode_before_they_are_not(exam: Exam, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation.actions import WalkingPolicyAction
 

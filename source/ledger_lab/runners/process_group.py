@@ -300,6 +300,7 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
             if not ending.code:  # after an error, it might wait for others for ever
                 dist.destroy_process_group()
             raise
+        dist.destroy_process_group()
 
 
 def _meet(world: World) -> dist.Store:
