@@ -60,6 +60,8 @@ ANT_CFG = ArticulationCfg(
             joint_names_expr=[".*"], joint_effort_limit=15.0, stiffness=0.0, damping=0.1, armature=0.05
         ),
     },
+    joint_ordering="physx",
+    body_ordering="physx",
 )
 """Four legs of two joints each, with the feet at 45 degrees; actuators as in Isaac Lab's own ant."""
 
@@ -120,7 +122,9 @@ class ObservationsCfg:
         joint_pos_norm = ObservationTermCfg(func=mdp.joint_pos_limit_normalized)
         joint_vel_rel = ObservationTermCfg(func=mdp.joint_vel_rel, scale=0.2)
         feet_body_forces = ObservationTermCfg(
-            func=mdp.body_incoming_wrench, scale=0.1, params={"sensor_cfg": Entity("joint_wrench", body_names=FEET)}
+            func=mdp.body_incoming_wrench,
+            scale=0.1,
+            params={"sensor_cfg": Entity("joint_wrench", body_names=FEET, preserve_order=True)},
         )
         actions = ObservationTermCfg(func=mdp.last_action)
 
