@@ -142,9 +142,11 @@ def observe(recorded: bool) -> Observed:
         fall_velocity, force_in_air = robot.data.root_lin_vel_w.torch[:, 2].clone(), forces()
 
         env.reset()
+        felt = []
         for _ in range(120):
             env.step(idle)
-        height, force_at_rest = pose()[:, 2], forces()
+            felt.append(forces())
+        height, force_at_rest = pose()[:, 2], torch.stack(felt[60:]).mean(dim=0)  # of a second, in which it sways
         speed = robot.data.root_lin_vel_w.torch.norm(dim=-1)
 
         moved = pose()
