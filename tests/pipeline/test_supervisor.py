@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import pty
 import select
@@ -14,15 +13,14 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from ledger_lab.ledger import Attempt, Run, ShutdownEnded, Status, Telemetry, read_ledger
-from ledger_lab.pipeline.verdict_of_exit import OutOfMemoryKills, status_of_exit
-from tests.fakes.limits import little_memory, tiny_disk
+from ledger_lab.ledger import ShutdownEnded, Status, Telemetry
+from ledger_lab.pipeline.verdict_of_exit import status_of_exit
+from tests.fakes.supervised import attempt_of, worker
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,31 +33,6 @@ def _signals_given_back() -> Iterator[None]:
     for signum, handler in before.items():
         if signal.getsignal(signum) is not handler:
             signal.signal(signum, handler)
-
-
-@contextmanager
-def worker(run_dir: Path, how: str, *limits: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
-    """Start the fake worker; nothing of it is left in the end."""
-    command = [*prefix, sys.executable, str(ROOT / "tests" / "fakes" / "worker.py"), str(run_dir), how, *limits]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        for each in [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []:
-            each.kill()
-        process.communicate()
-
-
-def run_of(run_dir: Path) -> Run:
-    """Return the one run in a directory."""
-    (run,) = read_ledger(run_dir).runs
-    return run
-
-
-def attempt_of(run_dir: Path) -> Attempt:
-    """Return its one attempt, whose end is written at most once."""
-    (attempt,) = run_of(run_dir).attempts
-    return attempt
 
 
 @pytest.mark.parametrize(
@@ -382,90 +355,3 @@ def test_no_terminal_stops_the_work(tmp_path: Path) -> None:
 )
 def test_a_signal_before_the_work_began_is_no_crash(code: int, asked: signal.Signals | None, status: Status) -> None:
     assert status_of_exit(code, asked, None, killed_for_memory=False)[0] is status
-
-
-@pytest.mark.parametrize(
-    ("groups", "own", "farther"),
-    [
-        ("0::/job/step", "sys/fs/cgroup/job/step/memory.events", "sys/fs/cgroup/job/memory.events"),
-        ("0::/job/step", "sys/fs/cgroup/job/memory.events", "proc/vmstat"),
-        ("4:memory:/docker/a", "sys/fs/cgroup/memory/memory.oom_control", "proc/vmstat"),
-    ],
-)
-def test_who_else_is_killed_for_memory_does_not_count(tmp_path: Path, groups: str, own: str, farther: str) -> None:
-    for name, text in (("proc/self/cgroup", groups), (own, "oom_kill 3\n"), (farther, "oom_kill 5\n")):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    kills = OutOfMemoryKills(tmp_path)
-    (tmp_path / farther).write_text("oom_kill 6\n")
-    assert not kills.happened()
-    (tmp_path / own).write_text("oom_kill 4\n")
-    assert kills.happened()
-
-
-def test_where_nobody_counts_kills_for_memory_nothing_is_said_of_them(tmp_path: Path) -> None:
-    assert OutOfMemoryKills(tmp_path).happened() is None
-    status, reason = status_of_exit(-signal.SIGKILL, None, None, killed_for_memory=None)
-    assert status is Status.KILLED and "does not tell" in reason
-
-
-@pytest.mark.parametrize("how", ["complete", "disk_full"])
-def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -> None:
-    small = tmp_path / "small"
-    with worker(small, how, prefix=tuple(tiny_disk(small, "400k", kept=tmp_path))) as process:
-        assert process.wait(60) == (0 if how == "complete" else 1)
-    attempt = attempt_of(tmp_path)
-    assert attempt.ended is not None
-    assert attempt.status is (Status.COMPLETED if how == "complete" else Status.DISK_FULL)
-    if how == "disk_full":
-        assert "No space left on device" in str(attempt.ended.reason)
-
-
-def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
-    with little_memory(150 * 2**20) as prefix, worker(tmp_path, "killed_for_memory", prefix=tuple(prefix)) as process:
-        assert process.wait(120) == 1
-    attempt = attempt_of(tmp_path)
-    assert attempt.ended is not None
-    assert attempt.status is Status.OUT_OF_MEMORY
-    assert "want of host memory" in str(attempt.ended.reason)
-
-
-def test_an_end_that_the_disk_takes_only_at_last_is_written_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ledger_lab.ledger import AttemptEnded, Journal, read_journal
-    from ledger_lab.pipeline.supervisor import Supervisor
-
-    sync, refusals = os.fsync, [0]
-
-    def reluctant(descriptor: int) -> None:
-        refusals[0] += 1
-        if refusals[0] <= 3:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        sync(descriptor)
-
-    end = AttemptEnded(
-        status=Status.CRASHED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
-    )
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
-        with Journal(tmp_path / "journal-1-supervisor.jsonl") as journal:
-            supervisor._journals.append(journal)
-            monkeypatch.setattr(os, "fsync", reluctant)
-            supervisor._write_end(end, 1)
-    finally:
-        child.kill()
-        child.wait()
-    assert read_journal(tmp_path / "journal-1-supervisor.jsonl").rows == (end,)
-
-
-def test_where_no_end_would_find_room_nothing_begins(tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    with worker(small, "complete", prefix=tuple(tiny_disk(small, "32k", kept=tmp_path))) as process:
-        assert process.wait(60) == 1
-        assert process.stderr is not None
-        assert "No space left on device" in (said := process.stderr.read()) and "supervisor:" not in said
-    assert not list(tmp_path.glob("*supervisor*"))
-    assert run_of(tmp_path).attempts == ()

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -343,3 +344,14 @@ def test_only_a_policy_that_walks_will_do(tmp_path: Path) -> None:
         assert "\n" not in str(raised.value)
     if WALKING_POLICY.is_file():
         load_walking_policy(str(WALKING_POLICY))
+
+
+def test_coming_nearer_is_paid_by_its_speed() -> None:
+    from ledger_lab.tasks.navigation.terms import approach
+
+    velocities = torch.tensor([[0.5, 0.0, 9.0], [-0.5, 0.0, 0.0], [0.0, 0.5, 0.0]])
+    at = SimpleNamespace(torch=torch.tensor([[1.0, 2.0, 0.6]] * 3))
+    robot = SimpleNamespace(data=SimpleNamespace(root_pos_w=at, root_lin_vel_w=SimpleNamespace(torch=velocities)))
+    command = SimpleNamespace(robot=robot, pos_command_w=torch.tensor([[4.0, 2.0, 0.0]] * 3))
+    env: Any = SimpleNamespace(command_manager=SimpleNamespace(get_term={"pose_command": command}.get))
+    assert approach(env, "pose_command").tolist() == pytest.approx([0.5, -0.5, 0.0])

@@ -15,13 +15,7 @@ from typing import Any
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 
-__all__ = [
-    "ROOT",
-    "shipped_checkpoint",
-    "shipped_contract",
-    "shipped_policy",
-    "shipped_tasks",
-]
+__all__ = ["ROOT", "shipped_checkpoint", "shipped_contract", "shipped_policy", "shipped_tasks"]
 
 ROOT = Path(__file__).resolve().parent
 """Where the folders lie."""

@@ -35,4 +35,5 @@ def code_sha256(task: str, env_cfg: ManagerBasedRLEnvCfg) -> dict[str, str]:
     entries = [spec.entry_point, *spec.kwargs.values(), env_cfg]
     named = _NAMED.findall(canonical_json(plain_config(entries)).decode())
     packages = ["ledger_lab", *sorted({name for name in named if not _VERSIONED.fullmatch(name)} - {"ledger_lab"})]
+    # A file's hash, ``sha256:…``, looks like a name, too, and no module is called so.
     return {package: source_sha256(package) for package in packages if importlib.util.find_spec(package) is not None}
