@@ -331,6 +331,7 @@ def refused(program: str, *arguments: str | Path) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_a_training_is_not_judged_by_a_function_that_mixes_environments(panel: Path, tmp_path: Path) -> None:
     bad = changed(panel, tmp_path, "success:parked", "success:better_than_most")
     line = refused("train", "--task", TASK, "--panel", bad, *SHORT, "--log_root", tmp_path / "logs")

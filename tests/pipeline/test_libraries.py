@@ -25,7 +25,8 @@ from tests.conftest import ROOT, one_run_dir, script
 def short(library: str) -> list[str]:
     """Return the command line of a short training."""
     arguments = ["--rl_library", library, "--agent", f"{library}_cfg_entry_point", "--device", "cpu"]
-    return [*arguments, "--num_envs", "64", "--max_iterations", "3", f"{load_adapter(library).settings['epochs']}=2"]
+    epochs = load_adapter(library).dialect.overrides["epochs"]
+    return [*arguments, "--num_envs", "64", "--max_iterations", "3", f"{epochs}=2"]
 
 
 @pytest.fixture(scope="module", params=[name for name in LIBRARIES if name != "rsl_rl"])

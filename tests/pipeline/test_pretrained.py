@@ -94,6 +94,7 @@ def test_its_score_is_written_below_the_log_root_and_nothing_into_the_package(tm
     assert again.run_dir == run.directory
 
 
+@pytest.mark.slow
 def test_its_video_is_written_below_the_log_root_in_a_world_that_is_asked_for(tmp_path: Path) -> None:
     before = contents(HERE)
     finished = script("play", "--task", TASK, "--pretrained", "env.scene.env_spacing=3.0", "--video",

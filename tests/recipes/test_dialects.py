@@ -95,6 +95,14 @@ def test_every_field_is_translated_or_refused_by_name(
         assert look_up(translate(changed), override) != look_up(plain, override), name
 
 
+@pytest.mark.parametrize(("dialect", "translate"), TRANSLATORS)
+def test_the_schedule_that_advice_names_is_the_librarys_own(
+    dialect: Dialect, translate: Callable[[PpoRecipe], dict[str, Any]]
+) -> None:
+    adaptive = translate(replace(CARTPOLE, schedule="adaptive"))
+    assert look_up(adaptive, dialect.settings["schedule"].override) == dialect.adaptive
+
+
 def test_the_readme_holds_the_generated_table() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert equivalence_table(DIALECTS) in readme, "put equivalence_table(DIALECTS) into it"

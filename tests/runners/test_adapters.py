@@ -125,7 +125,7 @@ def test_what_is_learned_does_not_depend_on_where_how_long_or_under_which_name(l
     from ledger_lab.runners.configs import config_sha256
 
     adapter, plain = configured(library)
-    settings = adapter.settings
+    settings = adapter.dialect.overrides
     same = [
         configured(library, max_iterations=9)[1],
         configured(library, f"{settings['experiment_name']}=another")[1],

@@ -56,7 +56,7 @@ def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[s
     Raises:
         UserError: If the learning rate is given on the command line, too.
     """
-    key = adapter.settings["learning_rate"]
+    key = adapter.dialect.overrides["learning_rate"]
     if any(override.partition("=")[0] == key for override in overrides):
         raise UserError(f"--scale_lr scales the task's own learning rate: leave out {key}=…, or --scale_lr")
     (own_env, own_agent), (env_cfg, agent_cfg) = (
@@ -78,7 +78,7 @@ def describe_batch(plan: TrainPlan) -> str:
     line = (
         f"batch {environments} × {batch.horizon} = {in_all * batch.horizon} steps in {batch.minibatches_of(num_envs)} "
         f"minibatches, {batch.epochs} epochs: effective batch {batch.effective_batch(in_all)} · learning rate "
-        f"{read_setting(plan.agent_cfg, plan.adapter.settings['learning_rate'])}"
+        f"{read_setting(plan.agent_cfg, plan.adapter.dialect.overrides['learning_rate'])}"
     )
     return f"{line} (scaled to the batch)" if plan.scaled_lr else line
 

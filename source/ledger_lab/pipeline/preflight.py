@@ -216,7 +216,7 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
         raise UserError(f"--seed {seed}: training seeds lie between 0 and {_SEED_LIMIT - world.size}")
     env_cfg.seed = seed + world.rank
     agent_cfg = adapter.with_seed(agent_cfg, seed + world.rank)
-    require_folder_name(adapter.settings["experiment_name"], adapter.experiment(agent_cfg))
+    require_folder_name(adapter.dialect.overrides["experiment_name"], adapter.experiment(agent_cfg))
     try:
         batch = adapter.plan(agent_cfg)
     except ValueError as error:

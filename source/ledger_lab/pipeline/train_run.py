@@ -203,7 +203,8 @@ def _train(
         env = stack.enter_context(environment(plan.task, plan.slots_cfg))
         stack.callback(clock.unwind, Phase.SHUTDOWN)  # when all that comes now is over, and the simulation closes
         stack.enter_context(recorded_physics(env))
-        monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, Settings(plan.adapter.settings))
+        settings = Settings(plan.adapter.dialect.overrides, plan.adapter.dialect.adaptive)
+        monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, settings)
         for result, iteration in () if plan.resumed is None else plan.resumed.scored:
             monitor.on_panel(result, iteration)  # what it says of it was told by an earlier attempt
         held_bytes = lambda: gpu_memory_bytes(plan.device)  # noqa: E731 - asked once an iteration
@@ -285,9 +286,8 @@ class _Recorder:
         plan, group = self._plan, self._group
         self._judge, self._trainer = judge, trainer
         self._keeper = StateKeeper(plan, group, trainer, simulation, judge, self._journal.append, self._clock)
-        if self._plan.world.first:
-            run_dir = self._plan.run_dir
-            redact_files([*run_dir.glob("params/*.yaml"), *run_dir.glob("git/*")])
+        if plan.world.first:
+            redact_files([*plan.run_dir.glob("params/*.yaml"), *plan.run_dir.glob("git/*")])
         self._earlier = 0 if plan.resumed is None else self._keeper.restore(plan.resumed)
         with Progress(console, "training", plan.batch.max_iterations, self._earlier) as self._progress:
             group.any(False)  # wait until all processes are there: that belongs to starting up

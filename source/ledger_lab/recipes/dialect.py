@@ -47,6 +47,8 @@ class Dialect:
     """Fields that it takes one value of; they may have a setting, too."""
     differences: Mapping[str, str]
     """What it does in its own way, in words, by the field or the matter."""
+    adaptive: str = "adaptive"
+    """What it calls the schedule of the learning rate that holds a KL divergence."""
 
     @property
     def overrides(self) -> dict[str, str]:

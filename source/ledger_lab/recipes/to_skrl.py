@@ -86,6 +86,7 @@ SKRL = Dialect(
         "first episodes": "begin at their start",
         "value function": "sees what the policy sees",
     },
+    adaptive=_SCHEDULER,
 )
 
 _LARGEST_LOG_STD = 2.0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ledger_lab.meters import PhaseClock
     from ledger_lab.meters.probes import Part
+    from ledger_lab.recipes import Dialect
     from ledger_lab.runners.acting_module import ActingModule
 
 type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
@@ -153,8 +154,8 @@ class Adapter(Protocol):
 
     library: str
     """Name on the command line and in the log directory."""
-    settings: Mapping[str, str]
-    """Overrides by the names of fields of :class:`ledger_lab.recipes.PpoRecipe`: what advice calls a setting."""
+    dialect: Dialect
+    """How it says what a recipe says."""
     optional: Mapping[str, Any]
     """Settings that a configuration of nested dictionaries may leave out, by their dotted paths, and what they are
     then. They can be overridden all the same, and :meth:`prepare` writes them down."""

@@ -214,7 +214,7 @@ def require_values(agent_cfg: Any, adapter: Adapter) -> None:
     Raises:
         UserError: If the library couldn't train with a value, or would take it for another one.
     """
-    for override, (field, rule) in dialect_of(adapter.library).rules.items():
+    for override, (field, rule) in adapter.dialect.rules.items():
         value = _follow(agent_cfg, override.split(".")[1:])
         if value is _MISSING:
             continue

@@ -43,7 +43,7 @@ class RlGamesAdapter:
     """rl_games 1.6, whose configurations are nested dictionaries."""
 
     library = "rl_games"
-    settings = RL_GAMES.overrides
+    dialect = RL_GAMES
     circumstances = (
         "params.seed",
         *(

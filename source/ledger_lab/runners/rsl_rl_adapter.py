@@ -61,7 +61,7 @@ class RslRlAdapter:
     """RSL-RL (rsl-rl-lib 5)."""
 
     library = "rsl_rl"
-    settings = RSL_RL.overrides
+    dialect = RSL_RL
     optional: Mapping[str, Any] = {}
     circumstances = ("device", "seed", "max_iterations", "save_interval", "experiment_name", "run_name", "logger")
 

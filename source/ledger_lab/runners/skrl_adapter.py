@@ -49,7 +49,7 @@ class SkrlAdapter:
     """SKRL (skrl 2, torch)."""
 
     library = "skrl"
-    settings = SKRL.overrides
+    dialect = SKRL
     optional: Mapping[str, Any] = {}
     circumstances = ("seed", "trainer", "agent.experiment")
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger_lab.meters.health import Event, Iteration
-from tests.fakes.trainings import findings, healthy, monitor, told
+from ledger_lab.meters.health import Event, HealthMonitor, Iteration, Settings
+from tests.fakes.trainings import BUDGET, findings, healthy, monitor, told
 
 
 def changed(stream: Iterator[Iteration], **figures: Callable[[int, float], float]) -> Iterator[Iteration]:
@@ -154,6 +154,13 @@ def test_noise_may_go_once_held_out_episodes_are_passed() -> None:
 def test_an_update_that_changes_the_policy_too_much_is_told_and_again_after_it_was_well() -> None:
     stream = changed(healthy(200), kl=lambda n, value: 3.0 if 50 <= n < 70 or 120 <= n < 125 else value)
     assert told(stream) == [(52, Event.KL_OUT_OF_RANGE), (122, Event.KL_OUT_OF_RANGE)]
+
+
+def test_the_schedule_is_called_as_the_library_calls_it() -> None:
+    names = Settings({"schedule": "agent.agent.learning_rate_scheduler"}, "KLAdaptiveLR")
+    watch = HealthMonitor(BUDGET, 0.8, names)
+    ((_, found),) = findings(changed(healthy(60), kl=lambda n, value: 3.0 if n < 20 else value), watch)
+    assert "let agent.agent.learning_rate_scheduler=KLAdaptiveLR hold" in found.advice
 
 
 def test_trouble_that_flickers_is_told_once() -> None:

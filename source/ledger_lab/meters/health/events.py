@@ -70,6 +70,8 @@ class Settings:
 
     names: Mapping[str, str] = field(default_factory=dict)
     """Override by the name of the field of :class:`ledger_lab.recipes.PpoRecipe`, like ``agent.algorithm.gamma``."""
+    adaptive: str = "adaptive"
+    """What the library calls the schedule of the learning rate that holds a KL divergence."""
 
     def __getitem__(self, field_name: str) -> str:
         """Return the name to set on the command line; where the library has none, the thing in words.

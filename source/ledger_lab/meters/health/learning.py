@@ -203,8 +203,8 @@ class KlOutOfRange:
             return Finding(
                 Event.KL_OUT_OF_RANGE,
                 f"KL divergence of an update {divergence:.3g} nat, above {self._HIGH:g} for 3 iterations",
-                f"lower {rate}{now} or {self._settings['epochs']}, or let {self._settings['schedule']}=adaptive hold "
-                f"{self._settings['kl_target']}",
+                f"lower {rate}{now} or {self._settings['epochs']}, or let {self._settings['schedule']}="
+                f"{self._settings.adaptive} hold {self._settings['kl_target']}",
             )
         if self._low.begins(abs(divergence) < self._LOW and not learned):
             return Finding(
