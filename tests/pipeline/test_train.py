@@ -69,6 +69,9 @@ def test_the_report_answers_every_question(trained: Path) -> None:
     assert run["billable_usd"] == pytest.approx(run["wall_s"] / 1000, rel=0.05)
     assert (run["wall_to_target_s"], run["target_reached"], run["status"]) == (None, False, "completed")
     assert (run["peak_gpu_memory_gb"], run["peak_host_memory_gb"] > 0.1) == (None, True)
+    room = run["room"]
+    assert (room["constraint_capacity"], room["contact_capacity_per_env"], room["contacts_per_env"]) == (5, 3.0, 0.0)
+    assert 0 <= room["constraints"] <= 2, "a cart is at one end of its rail at most, and a pole has no ends"
     assert [c["exactness"] for c in run["checkpoints"]] == ["bitwise", None, "bitwise"]
     assert run["heldout_successes"] == sum(run["checkpoints"][-1]["outcomes"])
     text = (trained / "stdout.txt").read_text()

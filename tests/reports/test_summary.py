@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.costs import load_prices
-from ledger_lab.ledger import Journal, Status, read_ledger
+from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, Status, read_ledger
 from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration, quantity, usd
-from tests.fakes.ledgers import result, write_run
+from tests.fakes.ledgers import SECOND, result, write_run
 
 PRICED = {
     **load_prices()["local"].to_dict(),
@@ -101,6 +101,27 @@ def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) ->
     summary = summary_of(tmp_path)
     assert [c.heldout_successes for c in summary.checkpoints] == [5, 8]
     assert not summary.target_reached
+
+
+def test_the_room_that_physics_needed_is_that_of_the_fullest_simulation(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", (5, 9))
+    assert summary_of(tmp_path).room is None, "nobody looked"
+    training = CapacityUsed(
+        constraints=30, constraint_capacity=40, contacts=50, contact_capacity=200, slots=10, wall_ns=10 * SECOND
+    )
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=SECOND))
+        journal.append(training)
+    with Journal(run_dir / "journal-evaluation-00-0.jsonl") as journal:
+        journal.append(result("aa", "model_2.pt", 9))
+        journal.append(replace(training, constraints=31, contacts=9, contact_capacity=80, slots=4, wall_ns=2 * SECOND))
+    summary = summary_of(tmp_path)
+    room = summary.room
+    assert (room.constraints, room.constraint_capacity) == (31, 40)
+    assert (room.contacts_per_env, room.contact_capacity_per_env) == (5.0, 20.0)
+    out = StringIO()
+    Console(file=out, width=200).print(render_report([summary], summarize_cohorts([summary]), 200))
+    assert "at most 31 of 40 constraint rows and 5.0 of 20.0 contacts per environment" in out.getvalue()
 
 
 def test_a_cohort_pays_for_its_failures(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from ledger_lab.ledger.content import JournalContent, read_journal
 from ledger_lab.ledger.digest import LedgerDamageError
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals, read_ledger
-from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, Outcomes, PanelResult
+from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, CapacityUsed, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
     AttemptEnded,
@@ -37,6 +37,7 @@ __all__ = [
     "Attempt",
     "AttemptEnded",
     "AttemptStarted",
+    "CapacityUsed",
     "CheckpointSaved",
     "Cohort",
     "CohortDeclared",

@@ -28,7 +28,7 @@ from ledger_lab.ledger.encoding import (
     what_is_wrong,
 )
 from ledger_lab.ledger.kinds import KINDS
-from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.results import CapacityUsed, PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
@@ -58,6 +58,7 @@ _AGED = (
     AttemptStarted,
     Health,
     CheckpointSaved,
+    CapacityUsed,
     LearnerHashed,
     StateSaved,
     StateRestored,

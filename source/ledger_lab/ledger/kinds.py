@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.results import CapacityUsed, PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
@@ -34,6 +34,7 @@ KINDS: dict[str, type[Row]] = {
         Health,
         CheckpointSaved,
         PanelResult,
+        CapacityUsed,
         LearnerHashed,
         StateSaved,
         StateRestored,

@@ -55,6 +55,23 @@ class Outcomes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CapacityUsed(Row):
+    """The most that a simulation needed of what its physics engine has room for, at any physics step of its life."""
+
+    constraints: int
+    """Constraint rows of the slot that had most of them."""
+    constraint_capacity: int
+    """Constraint rows that each slot has room for (``njmax``)."""
+    contacts: int
+    """Contacts of all slots together, or pairs of shapes that came close, whichever were more."""
+    contact_capacity: int
+    """Contacts that all slots together have room for (``nconmax`` times their number)."""
+    slots: int
+    """Slots of the simulation, training and held-out ones."""
+    wall_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PanelResult(Row):
     """A checkpoint's score on every episode of a panel."""
 

@@ -157,6 +157,25 @@ class HeldOutSlots:
         """Longest episode, in steps."""
         return self._log.horizon
 
+    @property
+    def capacity_used(self) -> dict[str, int] | None:
+        """What the simulation needed at most of what its physics engine has room for.
+
+        Returns:
+            The fields of :class:`ledger_lab.ledger.CapacityUsed`, but for the time; ``None`` where the engine's room
+            has no limits.
+        """
+        if self._capacity is None:
+            return None
+        constraints, contacts = self._capacity.constraints, self._capacity.contacts
+        return {
+            "constraints": constraints.needed,
+            "constraint_capacity": constraints.capacity,
+            "contacts": contacts.needed,
+            "contact_capacity": contacts.capacity,
+            "slots": self._base.num_envs,
+        }
+
     def invalid(self, outcomes: Outcomes) -> str | None:
         """Return why a policy's outcomes are no proof of anything, and what to do about it; ``None`` if they are one.
 

@@ -74,7 +74,9 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             for simulation in plan.simulations:
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)
-                scores.append(score_checkpoints(plan.candidates, simulation, plan.panel, clock, console))
+                scores.append(
+                    score_checkpoints(plan.candidates, simulation, plan.panel, clock, append_everywhere, console)
+                )
             # Only now: an evaluation that failed leaves nothing behind that looks like a score.
             for results in scores:
                 for candidate, result in zip(plan.candidates, results, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved, PanelResult
+from ledger_lab.ledger import CapacityUsed, CheckpointSaved, PanelResult, Row
 from ledger_lab.meters import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
 from ledger_lab.panels.scoring import score_policies
@@ -76,7 +76,12 @@ def require_unchanged(candidate: Candidate) -> None:
 
 
 def score_checkpoints(
-    candidates: Sequence[Candidate], simulation: Simulation, panel: Panel, clock: PhaseClock, console: Console
+    candidates: Sequence[Candidate],
+    simulation: Simulation,
+    panel: Panel,
+    clock: PhaseClock,
+    append: Callable[[Row], None],
+    console: Console,
 ) -> list[PanelResult]:
     """Score all candidates on every episode of a panel in one pass.
 
@@ -85,6 +90,7 @@ def score_checkpoints(
         simulation: Where they are scored.
         panel: The panel.
         clock: The evaluation's clock.
+        append: Takes what the simulation needed of its capacities.
         console: Where the progress is shown.
 
     Returns:
@@ -114,6 +120,7 @@ def score_checkpoints(
             steps = itertools.count(1)
             scores = score_policies(slots, policies, lambda: progress.advance(next(steps)))
             progress.advance(total)
+        tell_capacity(slots, clock, append)
     return [
         PanelResult(
             run_id=candidate.run_id,
@@ -132,6 +139,18 @@ def score_checkpoints(
         )
         for candidate, score in zip(candidates, scores, strict=True)
     ]
+
+
+def tell_capacity(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> None:
+    """Write how much a simulation needed of what its physics engine has room for, if that has limits.
+
+    Args:
+        slots: The simulation's slots, attached.
+        clock: The clock of whoever runs it.
+        append: Takes the row.
+    """
+    if (used := slots.capacity_used) is not None:
+        append(CapacityUsed(**used, wall_ns=clock.wall_ns()))
 
 
 def file_sha256(path: Path) -> str:

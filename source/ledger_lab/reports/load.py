@@ -1,11 +1,11 @@
-"""What a run took of its hosts, from the telemetry of all its attempts."""
+"""What a run took of its hosts and of its physics engine's room, in all its attempts."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from ledger_lab.ledger import Run
+from ledger_lab.ledger import CapacityUsed, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,4 +49,41 @@ def summarize_host(run: Run) -> HostSummary | None:
         ),
         peak_memory_gb=max(sum(sums.peak_memory_bytes for sums in own) for own in observers) / 1e9,
         least_available_gb=min(s.least_available_bytes for s in seen if s.least_available_bytes is not None) / 1e9,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoomSummary:
+    """What the simulations of a run needed at most of what their physics engine has room for, judging included."""
+
+    constraints: int
+    """Constraint rows of one environment."""
+    constraint_capacity: int
+    """Constraint rows that each environment has room for (``njmax``)."""
+    contacts_per_env: float
+    """Contacts, or pairs of shapes that came close, divided by the environments that share the room for them."""
+    contact_capacity_per_env: float
+    """Contacts that each environment adds room for (``nconmax``)."""
+
+
+def summarize_room(run: Run) -> RoomSummary | None:
+    """Work out how much room the physics of a run needed.
+
+    Args:
+        run: The run.
+
+    Returns:
+        The summary; ``None`` where nobody looked, or the engine's room has no limits.
+    """
+    journals = [*(journal for attempt in run.attempts for journal in attempt.journals), *run.evaluations]
+    used = [row for journal in journals for row in journal.of(CapacityUsed)]
+    if not used:
+        return None
+    tightest = max(used, key=lambda row: row.constraints / row.constraint_capacity)
+    fullest = max(used, key=lambda row: row.contacts / row.contact_capacity)
+    return RoomSummary(
+        constraints=tightest.constraints,
+        constraint_capacity=tightest.constraint_capacity,
+        contacts_per_env=fullest.contacts / fullest.slots,
+        contact_capacity_per_env=fullest.contact_capacity / fullest.slots,
     )

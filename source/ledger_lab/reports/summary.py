@@ -27,7 +27,7 @@ from ledger_lab.reports.checkpoints import CheckpointSummary, share_of, summariz
 from ledger_lab.reports.clock import saved_at_s, seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
 from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
-from ledger_lab.reports.load import HostSummary, summarize_host
+from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
@@ -90,6 +90,7 @@ class RunSummary:
     """Share of the time in which a kernel ran; the mean over all samples of all accelerators, start-up included."""
     devices: list[DeviceSummary]
     host: HostSummary | None
+    room: RoomSummary | None
     ranks: list[RankSummary]
     """Its processes, by rank; none for a run of one process."""
     heldout_successes: int | None
@@ -268,6 +269,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         mean_gpu_utilization=energy.mean_utilization,
         devices=energy.devices,
         host=summarize_host(run),
+        room=summarize_room(run),
         ranks=summarize_ranks(run),
         heldout_successes=successes,
         heldout_episodes=episodes,

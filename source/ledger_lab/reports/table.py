@@ -203,6 +203,11 @@ def _load_line(summary: RunSummary) -> list[Text]:
         parts.append(f"{summary.host.cpu_s_per_s:.1f} cores busy")
         parts += [] if thread is None else [f"busiest thread {thread:.0%}"]
         parts.append(f"{gigabytes(summary.host.peak_memory_gb)} of host memory")
+    if (room := summary.room) is not None:
+        parts.append(
+            f"at most {room.constraints} of {room.constraint_capacity} constraint rows and "
+            f"{room.contacts_per_env:.1f} of {room.contact_capacity_per_env:.1f} contacts per environment"
+        )
     for device in summary.devices:
         figures = [
             None if device.mean_utilization is None else f"{device.mean_utilization:.0%} busy",
