@@ -19,6 +19,7 @@ BENCHMARKS = {
     "overhead": "metered training against `isaaclab train`",
     "preemptions": "one training that is interrupted again and again, against one that is not",
     "recipe": "what changing a field of the recipe does to speed and time to target",
+    "stock": "the steps of our tasks against those of Isaac Lab's tasks of the same robots",
     "time_to_target": "our recipe against the stock one",
     "training_kills": "real trainings that are killed at random moments",
     "verdict": "how often the rule of a run's verdict errs, and how soon it passes a good policy",

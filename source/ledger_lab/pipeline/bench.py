@@ -12,7 +12,7 @@ from typing import Any
 from ledger_lab.meters import package_versions
 
 
-def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> None:
+def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> str:
     """Run Python in a process of its own, to its end.
 
     Args:
@@ -20,12 +20,16 @@ def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> 
         what: What is run, for the message of a failure.
         cwd: Its working directory.
 
+    Returns:
+        What it printed.
+
     Raises:
         RuntimeError: If it fails.
     """
     finished = subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
         raise RuntimeError(f"{what} failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+    return finished.stdout
 
 
 def script(name: str) -> str:
