@@ -28,7 +28,9 @@ def test_a_stock_task_stands_on_what_ours_stands_on(task: str) -> None:
     registered_tasks()
     stock, (ours, _) = stock_config(task), resolve_configs(task, "rsl_rl", [])
     assert type(stock) is not type(ours) and stock.scene.robot.spawn == ours.scene.robot.spawn
-    assert class_to_dict(stock.sim.physics) == class_to_dict(ours.sim.physics)
+    assert class_to_dict(stock.scene.robot.actuators) == class_to_dict(ours.scene.robot.actuators)
+    assert class_to_dict(stock.sim) == class_to_dict(ours.sim)
+    assert (stock.decimation, stock.episode_length_s) == (ours.decimation, ours.episode_length_s)
     spawned = [class_to_dict(part.spawn) for part in vars(stock.scene).values() if getattr(part, "spawn", None)]
     assert len(spawned) >= 2
     texts = [leaf for leaf in leaves(spawned) if isinstance(leaf, str)]
@@ -38,6 +40,15 @@ def test_a_stock_task_stands_on_what_ours_stands_on(task: str) -> None:
 def test_what_stands_on_more_than_the_ground_is_refused() -> None:
     with pytest.raises(UserError, match="--tasks LedgerLab-Lift-Cube-Franka: .* choose from LedgerLab-Cartpole, "):
         bench_stock(["--tasks", "LedgerLab-Lift-Cube-Franka"])
+
+
+@pytest.mark.parametrize("place", ["missing/found.json", "."])
+def test_findings_that_could_not_be_written_are_refused_before_the_work(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        bench_stock(["--tasks", "LedgerLab-Cartpole", "--json", str(tmp_path / place)])
+    assert "name one in a directory that exists" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import (
+    CapacityUsed,
     EvaluationEnded,
     EvaluationStarted,
     Outcomes,
@@ -71,6 +72,8 @@ def test_stand_alone_scores_agree_episode_by_episode_with_those_beside_the_train
     assert ended.status is Status.COMPLETED
     alone = journal.of(PanelResult)
     assert [row.checkpoint for row in alone] == started.checkpoints
+    (used,) = journal.of(CapacityUsed)
+    assert (used.constraint_capacity, used.contact_capacity, used.slots) == (5, 3 * used.slots, 256 * len(beside))
     for row in alone:
         assert (row.purpose, row.needed, row.invalid, row.exactness) == ("evaluation", None, None, "bitwise")
         assert row.panel_id == run.declared.panel_id == started.panel_id

@@ -56,7 +56,11 @@ class Outcomes:
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityUsed(Row):
-    """The most that a simulation needed of what its physics engine has room for, at any physics step of its life."""
+    """The most that a simulation needed of what its physics engine has room for, at any physics step of its life.
+
+    A training writes one when it comes to its end, an evaluation one per simulation, into the journals of all
+    runs whose checkpoints are scored in it.
+    """
 
     constraints: int
     """Constraint rows of the slot that had most of them."""
@@ -65,7 +69,8 @@ class CapacityUsed(Row):
     contacts: int
     """Contacts of all slots together, or pairs of shapes that came close, whichever were more."""
     contact_capacity: int
-    """Contacts that all slots together have room for (``nconmax`` times their number)."""
+    """Contacts that all slots together have room for: ``nconmax`` times their number, or what Newton's own collisions
+    hold, where they are used and that is less."""
     slots: int
     """Slots of the simulation, training and held-out ones."""
     wall_ns: int

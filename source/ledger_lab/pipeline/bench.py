@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -35,6 +36,24 @@ def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> 
 def script(name: str) -> str:
     """Return the path of one of the project's scripts, named as the running one was."""
     return str(Path(sys.argv[0]).parent / name)
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """Let a benchmark take the file that :func:`write_findings` writes to.
+
+    Args:
+        parser: Its command line.
+        what: What is written.
+    """
+    parser.add_argument("--json", type=_file, help=f"Write {what} to this file, too, with command and versions.")
+
+
+def _file(text: str) -> Path:
+    """Return a path that can be written to in the end; better refused before the work than after it."""
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} can't be a file: name one in a directory that exists")
+    return path
 
 
 def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 - plain JSON values

@@ -14,7 +14,7 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import run_python, script, write_findings
+from ledger_lab.pipeline.bench import add_json, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 
@@ -41,7 +41,7 @@ def bench_evaluate(argv: Sequence[str]) -> int:
     parser.add_argument("--checkpoints", type=int, nargs="+", default=[1, 4, 16], help="Counts (default: 1 4 16).")
     parser.add_argument("--repeats", type=int, default=3, help="Passes of each count (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every pass and the machine's facts to this file, too.")
+    add_json(parser, "every pass")
     args = parser.parse_args(argv)
     if min(args.checkpoints) < 1 or args.repeats < 1:
         raise UserError("--checkpoints and --repeats must be at least 1")

@@ -7,7 +7,6 @@ import heapq
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from ledger_lab.errors import UserError
-from ledger_lab.pipeline.bench import write_findings
+from ledger_lab.pipeline.bench import add_json, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 
@@ -75,7 +74,7 @@ def bench_evaluators(argv: Sequence[str]) -> int:
     parser.add_argument("--episodes", type=int, default=256, help="Episodes of the panel (default: 256).")
     parser.add_argument("--panels", type=int, default=100, help="Panels to repeat it on (default: 100).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the panels (default: 0).")
-    parser.add_argument("--json", type=Path, help="Write every figure to this file, too.")
+    add_json(parser, "every figure")
     args = parser.parse_args(argv)
     if args.panels < 1 or args.episodes < 1 or args.seed < 0 or not 0 <= args.success <= 1:
         raise UserError("--panels and --episodes must be at least 1, --seed at least 0, and --success in [0, 1]")

@@ -15,7 +15,7 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import run_python, script, write_findings
+from ledger_lab.pipeline.bench import add_json, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports import summarize_run
@@ -67,7 +67,7 @@ def bench_held_out(argv: Sequence[str]) -> int:
     parser.add_argument("--every", type=int, default=20, help="Iterations between two panels (default: 20).")
     parser.add_argument("--repeats", type=int, default=3, help="Trainings of each way (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every training and the machine's facts to this file, too.")
+    add_json(parser, "every training")
     args = parser.parse_args(argv)
     if args.repeats < 1 or args.max_iterations < args.every:
         raise UserError("--repeats must be at least 1, and --max_iterations at least --every")

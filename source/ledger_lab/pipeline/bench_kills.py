@@ -19,7 +19,7 @@ from typing import NoReturn
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, Tally, read_journal, read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import write_findings
+from ledger_lab.pipeline.bench import add_json, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.synthetic_ledger import checkpoint, declared, result, telemetry, window
@@ -68,7 +68,7 @@ def bench_kills(argv: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=1000, help="Kills (default: 1000).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the moments (default: 0).")
     parser.add_argument("--log_root", type=Path, help="Keep the ledger here, in a new folder (default: nowhere).")
-    parser.add_argument("--json", type=Path, help="Write all counts and the machine's facts to this file, too.")
+    add_json(parser, "all counts")
     args = parser.parse_args(argv)
     if args.count < 1:
         raise UserError(f"--count {args.count}: must be at least 1")

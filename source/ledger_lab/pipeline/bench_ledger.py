@@ -24,7 +24,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, Row
 from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline import neighbour_appends
-from ledger_lab.pipeline.bench import script, write_findings
+from ledger_lab.pipeline.bench import add_json, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.synthetic_ledger import checkpoint, least_rows, window, write_ledger
@@ -94,7 +94,7 @@ def bench_ledger(argv: Sequence[str]) -> int:
         metavar="PYTHON",
         help="Python of an environment that has mlflow and wandb (default: ours only).",
     )
-    parser.add_argument("--json", type=Path, help="Write all figures and the machine's facts to this file, too.")
+    add_json(parser, "all figures")
     args = parser.parse_args(argv)
     _check(args)
 

@@ -27,7 +27,7 @@ from scipy.stats import bootstrap
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock, hardware_facts
-from ledger_lab.pipeline.bench import run_python, write_findings
+from ledger_lab.pipeline.bench import add_json, run_python, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.progress import Progress
@@ -74,7 +74,7 @@ def bench_metering(argv: Sequence[str]) -> int:
     parser.add_argument("--iterations", type=int, default=4, help="Iterations per block (default: 4).")
     parser.add_argument("--pairs", type=int, default=80, help="Pairs of blocks (default: 80).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every block and the machine's facts to this file, too.")
+    add_json(parser, "every block")
     args = parser.parse_args(argv)
     if args.iterations < 1 or args.pairs < 2:
         raise UserError("--iterations must be at least 1, and --pairs at least 2")

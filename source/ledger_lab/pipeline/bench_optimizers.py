@@ -6,13 +6,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from rich.table import Table
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import write_findings
+from ledger_lab.pipeline.bench import add_json, write_findings
 from ledger_lab.pipeline.console import make_console
 
 _KINDS = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
@@ -45,7 +44,7 @@ def bench_optimizers(argv: Sequence[str]) -> int:
     parser.add_argument("--minibatch", type=int, default=2048, help="Samples of a minibatch (default: 2048).")
     parser.add_argument("--repeats", type=int, default=500, help="Steps of each way (default: 500).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write all figures and the machine's facts to this file, too.")
+    add_json(parser, "all figures")
     args = parser.parse_args(argv)
     if min(args.observations, args.minibatch, args.repeats, *args.hidden) < 1:
         raise UserError("all sizes must be at least 1")

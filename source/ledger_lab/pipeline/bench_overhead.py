@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import run_python, script, write_findings
+from ledger_lab.pipeline.bench import add_json, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.recipes import dialect_of
@@ -110,7 +110,7 @@ def bench_overhead(argv: Sequence[str]) -> int:
     parser.add_argument("--skip", type=int, default=5, help="Iterations to leave out at the beginning (default: 5).")
     parser.add_argument("--pairs", type=int, default=6, help="Pairs of trainings (default: 6).")
     parser.add_argument("--device", default="cpu", help="Device of both arms (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every pair and the machine's facts to this file, too.")
+    add_json(parser, "every pair")
     args = parser.parse_args(argv)
     if args.pairs < 1 or args.max_iterations < args.skip + 2:
         raise UserError("--pairs must be at least 1, and --max_iterations at least --skip + 2")

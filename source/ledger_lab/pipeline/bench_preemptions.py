@@ -22,7 +22,7 @@ import psutil
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateRestored, Status, read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import script, write_findings
+from ledger_lab.pipeline.bench import add_json, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.score import file_sha256
@@ -85,7 +85,7 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     parser.add_argument("--save_state_every", type=int, default=5, help="Iterations between states (default: 5).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of moments and signals (default: 0).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every interruption and the machine's facts to this file, too.")
+    add_json(parser, "every interruption")
     args = parser.parse_args(argv)
     if args.count < 1 or args.within_s <= 0:
         raise UserError("--count must be at least 1, and --within_s positive")

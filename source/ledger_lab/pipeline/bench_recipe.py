@@ -17,7 +17,7 @@ from rich.table import Table
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import differences, run_python, script, write_findings
+from ledger_lab.pipeline.bench import add_json, differences, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.recipes import RECIPES, PpoRecipe, dialect_of, to_rl_games, to_rsl_rl, to_skrl
@@ -81,7 +81,7 @@ def bench_recipe(argv: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="Rounds, whose number is the seed (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")
-    parser.add_argument("--json", type=Path, help="Write every training and the machine's facts to this file, too.")
+    add_json(parser, "every training")
     args = parser.parse_args(argv)
     if args.rounds < 1 or (args.max_iterations is not None and args.max_iterations < 2):
         raise UserError("--rounds must be at least 1, and --max_iterations at least 2")

@@ -7,17 +7,17 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from rich.table import Table
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import run_python, write_findings
+from ledger_lab.pipeline.bench import add_json, run_python, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.stock_steps import STOCK
 from ledger_lab.reports.format import quantity
+from ledger_lab.runners.session import resolve_device
 
 _ARMS = ("ours", "stock")
 
@@ -32,8 +32,6 @@ class Stepped:
     """Time of an environment step of all environments [µs]."""
     physics_us: float
     """Time of the physics steps in it [µs]."""
-    decimation: int
-    """Physics steps per environment step."""
 
     @property
     def manage_us(self) -> float:
@@ -58,14 +56,15 @@ def bench_stock(argv: Sequence[str]) -> int:
         prog="bench.py stock",
         description="Step our tasks and Isaac Lab's tasks of the same robots with random actions, in turn, each in a "
         "process of its own. Isaac Lab's tasks stand on our robots, ground and physics, because theirs lie in the "
-        "network: what differs is what their managers do. Prints the time of an environment step without its physics.",
+        "network: what differs is what their managers and sensors do. Prints the time of an environment step without "
+        "its physics; on a GPU all of it is waited for, which makes steps slower than in a training.",
     )
     parser.add_argument("--tasks", nargs="+", default=list(STOCK), metavar="TASK", help=f"From {', '.join(STOCK)}.")
     parser.add_argument("--num_envs", type=int, default=512, help="Environments (default: 512).")
     parser.add_argument("--steps", type=int, default=100, help="Environment steps that are timed (default: 100).")
     parser.add_argument("--rounds", type=int, default=3, help="Simulations of each task and arm (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every simulation and the machine's facts to this file, too.")
+    add_json(parser, "every simulation")
     args = parser.parse_args(argv)
     if strangers := [task for task in args.tasks if task not in STOCK]:
         raise UserError(
@@ -76,6 +75,7 @@ def bench_stock(argv: Sequence[str]) -> int:
         if getattr(args, name) < 1:
             raise UserError(f"--{name} {getattr(args, name)}: must be at least 1")
 
+    args.device = resolve_device(args.device)
     console = make_console()
     stepped: list[Stepped] = []
     with Progress(console, "simulations", 2 * args.rounds * len(args.tasks)) as progress:

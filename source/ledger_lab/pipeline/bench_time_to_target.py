@@ -15,7 +15,7 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import differences, run_python, script, write_findings
+from ledger_lab.pipeline.bench import add_json, differences, run_python, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.recipes import ANT, CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, to_rsl_rl
@@ -76,7 +76,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     parser.add_argument("--max_iterations", type=int, help="Longest training of both arms (default: the stock one's).")
     parser.add_argument("--device", default=None, help="Device of both arms (default: as train.py chooses).")
     parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")
-    parser.add_argument("--json", type=Path, help="Write every run and the machine's facts to this file, too.")
+    add_json(parser, "every run")
     args = parser.parse_args(argv)
     if len(set(args.seeds)) != len(args.seeds):
         raise UserError("--seeds: each seed can be trained once")

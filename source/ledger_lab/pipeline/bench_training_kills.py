@@ -19,7 +19,7 @@ import psutil
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, Status, read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.pipeline.bench import script, write_findings
+from ledger_lab.pipeline.bench import add_json, script, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports import summarize_run
@@ -69,7 +69,7 @@ def bench_training_kills(argv: Sequence[str]) -> int:
     parser.add_argument("--within_s", type=float, default=40.0, help="Latest moment of a kill [s] (default: 40).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the moments and victims (default: 0).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--json", type=Path, help="Write every training and the machine's facts to this file, too.")
+    add_json(parser, "every training")
     args = parser.parse_args(argv)
     if args.count < 1 or args.within_s <= 0:
         raise UserError("--count must be at least 1, and --within_s positive")

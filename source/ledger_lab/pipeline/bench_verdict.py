@@ -6,7 +6,6 @@ import argparse
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
@@ -17,7 +16,7 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.panels import wilson_interval
 from ledger_lab.panels.verdict import VerdictRule
-from ledger_lab.pipeline.bench import write_findings
+from ledger_lab.pipeline.bench import add_json, write_findings
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.reports.format import MISSING, percent
@@ -121,7 +120,7 @@ def bench_verdict(argv: Sequence[str]) -> int:
         help=f"Part of the error budget left that a confirmation may risk (default, and what training uses: "
         f"{VerdictRule.stake:g}).",
     )
-    parser.add_argument("--json", type=Path, help="Write every figure to this file, too.")
+    add_json(parser, "every figure")
     args = parser.parse_args(argv)
     if args.runs < 1 or args.episodes < 1 or args.seed < 0:
         raise UserError("--runs and --episodes must be at least 1, and --seed at least 0")

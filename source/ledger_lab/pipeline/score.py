@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,7 @@ def score_checkpoints(
         environment(simulation.task, cfg) as env,
         recorded_physics(env),
         HeldOutSlots(env, panel, places=places).attached() as slots,
+        capacity_told(slots, clock, append),
     ):
         slots.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
@@ -120,7 +122,6 @@ def score_checkpoints(
             steps = itertools.count(1)
             scores = score_policies(slots, policies, lambda: progress.advance(next(steps)))
             progress.advance(total)
-        tell_capacity(slots, clock, append)
     return [
         PanelResult(
             run_id=candidate.run_id,
@@ -141,14 +142,18 @@ def score_checkpoints(
     ]
 
 
-def tell_capacity(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> None:
-    """Write how much a simulation needed of what its physics engine has room for, if that has limits.
+@contextmanager
+def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> Iterator[None]:
+    """Write in the end how much a simulation needed of what its physics engine has room for, if that has limits.
+
+    What an exception ends, leaves no row: nothing must come between it and who judges why the work ended.
 
     Args:
         slots: The simulation's slots, attached.
         clock: The clock of whoever runs it.
         append: Takes the row.
     """
+    yield
     if (used := slots.capacity_used) is not None:
         append(CapacityUsed(**used, wall_ns=clock.wall_ns()))
 

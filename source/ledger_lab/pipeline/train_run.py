@@ -43,7 +43,7 @@ from ledger_lab.pipeline.progress import Progress, judged, training_figures
 from ledger_lab.pipeline.ranks import SpreadSlots, compare_learners, join_supervisors, said_once, share_of
 from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.resume import OVER, require_unchanged, resumed_request
-from ledger_lab.pipeline.score import file_sha256, tell_capacity
+from ledger_lab.pipeline.score import capacity_told, file_sha256
 from ledger_lab.pipeline.training_state import StateKeeper
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
@@ -218,7 +218,7 @@ def _train(
         judging = functools.partial(clock.window, Phase.EVALUATE)
         share = share_of(plan.panel, plan.world.rank, plan.world.size)
         slots = stack.enter_context(HeldOutSlots(env, share, plan.env_cfg.scene.num_envs, window=judging).attached())
-        stack.callback(tell_capacity, slots, clock, journal.append)
+        stack.enter_context(capacity_told(slots, clock, journal.append))
         view = TrainingView(env, slots)
         trainer = plan.adapter.trainer(view, plan.agent_cfg, folder, clock, recorder)
 

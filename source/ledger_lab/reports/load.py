@@ -54,36 +54,35 @@ def summarize_host(run: Run) -> HostSummary | None:
 
 @dataclass(frozen=True, kw_only=True)
 class RoomSummary:
-    """What the simulations of a run needed at most of what their physics engine has room for, judging included."""
+    """What the simulation of a training needed at most of what its physics engine has room for, judging included."""
 
     constraints: int
-    """Constraint rows of one environment."""
+    """Constraint rows of the environment that had most of them."""
     constraint_capacity: int
     """Constraint rows that each environment has room for (``njmax``)."""
     contacts_per_env: float
-    """Contacts, or pairs of shapes that came close, divided by the environments that share the room for them."""
+    """Contacts, or pairs of shapes that came close, of all environments together at their worst moment, divided by
+    their number."""
     contact_capacity_per_env: float
-    """Contacts that each environment adds room for (``nconmax``)."""
+    """Contacts that there is room for, divided by the environments that share it."""
 
 
 def summarize_room(run: Run) -> RoomSummary | None:
-    """Work out how much room the physics of a run needed.
+    """Work out how much room the physics of a training needed. What evaluations needed is another simulation's.
 
     Args:
         run: The run.
 
     Returns:
-        The summary; ``None`` where nobody looked, or the engine's room has no limits.
+        The summary, of those attempts that came to their end by themselves; ``None`` where none did, where nobody
+        judged, or where the engine's room has no limits.
     """
-    journals = [*(journal for attempt in run.attempts for journal in attempt.journals), *run.evaluations]
-    used = [row for journal in journals for row in journal.of(CapacityUsed)]
+    used = [row for attempt in run.attempts for row in attempt.of(CapacityUsed)]
     if not used:
         return None
-    tightest = max(used, key=lambda row: row.constraints / row.constraint_capacity)
-    fullest = max(used, key=lambda row: row.contacts / row.contact_capacity)
     return RoomSummary(
-        constraints=tightest.constraints,
-        constraint_capacity=tightest.constraint_capacity,
-        contacts_per_env=fullest.contacts / fullest.slots,
-        contact_capacity_per_env=fullest.contact_capacity / fullest.slots,
+        constraints=max(row.constraints for row in used),
+        constraint_capacity=used[-1].constraint_capacity,
+        contacts_per_env=max(row.contacts / row.slots for row in used),
+        contact_capacity_per_env=used[-1].contact_capacity / used[-1].slots,
     )

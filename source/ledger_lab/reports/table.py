@@ -205,8 +205,8 @@ def _load_line(summary: RunSummary) -> list[Text]:
         parts.append(f"{gigabytes(summary.host.peak_memory_gb)} of host memory")
     if (room := summary.room) is not None:
         parts.append(
-            f"at most {room.constraints} of {room.constraint_capacity} constraint rows and "
-            f"{room.contacts_per_env:.1f} of {room.contact_capacity_per_env:.1f} contacts per environment"
+            f"at most {room.constraints} of {room.constraint_capacity} constraint rows in an environment and "
+            f"{room.contacts_per_env:.1f} of {room.contact_capacity_per_env:.1f} contacts in the mean of all"
         )
     for device in summary.devices:
         figures = [
