@@ -355,3 +355,15 @@ def test_coming_nearer_is_paid_by_its_speed() -> None:
     command = SimpleNamespace(robot=robot, pos_command_w=torch.tensor([[4.0, 2.0, 0.0]] * 3))
     env: Any = SimpleNamespace(command_manager=SimpleNamespace(get_term={"pose_command": command}.get))
     assert approach(env, "pose_command").tolist() == pytest.approx([0.5, -0.5, 0.0])
+
+
+def test_turning_toward_the_goals_heading_is_paid_by_its_speed_the_shorter_way_round() -> None:
+    from ledger_lab.tasks.navigation.terms import turning
+
+    rates = torch.tensor([[9.0, 9.0, 0.5], [0.0, 0.0, -0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.5]])
+    headings = SimpleNamespace(torch=torch.tensor([0.0, 0.0, 1.0, 3.0]))
+    data = SimpleNamespace(heading_w=headings, root_ang_vel_w=SimpleNamespace(torch=rates))
+    wanted = torch.tensor([1.0, 1.0, 0.0, -3.0])
+    command = SimpleNamespace(robot=SimpleNamespace(data=data), heading_command_w=wanted)
+    env: Any = SimpleNamespace(command_manager=SimpleNamespace(get_term={"pose_command": command}.get))
+    assert turning(env, "pose_command").tolist() == pytest.approx([0.5, -0.5, -0.5, 0.5])

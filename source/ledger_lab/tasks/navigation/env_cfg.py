@@ -161,11 +161,14 @@ class RewardsCfg:
 
     termination_penalty = RewardTermCfg(func=mdp.is_terminated, weight=-50.0)
     approach = RewardTermCfg(func=terms.approach, weight=2.0, params=COMMAND)
+    turning = RewardTermCfg(func=terms.turning, weight=1.0, params=COMMAND)
     position_tracking = RewardTermCfg(func=mdp.position_command_error_tanh, weight=1.0, params={**COMMAND, "std": 2.0})
     position_tracking_fine_grained = RewardTermCfg(
         func=mdp.position_command_error_tanh, weight=1.0, params={**COMMAND, "std": 0.3}
     )
-    orientation_tracking = RewardTermCfg(func=terms.turned_at_goal, weight=1.0, params={**COMMAND, "std": 0.5})
+    orientation_tracking = RewardTermCfg(
+        func=terms.turned_at_goal, weight=1.0, params={**COMMAND, "std": 0.5, "std_rad": 0.5}
+    )
     clearance = RewardTermCfg(func=terms.too_near, weight=-1.0, params={**LIDAR, "within_m": 0.8})
     action_rate_l2 = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.02)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from isaaclab.managers import SceneEntityCfg
-from isaaclab.utils.math import quat_from_euler_xyz, sample_uniform
+from isaaclab.utils.math import quat_from_euler_xyz, sample_uniform, wrap_to_pi
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -59,20 +59,39 @@ def approach(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
     return (missing * data.root_lin_vel_w.torch[:, :2]).sum(dim=1) / missing.norm(dim=1).clamp(min=1.0e-3)
 
 
-def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float) -> torch.Tensor:
-    """Reward the heading near the goal: 1 where base and goal point the same way, falling with the distance.
+def turning(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
+    """Reward turning toward the goal's heading: how fast the angle to it shrinks.
+
+    Over an episode it adds up to about the angle that was made good, wherever the robot turned.
+
+    Args:
+        env: The environment.
+        command_name: Name of a ``UniformPose2dCommand``.
+
+    Returns:
+        Shape (num_envs,) [rad/s].
+    """
+    command = env.command_manager.get_term(command_name)
+    data = command.robot.data
+    missing = wrap_to_pi(command.heading_command_w - data.heading_w.torch)
+    return torch.sign(missing) * data.root_ang_vel_w.torch[:, 2]
+
+
+def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float, std_rad: float) -> torch.Tensor:
+    """Reward the heading near the goal: 1 where base and goal point the same way, falling with angle and distance.
 
     Args:
         env: The environment.
         command_name: Name of a ``UniformPose2dCommand``.
         std: Distance over which it falls [m].
+        std_rad: Angle over which it falls [rad].
 
     Returns:
         Shape (num_envs,).
     """
     command = env.command_manager.get_command(command_name)
     near = 1.0 - torch.tanh(command[:, :2].norm(dim=1) / std)
-    return 0.5 * near * (1.0 + command[:, 3].cos())
+    return near * (1.0 - torch.tanh(command[:, 3].abs() / std_rad))
 
 
 def too_near(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg, within_m: float) -> torch.Tensor:
