@@ -367,3 +367,13 @@ def test_turning_toward_the_goals_heading_is_paid_by_its_speed_the_shorter_way_r
     command = SimpleNamespace(robot=SimpleNamespace(data=data), heading_command_w=wanted)
     env: Any = SimpleNamespace(command_manager=SimpleNamespace(get_term={"pose_command": command}.get))
     assert turning(env, "pose_command").tolist() == pytest.approx([0.5, -0.5, -0.5, 0.5])
+
+
+def test_the_reward_for_the_heading_falls_with_angle_and_distance_and_is_steep_near_the_goal() -> None:
+    from ledger_lab.tasks.navigation.terms import turned_at_goal
+
+    seen = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.3], [0.0, 0.0, 0.0, -0.3], [0.3, 0.4, 0.0, 0.0]])
+    env: Any = SimpleNamespace(command_manager=SimpleNamespace(get_command={"pose_command": seen}.get))
+    there, left, right, away = turned_at_goal(env, "pose_command", std=0.5, std_rad=0.5).tolist()
+    assert there == 1.0 and left == right == pytest.approx(1.0 - math.tanh(0.6))
+    assert away == pytest.approx(1.0 - math.tanh(1.0))
