@@ -1,4 +1,4 @@
-"""Episodes that begin where others have to get to: with the object between the fingers."""
+"""Episodes that begin where others have to get to: with the object between the fingers, or on the way there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BeginAtObject(ManagerTermBase):
-    """Bring the fingers around the object in some of the episodes: where it lies, or closed on it in the air above.
+    """Begin some episodes with the object held in the air above its place, and some with open fingers on the way to it.
 
     The hand keeps the orientation that it has at the arm's default pose.
     """
@@ -36,7 +36,7 @@ class BeginAtObject(ManagerTermBase):
         self._arm = Arm(robot.cfg.prim_path, robot.body_names[hand.body_ids[0]], FINGERTIPS_M, env.device)
         self._joints = [robot.joint_names.index(name) for name in self._arm.joints]
         self._default = robot.data.default_joint_pos.torch[:1, self._joints]
-        _, self._rotation = self._arm.fingertips(self._default)
+        self._home, self._rotation = self._arm.fingertips(self._default)
 
     def __call__(
         self,
@@ -56,7 +56,8 @@ class BeginAtObject(ManagerTermBase):
             env: The environment.
             env_ids: Environments that reset.
             share: Part of all episodes that begin so, 0..1.
-            held_share: Part of these in which the object is held in the air; else it lies between open fingers.
+            held_share: Part of these in which the object is held in the air; in the others it lies, and the open fingers
+                are anywhere between around it and where they are at the arm's default pose.
             height_m: Smallest and largest height above its place at which it is held [m].
             width_m: Distance between the fingers that hold it [m].
             hand: The robot, and its one body that carries the fingers.
@@ -64,7 +65,7 @@ class BeginAtObject(ManagerTermBase):
             asset_cfg: The object.
         """
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
-        drawn = torch.rand(len(ids), 3, device=env.device)
+        drawn = torch.rand(len(ids), 3, device=env.device)  # whether so, whether held, and how far along the way
         chosen = drawn[:, 0] < share
         if not chosen.any():
             return
@@ -76,6 +77,7 @@ class BeginAtObject(ManagerTermBase):
         item.write_root_pose_to_sim_index(root_pose=pose, env_ids=ids)
         base = robot.data.root_link_pose_w.torch[ids]
         place = quat_apply_inverse(base[:, 3:7], pose[:, :3] - base[:, :3])
+        place += (~held * drawn[:, 2]).unsqueeze(1) * (self._home - place)
         joints = self._arm.reach(self._default.expand(len(ids), -1), place, self._rotation.expand(len(ids), 3, 3))
         limits = robot.data.soft_joint_pos_limits.torch[ids][:, self._joints]
         _place(robot, joints.clamp(limits[..., 0], limits[..., 1]), self._joints, ids)

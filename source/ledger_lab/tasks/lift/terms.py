@@ -55,13 +55,23 @@ def object_to_goal(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
     return env.command_manager.get_command(command_name)[:, :3] - object_position(env)
 
 
-def near_object(env: ManagerBasedRLEnv, std: float, hand: SceneEntityCfg) -> torch.Tensor:
-    """Reward fingertips around the object: 1 where they are, falling over ``std`` [m].
+def near_object(
+    env: ManagerBasedRLEnv, std: float, opening_m: float, hand: SceneEntityCfg, fingers: SceneEntityCfg
+) -> torch.Tensor:
+    """Reward fingertips around the object: 1 where they are, falling over ``std``; fingers too narrow for it get 0.
+
+    Args:
+        env: The environment.
+        std: Distance over which it falls [m].
+        opening_m: Distance between the fingers below which they are too narrow [m].
+        hand: The robot, and its one body that carries the fingers.
+        fingers: The joints of both fingers.
 
     Returns:
         Shape (num_envs,).
     """
-    return 1.0 - torch.tanh(fingertips_to_object(env, hand).norm(dim=1) / std)
+    wide = env.scene[hand.name].data.joint_pos.torch[:, fingers.joint_ids].sum(dim=1) >= opening_m
+    return wide * (1.0 - torch.tanh(fingertips_to_object(env, hand).norm(dim=1) / std))
 
 
 def pointing_down(env: ManagerBasedRLEnv, hand: SceneEntityCfg) -> torch.Tensor:
