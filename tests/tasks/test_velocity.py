@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import pytest
 import torch
-from tensordict import TensorDict
 
 from ledger_lab.panels import Panel, load_panel
 from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
@@ -19,10 +17,6 @@ FEET = {
 }
 PANELS = [load_panel(f"velocity_{name}_v1") for name in ("flat_anymal_c", "rough_anymal_c", "flat_go2")]
 ENVS = 12
-SYMMETRY = "rsl_rl_with_symmetry_cfg_entry_point"
-LEFT_RIGHT = (str.maketrans("LR", "RL"), ["HAA"], [1.0, -1.0, 1.0], [-1.0, 1.0, -1.0])
-FRONT_BACK = (str.maketrans("FH", "HF"), ["HFE", "KFE"], [-1.0, 1.0, 1.0], [1.0, -1.0, -1.0])
-"""Legs that a mirror swaps, joints that then turn the other way, and signs of vectors and of rotations."""
 COMMAND = (0.5, -0.4, 0.3)
 ERRORS = torch.tensor(
     [(0.0, 0.0, 0.0), (0.15, 0.15, -0.2), (0.2, 0.2, 0.0), (0.0, 0.0, 0.3), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]
@@ -44,8 +38,6 @@ class Observed:
     """Terminations one step later."""
     heights: dict[str, torch.Tensor]
     """Scan from 0.6 m above the middle of each kind of patch; shape (54,)."""
-    wrongly_mirrored: list[str]
-    """Columns that the agent with symmetry, where there is one, mirrors otherwise than a robot is mirrored."""
     exams: Exams
 
 
@@ -87,41 +79,8 @@ def observe(panel: Panel, physics: str) -> Observed:
             tracked=tracked,
             ended=ended,
             heights=heights,
-            wrongly_mirrored=wrongly_mirrored(panel.task, env),
             exams=examined(env, robust(panel.name)),
         )
-
-
-def wrongly_mirrored(task: str, env: Any) -> list[str]:
-    """Compare with what a mirror between left and right, and one between front and back, would show."""
-    from isaaclab_tasks.utils import load_cfg_from_registry
-
-    if SYMMETRY not in gym.spec(task).kwargs:
-        return []
-    symmetry = load_cfg_from_registry(task, SYMMETRY).algorithm.symmetry_cfg
-    assert symmetry.use_data_augmentation
-    manager, joints = env.unwrapped.observation_manager, env.unwrapped.scene["robot"].joint_names
-    shapes = zip(manager.active_terms["policy"], manager.group_obs_term_dim["policy"], strict=True)
-    columns = [(term, column) for term, (width,) in shapes for column in range(width)]
-    actions, observed = torch.arange(1.0, 13.0), torch.arange(1.0, 49.0)
-    groups, acted = symmetry.data_augmentation_func(
-        env, obs=TensorDict({"policy": observed[None]}, batch_size=[1]), actions=actions[None]
-    )
-    wrong = []
-    for image, (swap, flipped, vector, spin) in enumerate((LEFT_RIGHT, FRONT_BACK), start=1):
-        of = [joints.index(name[:2].translate(swap) + name[2:]) for name in joints]
-        sign = [-1.0 if name[3:] in flipped else 1.0 for name in joints]
-        signs = {"base_ang_vel": spin, "velocity_commands": [*vector[:2], spin[2]]}
-        for index, (term, column) in enumerate(columns):
-            if term in ("joint_pos", "joint_vel", "actions"):
-                expected = sign[column] * observed[index - column + of[column]]
-            else:
-                expected = signs.get(term, vector)[column] * observed[index]
-            if groups["policy"][image, index] != expected:
-                wrong.append(f"{term}[{column}] in image {image}")
-        wrong += [joints[at] for at in range(12) if acted[image, at] != sign[at] * actions[of[at]]]
-    assert torch.equal(groups["policy"][0], observed) and len(acted) == 4
-    return wrong
 
 
 def scanned(env: Any, pose: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -154,12 +113,6 @@ def test_it_is_the_task_that_isaac_lab_trains(seen: tuple[str, str, Observed]) -
     task, _, observed = seen
     observed.shaken.check(observations=102 if "Rough" in task else 48, actions=12, seeded=48)
     assert observed.feet == FEET[task.rpartition("-")[2]]
-
-
-def test_samples_are_mirrored_as_robots_are(seen: tuple[str, str, Observed]) -> None:
-    task, _, observed = seen
-    assert (SYMMETRY in gym.spec(task).kwargs) == (task == "LedgerLab-Velocity-Flat-AnymalC")
-    assert observed.wrongly_mirrored == []
 
 
 def test_only_those_near_the_command_track_it(seen: tuple[str, str, Observed]) -> None:

@@ -2,4 +2,4 @@
 
 from ledger_lab.tasks.registration import register
 
-register("LedgerLab-Humanoid", __name__, env_cfg="HumanoidEnvCfg", panel="humanoid_v1")
+register("LedgerLab-Humanoid", __name__, env_cfg="HumanoidEnvCfg", panel="humanoid_v1", symmetric=True)

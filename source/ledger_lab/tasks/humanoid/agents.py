@@ -1,6 +1,14 @@
-"""The agents' configurations of the humanoid, translated from its one recipe."""
+"""The agents' configurations of ``LedgerLab-Humanoid``, translated from its one recipe.
+
+The one with symmetry learns from the mirror image of every sample, too.
+"""
+
+from functools import partial
 
 from ledger_lab.recipes.humanoid import HUMANOID
+from ledger_lab.runners.rsl_rl_adapter import native_config
+from ledger_lab.tasks.humanoid.symmetry import humanoid
 from ledger_lab.tasks.translations import translations
 
 rsl_rl_cfg, rl_games_cfg, skrl_cfg = translations(HUMANOID)
+rsl_rl_cfg_with_symmetry = partial(native_config, HUMANOID, humanoid)

@@ -2,11 +2,11 @@
 
 The task is Isaac Lab's own (``IsaacContrib-Lift-Cube-Franka``), with the same names, goals, starts of the cube and
 kinds of rewards for reaching, lifting and holding, on assets that need no network. What differs is meant to be learned
-on a CPU: actions come at 25 Hz and not at 50 and pull the joints from where they are, the motors are stiff and carry the
-arm's weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing, pointing
-down and a closed grasp have rewards of their own, reaching is worth something with open fingers only, and most of the
-training's episodes begin with the cube in the gripper or on the way to it. What counts as success is not decided here
-but by a panel.
+on a CPU: actions come at 25 Hz and not at 50 and pull the joints from where they are, the motors are stiff and carry
+the arm's weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing,
+pointing down and a closed grasp have rewards of their own, being near earns nothing with closed fingers, and most of
+the training's episodes begin with the cube in the gripper or on the way to it. What counts as success is not decided
+here but by a panel.
 """
 
 import isaaclab.envs.mdp as mdp

@@ -56,8 +56,8 @@ class BeginAtObject(ManagerTermBase):
             env: The environment.
             env_ids: Environments that reset.
             share: Part of all episodes that begin so, 0..1.
-            held_share: Part of these in which the object is held in the air; in the others it lies, and the open fingers
-                are anywhere between around it and where they are at the arm's default pose.
+            held_share: Part of these in which the object is held in the air; in the others it lies, and the open
+                fingers are anywhere between around it and where they are at the arm's default pose.
             height_m: Smallest and largest height above its place at which it is held [m].
             width_m: Distance between the fingers that hold it [m].
             hand: The robot, and its one body that carries the fingers.

@@ -2,10 +2,10 @@
 
 from ledger_lab.tasks.registration import register
 
-for _task, _name, _symmetric in (
-    ("Flat-AnymalC", "flat_anymal_c", True),
-    ("Rough-AnymalC", "rough_anymal_c", False),
-    ("Flat-Go2", "flat_go2", False),
+for _task, _name in (
+    ("Flat-AnymalC", "flat_anymal_c"),
+    ("Rough-AnymalC", "rough_anymal_c"),
+    ("Flat-Go2", "flat_go2"),
 ):
     register(
         f"LedgerLab-Velocity-{_task}",
@@ -13,5 +13,5 @@ for _task, _name, _symmetric in (
         env_cfg=_name,
         panel=f"velocity_{_name}_v1",
         agents=_name,
-        symmetric=_symmetric,
+        symmetric=True,
     )

@@ -1,0 +1,161 @@
+"""Images of samples in mirrors: a robot that is its own image learns from what its image would have met, too.
+
+An image is a permutation of columns and a sign for each. Which it is of an observation, one of the functions here says:
+:func:`vectors`, :func:`spins`, :func:`planar_velocities`, :func:`signed`, :func:`joints`, :func:`grid` and
+:func:`wrenches`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from tensordict import TensorDict
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+Columns = tuple[list[int], list[float]]
+"""The column of which each column of the image is made, and its sign."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A plane through a robot, and who stands on its two sides."""
+
+    vector: tuple[float, float, float]
+    """Signs of a vector's image, in the frame of the base: -1 along the plane's normal."""
+    sides: tuple[tuple[str, str], ...]
+    """Pairs of what the names of joints and bodies begin with on one side and on the other."""
+    flipped: tuple[str, ...]
+    """What the names of those joints end with that turn the other way in the image."""
+
+    @property
+    def spin(self) -> tuple[float, float, float]:
+        """Signs of the image of an axis that something turns about: it keeps what a vector loses."""
+        x, y, z = self.vector
+        return -x, -y, -z
+
+    def partner(self, name: str) -> str:
+        """Return whom the image of a joint or body shows."""
+        for pair in self.sides:
+            for mine, other in (pair, pair[::-1]):
+                if name.startswith(mine):
+                    return other + name.removeprefix(mine)
+        return name
+
+
+Term = Callable[[Mirror, Sequence[str]], Columns]
+"""What the image of a term is, by mirror and the names of the joints."""
+
+
+def vectors(mirror: Mirror, _joints: Sequence[str]) -> Columns:
+    """Show a vector, like a velocity or a direction."""
+    return [0, 1, 2], [*mirror.vector]
+
+
+def spins(mirror: Mirror, _joints: Sequence[str]) -> Columns:
+    """Show what turns, like a rate or a torque."""
+    return [0, 1, 2], [*mirror.spin]
+
+
+def planar_velocities(mirror: Mirror, _joints: Sequence[str]) -> Columns:
+    """Show velocities along x and y, and a rate about z."""
+    return [0, 1, 2], [*mirror.vector[:2], mirror.spin[2]]
+
+
+def signed(*signs: float) -> Term:
+    """Show numbers of which each keeps its sign in the image, 1, or loses it, -1."""
+    return lambda _mirror, _joints: ([*range(len(signs))], [*signs])
+
+
+def joints(mirror: Mirror, names: Sequence[str]) -> Columns:
+    """Show one number per joint."""
+    return [names.index(mirror.partner(name)) for name in names], [
+        -1.0 if name.endswith(mirror.flipped) else 1.0 for name in names
+    ]
+
+
+def grid(along_x: int, along_y: int) -> Term:
+    """Show heights above a grid around the base, one row along x after the other, as Isaac Lab's patterns have them."""
+
+    def columns(mirror: Mirror, _joints: Sequence[str]) -> Columns:
+        cells = torch.arange(along_y * along_x).view(along_y, along_x)
+        cells = cells.flip([dim for dim, sign in ((1, mirror.vector[0]), (0, mirror.vector[1])) if sign < 0])
+        return cells.flatten().tolist(), [1.0] * cells.numel()
+
+    return columns
+
+
+def wrenches(bodies: Sequence[str], vector: tuple[float, float, float]) -> Term:
+    """Show a force and a torque on each of some bodies.
+
+    Args:
+        bodies: Their names, in order.
+        vector: Signs of a force's image in the frame in which it is measured.
+    """
+
+    def columns(mirror: Mirror, _joints: Sequence[str]) -> Columns:
+        first = [6 * bodies.index(mirror.partner(body)) for body in bodies]
+        signs = [*vector, *(-sign for sign in vector)]
+        return [at + column for at in first for column in range(6)], signs * len(bodies)
+
+    return columns
+
+
+def with_images(
+    env: ManagerBasedRLEnv,
+    obs: TensorDict | None,
+    actions: torch.Tensor | None,
+    mirrors: tuple[Mirror, ...],
+    terms: Mapping[str, Term],
+    action: Term = joints,
+) -> tuple[TensorDict | None, torch.Tensor | None]:
+    """Return samples, and after them their images in each mirror, in each after the others, too.
+
+    This is what RSL-RL asks a ``RslRlSymmetryCfg.data_augmentation_func`` for; its results have 2 ** mirrors times as
+    many rows.
+
+    Args:
+        env: The environment.
+        obs: Observations; the policy's are mirrored, and there are no others. None, if there are none.
+        actions: Shape (rows, actions). None, if there are none.
+        mirrors: Planes.
+        terms: What the image of each of the policy's observations is.
+        action: What the image of an action is.
+
+    Raises:
+        KeyError: If the policy observes what terms don't tell of.
+    """
+    manager, names = env.unwrapped.observation_manager, tuple(env.unwrapped.scene["robot"].joint_names)
+    seen = tuple(terms[term] for term in manager.active_terms["policy"])
+    if obs is not None:
+        images = _seen(obs["policy"], mirrors, seen, names)
+        obs = TensorDict({"policy": images}, batch_size=[len(images)], device=images.device)
+    return obs, None if actions is None else _seen(actions, mirrors, (action,), names)
+
+
+def _seen(
+    rows: torch.Tensor, mirrors: tuple[Mirror, ...], terms: tuple[Term, ...], names: tuple[str, ...]
+) -> torch.Tensor:
+    """Return rows and their images."""
+    for mirror in mirrors:
+        source, sign = _columns(mirror, terms, names, str(rows.device))
+        rows = torch.cat([rows, rows[:, source] * sign])
+    return rows
+
+
+@functools.cache
+def _columns(
+    mirror: Mirror, terms: tuple[Term, ...], names: tuple[str, ...], device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return of which column each column of an image is made, and its sign, of terms one after the other."""
+    sources: list[int] = []
+    signs: list[float] = []
+    for term in terms:
+        columns, factors = term(mirror, names)
+        sources, signs = sources + [len(sources) + column for column in columns], signs + factors
+    return torch.tensor(sources, device=device), torch.tensor(signs, device=device)

@@ -1,0 +1,45 @@
+"""What mirrors show of robots that walk as they are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from tensordict import TensorDict
+
+from ledger_lab.tasks.symmetry import Mirror, grid, joints, planar_velocities, spins, vectors, with_images
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+ANYMAL_C = (
+    Mirror(vector=(1, -1, 1), sides=(("LF", "RF"), ("LH", "RH")), flipped=("HAA",)),
+    Mirror(vector=(-1, 1, 1), sides=(("LF", "LH"), ("RF", "RH")), flipped=("HFE", "KFE")),
+)
+"""Its left is its right, and its front is its back."""
+GO2 = (Mirror(vector=(1, -1, 1), sides=(("FL", "FR"), ("RL", "RR")), flipped=("hip_joint",)),)
+"""Its left is its right; its knees all point backwards."""
+TERMS = {
+    "base_lin_vel": vectors,
+    "base_ang_vel": spins,
+    "projected_gravity": vectors,
+    "velocity_commands": planar_velocities,
+    "joint_pos": joints,
+    "joint_vel": joints,
+    "actions": joints,
+    "height_scan": grid(9, 6),
+}
+
+
+def anymal_c(
+    env: ManagerBasedRLEnv, obs: TensorDict | None = None, actions: torch.Tensor | None = None
+) -> tuple[TensorDict | None, torch.Tensor | None]:
+    """Return samples of ANYmal-C and their three images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
+    return with_images(env, obs, actions, ANYMAL_C, TERMS)
+
+
+def go2(
+    env: ManagerBasedRLEnv, obs: TensorDict | None = None, actions: torch.Tensor | None = None
+) -> tuple[TensorDict | None, torch.Tensor | None]:
+    """Return samples of Go2 and their images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
+    return with_images(env, obs, actions, GO2, TERMS)

@@ -1,0 +1,132 @@
+"""A robot and its image do what the mirror shows, and the image's samples are what it would have met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from ledger_lab.tasks import symmetry
+from tests.fakes.robots import simulated
+
+ENVS = 8
+COMMAND = (0.5, 0.3, 0.2)
+AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
+
+
+def mirrors_of(task: str) -> tuple[symmetry.Mirror, ...]:
+    """Return the planes in which samples of a task are seen."""
+    if "Humanoid" in task:
+        from ledger_lab.tasks.humanoid.symmetry import LEFT_RIGHT
+
+        return (LEFT_RIGHT,)
+    from ledger_lab.tasks.velocity.symmetry import ANYMAL_C, GO2
+
+    return GO2 if "Go2" in task else ANYMAL_C
+
+
+def images_of(task: str) -> Callable[..., Any]:
+    """Return what adds images to the samples of the agent that learns from them."""
+    from isaaclab_tasks.utils import load_cfg_from_registry
+
+    learns = load_cfg_from_registry(task, AGENT).algorithm.symmetry_cfg
+    assert learns.use_data_augmentation
+    augment: Callable[..., Any] = learns.data_augmentation_func
+    return augment
+
+
+def placed_as_images(env: Any, mirrors: tuple[symmetry.Mirror, ...]) -> int:
+    """Bring the first robots into the states of the very first one's images, and return how many these are."""
+    base, robot = env.unwrapped, env.unwrapped.scene["robot"]
+    data, names = robot.data, tuple(robot.joint_names)
+    pose, velocity = data.root_link_pose_w.torch[:1].clone(), data.root_com_vel_w.torch[:1].clone()
+    joints, rates = data.joint_pos.torch[:1].clone(), data.joint_vel.torch[:1].clone()
+    pose[:, :2] = torch.tensor([0.1, 0.2])  # from its environment's origin
+    for mirror in mirrors:
+        vector, spin = torch.tensor(mirror.vector), torch.tensor(mirror.spin)
+        whole = torch.cat([vector, spin, torch.ones(1)])  # a rotation's axis is one to turn about
+        source, sign = symmetry.joints(mirror, names)
+        pose, velocity = torch.cat([pose, pose * whole]), torch.cat([velocity, velocity * whole[:6]])
+        joints = torch.cat([joints, joints[:, source] * torch.tensor(sign)])
+        rates = torch.cat([rates, rates[:, source] * torch.tensor(sign)])
+    ids = torch.arange(len(pose))
+    pose[:, :2] += base.scene.env_origins[ids, :2]
+    base.scene.reset(ids)
+    base.action_manager.reset(ids)
+    robot.write_root_pose_to_sim_index(root_pose=pose, env_ids=ids)
+    robot.write_root_velocity_to_sim_index(root_velocity=velocity, env_ids=ids)
+    robot.write_joint_position_to_sim_index(position=joints, env_ids=ids)
+    robot.write_joint_velocity_to_sim_index(velocity=rates, env_ids=ids)
+    return len(ids)
+
+
+def commanded(env: Any, mirrors: tuple[symmetry.Mirror, ...]) -> None:
+    """Command the first robot, and its images as they would see it, for good."""
+    if "base_velocity" not in env.unwrapped.command_manager.active_terms:
+        return
+    command, told = env.unwrapped.command_manager.get_term("base_velocity"), torch.tensor([COMMAND])
+    for mirror in mirrors:
+        told = torch.cat([told, told * torch.tensor(symmetry.planar_velocities(mirror, ())[1])])
+    command.vel_command_b[: len(told)] = told
+    command.is_heading_env[:] = False
+
+
+@pytest.mark.parametrize(
+    ("task", "tolerance"),
+    [
+        ("LedgerLab-Humanoid", 0.001),
+        ("LedgerLab-Velocity-Flat-Go2", 0.001),
+        ("LedgerLab-Velocity-Flat-AnymalC", 0.3),  # its hind legs' masses differ a little from its front legs'
+    ],
+)
+def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolerance: float) -> None:
+    same = [f"env.events.{name}=null" for name in ("add_base_mass", "base_com", "push_robot") if "Velocity" in task]
+    with simulated(task, "newton_mjwarp", ENVS, *same) as env, torch.inference_mode():
+        images, mirrors = images_of(task), mirrors_of(task)
+        generator = torch.Generator().manual_seed(1)
+        env.reset()
+        for _ in range(10):
+            env.step(2.0 * torch.rand(env.action_space.shape, generator=generator) - 1.0)
+        count = placed_as_images(env, mirrors)
+        _, acted = images(env, actions=2.0 * torch.rand((1, env.action_space.shape[1]), generator=generator) - 1.0)
+        actions = torch.zeros(env.action_space.shape)
+        actions[:count] = acted
+        for _ in range(2):
+            commanded(env, mirrors)
+            seen = env.step(actions)[0]["policy"][:count]
+        told, _ = images(env, obs=TensorDict({"policy": seen[:1]}, batch_size=[1]))
+        scale = seen.abs().max(dim=0).values.clamp(min=0.1)
+        assert told.batch_size == torch.Size([count]) == torch.Size([2 ** len(mirrors)])
+        assert ((told["policy"] - seen).abs() / scale).max() < tolerance
+        assert ((told["policy"][1] - seen[0]).abs() / scale).max() > 0.5, "an image differs from what it shows"
+
+
+def test_the_image_of_a_scan_is_the_scan_of_the_image() -> None:
+    from isaaclab.sensors.ray_caster.patterns import grid_pattern
+    from isaaclab_tasks.utils import load_cfg_from_registry
+
+    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.velocity.symmetry import TERMS
+
+    registered_tasks()
+    task = "LedgerLab-Velocity-Rough-AnymalC"
+    pattern = load_cfg_from_registry(task, "env_cfg_entry_point").scene.height_scanner.pattern_cfg
+    rays, _ = grid_pattern(pattern, "cpu")
+    for mirror in mirrors_of(task):
+        source, sign = TERMS["height_scan"](mirror, ())
+        assert torch.allclose(rays[source], rays * torch.tensor(mirror.vector)) and set(sign) == {1.0}
+
+
+@pytest.mark.parametrize("task", ["Flat-AnymalC", "Rough-AnymalC", "Flat-Go2"])
+def test_each_agent_with_symmetry_knows_every_term_that_its_policy_sees(task: str) -> None:
+    from isaaclab_tasks.utils import load_cfg_from_registry
+
+    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.velocity.symmetry import TERMS
+
+    registered_tasks()
+    policy = load_cfg_from_registry(f"LedgerLab-Velocity-{task}", "env_cfg_entry_point").observations.policy
+    assert {name for name, term in vars(policy).items() if hasattr(term, "func")} <= set(TERMS)
