@@ -1,7 +1,7 @@
 """Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Humanoid``.
 
 The task is the well-known humanoid of Isaac Lab (``Isaac-Humanoid``): the same starts, observations, actions, rewards
-and limits, on assets that need no network. What counts as success is not decided here but by a panel.
+and limits, on assets that need no network; coming ahead is worth twice as much beside staying alive. What counts as success is not decided here but by a panel.
 """
 
 import isaaclab.sim as sim_utils
@@ -127,7 +127,7 @@ class EventsCfg:
 class RewardsCfg:
     """What is rewarded, per second."""
 
-    progress = RewardTermCfg(func=mdp.progress_reward, weight=1.0, params={"target_pos": TARGET_M})
+    progress = RewardTermCfg(func=mdp.progress_reward, weight=2.0, params={"target_pos": TARGET_M})
     alive = RewardTermCfg(func=mdp.is_alive, weight=2.0)
     upright = RewardTermCfg(func=mdp.upright_posture_bonus, weight=0.1, params={"threshold": 0.93})
     move_to_target = RewardTermCfg(
