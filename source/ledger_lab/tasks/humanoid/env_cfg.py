@@ -1,7 +1,8 @@
 """Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Humanoid``.
 
 The task is the well-known humanoid of Isaac Lab (``Isaac-Humanoid``): the same starts, observations, actions, rewards
-and limits, on assets that need no network; coming ahead is worth twice as much beside staying alive. What counts as success is not decided here but by a panel.
+and limits, on assets that need no network; coming ahead is worth twice as much beside staying alive. What counts as
+success is not decided here but by a panel.
 """
 
 import isaaclab.sim as sim_utils
