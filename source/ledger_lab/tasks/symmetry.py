@@ -1,8 +1,8 @@
 """Images of samples in mirrors: a robot that is its own image learns from what its image would have met, too.
 
 An image is a permutation of columns and a sign for each. Which it is of an observation, one of the functions here says:
-:func:`vectors`, :func:`spins`, :func:`planar_velocities`, :func:`signed`, :func:`joints`, :func:`grid` and
-:func:`wrenches`.
+:func:`vectors`, :func:`spins`, :func:`planar_velocities`, :func:`signed`, :func:`joints`, :func:`grid`,
+:func:`ring` and :func:`wrenches`.
 """
 
 from __future__ import annotations
@@ -86,6 +86,16 @@ def grid(along_x: int, along_y: int) -> Term:
         cells = torch.arange(along_y * along_x).view(along_y, along_x)
         cells = cells.flip([dim for dim, sign in ((1, mirror.vector[0]), (0, mirror.vector[1])) if sign < 0])
         return cells.flatten().tolist(), [1.0] * cells.numel()
+
+    return columns
+
+
+def ring(rays: int) -> Term:
+    """Show what is seen all around, from behind counterclockwise at equal angles, as Isaac Lab's lidars see it."""
+
+    def columns(mirror: Mirror, _joints: Sequence[str]) -> Columns:
+        behind = 0 if mirror.vector[1] < 0 else rays // 2
+        return [(behind - ray) % rays for ray in range(rays)], [1.0] * rays
 
     return columns
 

@@ -41,6 +41,21 @@ def distances(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tenso
     return ways.norm(dim=2).clamp(max=sensor.cfg.max_distance)
 
 
+def nearness(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
+    """Return how near something is that a ray caster sees, on a logarithmic scale: what is near needs a closer look.
+
+    Args:
+        env: The environment.
+        sensor_cfg: The ray caster.
+
+    Returns:
+        Shape (num_envs, rays): 0 at the reach of its rays and where it sees nothing, 0.69 at half of it, and so on; no
+        more than what it would be at a centimeter.
+    """
+    reach = env.scene.sensors[sensor_cfg.name].cfg.max_distance
+    return (reach / distances(env, sensor_cfg).clamp(min=0.01)).log()
+
+
 def approach(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
     """Reward coming nearer: how fast the distance to the goal shrinks.
 
