@@ -38,13 +38,16 @@ class Observed:
     """Whether the cube's place ends the episode, with the second cube 1 m before its base."""
     grasped: list[list[float]]
     """Rewards for a grasp: with the hand around the cube, open, then closed, then closed elsewhere."""
+    reached: list[list[float]]
+    """Rewards for being near it, at the same moments."""
     lifted_m: torch.Tensor
     """Where the cubes are from their bases after they were lifted; shape (num_envs, 3)."""
     held: list[list[bool]]
     """What the success function says then, a second later, and after the gripper has opened."""
     begun: torch.Tensor
-    """Where the curriculum has all episodes begin at the cube: how far it is from between the fingertips, its height,
-    the fingers' opening, and its height after they were closed for half a second [m]; shape (num_envs, 4)."""
+    """Where the curriculum has all episodes begin with the cube or on the way to it: how much of the way is left, how
+    far off it the fingertips are, the cube's height, the fingers' opening, and the cube's height after they were closed
+    for half a second, the first a share, the others [m]; shape (num_envs, 5)."""
     exams: Exams
 
 
@@ -64,14 +67,20 @@ def observe(physics: str) -> Observed:
             answers: list[bool] = resolve_success(PANEL)(base, **PANEL.success_params).tolist()
             return answers
 
+        event = base.event_manager.get_term_cfg("begin_at_object").params
+        starts.params["share"] = 0.0
+        env.reset()
+        home = object_position(base) - fingertips_to_object(base, event["hand"])
         starts.params["share"] = 1.0
         env.reset()
-        event = base.event_manager.get_term_cfg("begin_at_object").params
-        missed, height = fingertips_to_object(base, event["hand"]).norm(dim=1), object_position(base)[:, 2].clone()
+        cubes, missing = object_position(base).clone(), fingertips_to_object(base, event["hand"])
+        way, height = cubes - home, cubes[:, 2]
+        left = (missing * way).sum(dim=1) / way.square().sum(dim=1)
+        missed = (missing - left.unsqueeze(1) * way).norm(dim=1)
         opening = robot.data.joint_pos.torch[:, event["fingers"].joint_ids].sum(dim=1)
         for _ in range(round(0.5 / base.step_dt)):
             env.step(torch.cat([torch.zeros(ENVS, 7), torch.full((ENVS, 1), CLOSED)], dim=1))
-        begun = torch.stack([missed, height, opening, object_position(base)[:, 2]], dim=1)
+        begun = torch.stack([left, missed, height, opening, object_position(base)[:, 2]], dim=1)
 
         starts.params["share"] = 0.0
         env.reset()
@@ -90,27 +99,28 @@ def observe(physics: str) -> Observed:
         pose[:, :3] += base.scene.env_origins
         cube.write_root_pose_to_sim_index(root_pose=pose)
         command.pose_command_b[:, :3] = torch.tensor(HELD_M)
-        grasping = base.reward_manager.active_terms.index("grasping_object")
+        terms = [base.reward_manager.active_terms.index(name) for name in ("grasping_object", "reaching_object")]
 
-        def move(joints: tuple[float, ...], grip: float, seconds: float) -> list[float]:
-            """Pull the arm to joint positions, and return what the grasp is worth then."""
+        def move(joints: tuple[float, ...], grip: float, seconds: float) -> list[list[float]]:
+            """Pull the arm to joint positions, and return what the grasp and being near are worth then."""
             for _ in range(round(seconds / base.step_dt)):
                 pull = ((torch.tensor(joints) - robot.data.joint_pos.torch[:, :7]) / 0.2).clamp(-2.0, 2.0)
                 env.step(torch.cat([pull, torch.full((len(pull), 1), grip)], dim=1))
-            worth: list[float] = base.reward_manager._step_reward[:, grasping].tolist()
+            worth: list[list[float]] = base.reward_manager._step_reward[:, terms].T.tolist()
             return worth
 
-        grasped = [move(DOWN, OPEN, 1.2), move(DOWN, CLOSED, 0.4)]
+        worth = [move(DOWN, OPEN, 1.2), move(DOWN, CLOSED, 0.4)]
         move(UP, CLOSED, 1.2)
         lifted, held = object_position(base).clone(), [there()]
         move(UP, CLOSED, 1.0)
         held.append(there())
         move(UP, OPEN, 0.5)
         held.append(there())
-        grasped.append(move(UP, CLOSED, 0.3))
+        worth.append(move(UP, CLOSED, 0.3))
+        grasped, reached = ([each[term] for each in worth] for term in range(2))
         masses = cube.data.body_mass.torch.clone().flatten()
         exams = examined(env, robust(PANEL.name))
-        return Observed(seen, commands, masses, beside, away, grasped, lifted, held, begun, exams)
+        return Observed(seen, commands, masses, beside, away, grasped, reached, lifted, held, begun, exams)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -151,13 +161,22 @@ def test_the_closed_gripper_lifts_the_cube_and_holds_it_until_it_opens(seen: tup
     assert seen[1].held == [[True] * ENVS, [True] * ENVS, [False] * ENVS]
 
 
-def test_the_curriculum_has_episodes_begin_at_the_cube_on_the_ground_and_in_the_air(seen: tuple[str, Observed]) -> None:
-    missed, height, opening, later = seen[1].begun.unbind(1)
+def test_the_curriculum_has_episodes_begin_with_the_cube_in_the_air_and_on_the_way_to_it(
+    seen: tuple[str, Observed],
+) -> None:
+    left, missed, height, opening, later = seen[1].begun.unbind(1)
     held = height > 0.021
-    assert missed.max() < 1e-3
     assert 0 < held.sum() < ENVS
+    assert missed.max() < 1e-3 and left[held].abs().max() < 0.01
+    assert 0.0 <= left[~held].min() < left[~held].max() - 0.2 and left.max() <= 1.0
     assert torch.allclose(opening, torch.where(held, 0.04, 0.08), atol=1e-4)
     assert torch.allclose(later, height, atol=0.01), "closed fingers hold it where it is"
+
+
+def test_closed_fingers_near_the_cube_earn_nothing(seen: tuple[str, Observed]) -> None:
+    opened, around, elsewhere = seen[1].reached
+    assert all(worth > 2.5 for worth in [*opened, *around])
+    assert elsewhere == [0.0] * ENVS
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, Observed]) -> None:
