@@ -55,6 +55,8 @@ class Observed:
     """Of robots among the pillars: x, y [m] and yaw [rad]; shape (num_envs, 3)."""
     distances: torch.Tensor
     """What they saw there; shape (num_envs, 32) [m]."""
+    nearness: torch.Tensor
+    """What the policy is shown of it; shape (num_envs, 32)."""
     ended: dict[str, list[bool]]
     """Terminations a step after the second was turned over, the third thrown down, and the fourth let past a pillar."""
     force_after_bump_n: float
@@ -77,7 +79,7 @@ def seen(legs: str) -> Observed:
     """Reset, place, bump and judge a few robots."""
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.navigation.env_cfg import LIDAR
-    from ledger_lab.tasks.navigation.terms import distances
+    from ledger_lab.tasks.navigation.terms import distances, nearness
 
     with simulated(PANEL.task, ENGINES[0], ENVS, legs) as env:
         base, robot = env.unwrapped, env.unwrapped.scene["robot"]
@@ -96,7 +98,7 @@ def seen(legs: str) -> Observed:
 
         poses = torch.cat([starts[-1], torch.linspace(-3.0, 3.0, ENVS).unsqueeze(1)], dim=1)
         place(env, poses)
-        told_distances = distances(base, **LIDAR).clone()
+        told_distances, shown = distances(base, **LIDAR).clone(), nearness(base, **LIDAR).clone()
         ended, force = bump(env, poses.clone())
 
         asked = torch.linspace(-2.0, 2.0, 3 * ENVS).view(ENVS, 3)
@@ -112,6 +114,7 @@ def seen(legs: str) -> Observed:
             arrived=arrived,
             poses=poses,
             distances=told_distances,
+            nearness=shown,
             ended=ended,
             force_after_bump_n=force,
             asked=asked,
@@ -224,6 +227,7 @@ def test_it_sees_pillars_where_they_are(seen: Observed) -> None:
     expected = seen_from(seen.poses)
     assert torch.allclose(seen.distances, expected, atol=2e-3)
     assert (expected < REACH_M).any(dim=1).all() and (expected == REACH_M).any()
+    assert torch.allclose(seen.nearness, -(seen.distances / REACH_M).log(), atol=1e-5)
 
 
 def test_it_starts_and_arrives_clear_of_pillars_which_are_in_its_way(seen: Observed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -28,11 +29,19 @@ def mirrors_of(task: str) -> tuple[symmetry.Mirror, ...]:
     return GO2 if "Go2" in task else ANYMAL_C
 
 
-def images_of(task: str) -> Callable[..., Any]:
-    """Return what adds images to the samples of the agent that learns from them."""
+def configured(task: str, entry_point: str = "env_cfg_entry_point") -> Any:
+    """Return a task's configuration."""
     from isaaclab_tasks.utils import load_cfg_from_registry
 
-    learns = load_cfg_from_registry(task, AGENT).algorithm.symmetry_cfg
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    return load_cfg_from_registry(task, entry_point)
+
+
+def images_of(task: str) -> Callable[..., Any]:
+    """Return what adds images to the samples of the agent that learns from them."""
+    learns = configured(task, AGENT).algorithm.symmetry_cfg
     assert learns.use_data_augmentation
     augment: Callable[..., Any] = learns.data_augmentation_func
     return augment
@@ -104,29 +113,46 @@ def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolera
         assert ((told["policy"][1] - seen[0]).abs() / scale).max() > 0.5, "an image differs from what it shows"
 
 
-def test_the_image_of_a_scan_is_the_scan_of_the_image() -> None:
-    from isaaclab.sensors.ray_caster.patterns import grid_pattern
-    from isaaclab_tasks.utils import load_cfg_from_registry
+@pytest.mark.parametrize(
+    ("task", "sensor", "term"),
+    [
+        ("LedgerLab-Velocity-Rough-AnymalC", "height_scanner", "height_scan"),
+        ("LedgerLab-Navigation-Flat-AnymalC", "lidar", "nearness"),
+    ],
+)
+def test_the_image_of_a_scan_is_the_scan_of_the_image(task: str, sensor: str, term: str) -> None:
+    from ledger_lab.tasks.navigation import symmetry as navigation
+    from ledger_lab.tasks.velocity import symmetry as velocity
 
-    from ledger_lab.runners.session import registered_tasks
-    from ledger_lab.tasks.velocity.symmetry import TERMS
-
-    registered_tasks()
-    task = "LedgerLab-Velocity-Rough-AnymalC"
-    pattern = load_cfg_from_registry(task, "env_cfg_entry_point").scene.height_scanner.pattern_cfg
-    rays, _ = grid_pattern(pattern, "cpu")
-    for mirror in mirrors_of(task):
-        source, sign = TERMS["height_scan"](mirror, ())
-        assert torch.allclose(rays[source], rays * torch.tensor(mirror.vector)) and set(sign) == {1.0}
+    pattern = getattr(configured(task).scene, sensor).pattern_cfg
+    starts, directions = pattern.func(pattern, "cpu")
+    rays = starts + directions * torch.tensor([1.0, 1.0, 0.0])
+    assert len(rays.unique(dim=0)) == len(rays)
+    for mirror in velocity.ANYMAL_C:
+        source, sign = {**velocity.TERMS, **navigation.TERMS}[term](mirror, ())
+        assert torch.allclose(rays[source], rays * torch.tensor(mirror.vector), atol=1e-5) and set(sign) == {1.0}
 
 
-@pytest.mark.parametrize("task", ["Flat-AnymalC", "Rough-AnymalC", "Flat-Go2"])
+def test_navigation_is_mirrored_from_left_to_right() -> None:
+    from ledger_lab.tasks.navigation.symmetry import LEFT_RIGHT, TERMS
+
+    pose = torch.tensor([1.0, 2.0, 0.8, 0.6])  # ahead and to the left, to be turned to the left
+    source, sign = TERMS["pose_command"](LEFT_RIGHT, ())
+    assert (pose[source] * torch.tensor(sign)).tolist() == pytest.approx([1.0, -2.0, 0.8, -0.6])
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "LedgerLab-Velocity-Flat-AnymalC",
+        "LedgerLab-Velocity-Rough-AnymalC",
+        "LedgerLab-Velocity-Flat-Go2",
+        "LedgerLab-Navigation-Flat-AnymalC",
+        "LedgerLab-Humanoid",
+    ],
+)
 def test_each_agent_with_symmetry_knows_every_term_that_its_policy_sees(task: str) -> None:
-    from isaaclab_tasks.utils import load_cfg_from_registry
-
-    from ledger_lab.runners.session import registered_tasks
-    from ledger_lab.tasks.velocity.symmetry import TERMS
-
-    registered_tasks()
-    policy = load_cfg_from_registry(f"LedgerLab-Velocity-{task}", "env_cfg_entry_point").observations.policy
-    assert {name for name, term in vars(policy).items() if hasattr(term, "func")} <= set(TERMS)
+    augment = images_of(task)
+    terms = importlib.import_module(augment.__module__).TERMS
+    policy = configured(task).observations.policy
+    assert {name for name, term in vars(policy).items() if hasattr(term, "func")} <= set(terms)
