@@ -144,7 +144,6 @@ def test_navigation_is_mirrored_from_left_to_right() -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "LedgerLab-Velocity-Flat-AnymalC",
         "LedgerLab-Velocity-Rough-AnymalC",
         "LedgerLab-Velocity-Flat-Go2",
         "LedgerLab-Navigation-Flat-AnymalC",

@@ -1,9 +1,12 @@
 """The agents' configurations of the velocity tasks, translated from one recipe each.
 
-Those with symmetry learn from the images of every sample, too, in the mirrors that leave the robot as it is.
+Those with symmetry learn from the images of every sample, too, in the mirrors that leave the robot as it is. Isaac Lab's
+own images of ANYmal know no scan but theirs of rough ground.
 """
 
 from functools import partial
+
+from isaaclab_tasks.core.velocity.mdp.symmetry import anymal
 
 from ledger_lab.recipes.velocity import velocity
 from ledger_lab.runners.rsl_rl_adapter import native_config
@@ -14,6 +17,6 @@ rsl_rl_flat_anymal_c, rl_games_flat_anymal_c, skrl_flat_anymal_c = translations(
 rsl_rl_rough_anymal_c, rl_games_rough_anymal_c, skrl_rough_anymal_c = translations(velocity("rough_anymal_c"))
 rsl_rl_flat_go2, rl_games_flat_go2, skrl_flat_go2 = translations(velocity("flat_go2"))
 
-rsl_rl_flat_anymal_c_with_symmetry = partial(native_config, velocity("flat_anymal_c"), symmetry.anymal_c)
+rsl_rl_flat_anymal_c_with_symmetry = partial(native_config, velocity("flat_anymal_c"), anymal.compute_symmetric_states)
 rsl_rl_rough_anymal_c_with_symmetry = partial(native_config, velocity("rough_anymal_c"), symmetry.anymal_c)
 rsl_rl_flat_go2_with_symmetry = partial(native_config, velocity("flat_go2"), symmetry.go2)
