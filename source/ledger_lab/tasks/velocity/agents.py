@@ -1,7 +1,7 @@
 """The agents' configurations of the velocity tasks, translated from one recipe each.
 
-Those with symmetry learn from the images of every sample, too, in the mirrors that leave the robot as it is. Isaac Lab's
-own images of ANYmal know no scan but theirs of rough ground.
+Those with symmetry learn from the images of every sample, too, in the mirrors that leave the robot as it is. Isaac
+Lab's own images of ANYmal, which serve on flat ground, know no scan but that of its own rough task.
 """
 
 from functools import partial
