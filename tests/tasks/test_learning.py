@@ -13,17 +13,7 @@ from ledger_lab.ledger import read_ledger
 from ledger_lab.panels import find_panels
 from tests.conftest import script
 
-TRAININGS = {
-    "LedgerLab-Cartpole": (64, 15),
-    "LedgerLab-Ant": (128, 10),
-    "LedgerLab-Humanoid": (128, 15),
-    "LedgerLab-Velocity-Flat-AnymalC": (128, 15),
-    "LedgerLab-Velocity-Rough-AnymalC": (128, 15),
-    "LedgerLab-Velocity-Flat-Go2": (128, 15),
-    "LedgerLab-Navigation-Flat-AnymalC": (64, 12),
-    "LedgerLab-Reach-Franka": (128, 8),
-    "LedgerLab-Lift-Cube-Franka": (128, 15),
-}
+TRAININGS = {"LedgerLab-Cartpole": (64, 15), "LedgerLab-Ant": (128, 10), "LedgerLab-Reach-Franka": (128, 8)}
 """Environments and iterations that are enough."""
 EPISODES = 32
 
