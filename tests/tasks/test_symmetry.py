@@ -88,7 +88,7 @@ def commanded(env: Any, mirrors: tuple[symmetry.Mirror, ...]) -> None:
     [
         ("LedgerLab-Humanoid", 0.001),
         ("LedgerLab-Velocity-Flat-Go2", 0.001),
-        ("LedgerLab-Velocity-Flat-AnymalC", 0.3),  # its hind legs' masses differ a little from its front legs'
+        ("LedgerLab-Velocity-Flat-AnymalC", 0.3),  # its back is not quite its front
     ],
 )
 def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolerance: float) -> None:

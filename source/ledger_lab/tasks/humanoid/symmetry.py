@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from tensordict import TensorDict
 
+from ledger_lab.tasks.humanoid.env_cfg import FEET
 from ledger_lab.tasks.symmetry import Mirror, joints, signed, spins, vectors, with_images, wrenches
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-FEET = ["left_foot", "right_foot"]
 LEFT_RIGHT = Mirror(
     vector=(1, -1, 1),
     sides=(("left", "right"),),

@@ -76,7 +76,7 @@ class LiftPhysicsCfg(PresetCfg):
     ovphysx: OvPhysxCfg = OvPhysxCfg()
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
     newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured while a gripper squeezed the cube: 32 contacts, of up to four constraint rows each
+        # measured, in training and under a policy that lifts: 113 constraint rows, and 29 contacts in the mean of all
         solver_cfg=MJWarpSolverCfg(njmax=160, nconmax=48, cone="pyramidal", impratio=10, integrator="implicitfast"),
         num_substeps=4,  # its contacts are no stiffer than two steps are long; with 2 the cube slips out of the grasp
         use_cuda_graph=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from tensordict import TensorDict
 
+from ledger_lab.tasks.navigation.env_cfg import RAYS
 from ledger_lab.tasks.symmetry import planar_velocities, ring, signed, spins, vectors, with_images
 from ledger_lab.tasks.velocity.symmetry import ANYMAL_C
 
@@ -20,7 +21,7 @@ TERMS = {
     "projected_gravity": vectors,
     "pose_command": signed(1, -1, 1, -1),
     "actions": planar_velocities,
-    "nearness": ring(32),
+    "nearness": ring(RAYS),
 }
 
 
