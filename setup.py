@@ -30,7 +30,7 @@ setup(
     author=PACKAGE["author"],
     maintainer=PACKAGE["maintainer"],
     keywords=PACKAGE["keywords"],
-    license="BSD-3-Clause",
+    license="BSD-3-Clause AND Apache-2.0 AND MPL-2.0",  # the robots keep their publishers'
     python_requires=">=3.12,<3.13",
     packages=find_packages("source"),
     package_dir={"": "source"},

@@ -7,15 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
+import ledger_lab.tasks  # noqa: F401 - registers
 from ledger_lab.assets import ANT_USD, ASSET_ROOT, CARTPOLE_USD, DESCRIPTIONS, HUMANOID_USD
 from ledger_lab.assets.hashes import HASHES
 from ledger_lab.errors import UserError
 from tests.conftest import script
 
-PACK = ("Ant", "Cartpole", "Humanoid", "Lift-Cube-Franka", "Reach-Franka", "Velocity-Flat-AnymalC", "Velocity-Flat-Go2",
-        "Velocity-Rough-AnymalC")  # fmt: skip
+PACK = sorted(name.removeprefix("LedgerLab-") for name in gym.registry if name.startswith("LedgerLab-"))
 
 
 def configured(task: str, *overrides: str) -> Any:

@@ -287,6 +287,9 @@ def test_every_description_has_its_license() -> None:
     apache = {name for name, text in licenses.items() if "Apache License" in text}
     bsd = {name for name, text in licenses.items() if "Redistribution and use in source and binary forms" in text}
     assert (apache, bsd) == ({"panda", "humanoid"}, {"anymal_c", "go2"})
+    assert "Mozilla Public License Version 2.0" in (DESCRIPTIONS / "go2/LICENSE.MPL-2.0").read_text()
+    notice = (DESCRIPTIONS / "NOTICE").read_text()
+    assert {name for name in licenses if f"{name}.usda" in notice} == licenses.keys()
 
 
 @pytest.mark.parametrize(
@@ -308,6 +311,18 @@ def test_every_description_has_its_license() -> None:
             "<child link='b'/><mimic joint='k'/></joint></robot>",
             "a joint mimics 'k', which is no joint",
         ),
+        (
+            "<robot><link name='a'/><link name='b'/><joint name='j' type='continuous'><parent link='a'/>"
+            "<child link='b'/><axis xyz='0 0 0'/></joint></robot>",
+            "joint 'j' has an axis of no direction",
+        ),
+        (
+            "<robot><link name='a'/><link name='b'/><joint name='j' type='continuous'><parent link='a'/>"
+            "<child link='b'/><axis xyz='0 1'/></joint></robot>",
+            "'0 1' is not three numbers",
+        ),
+        ("<robot><link name='a'><inertial><mass value='x'/></inertial></link></robot>", "bad.urdf: .*'x'"),
+        ("<robot><link name='a'><inertial><mass value='nan'/></inertial></link></robot>", "value nan is not finite"),
     ],
 )
 def test_a_bad_description_is_refused_in_one_line(urdf: str, complaint: str, tmp_path: Path) -> None:
@@ -330,6 +345,15 @@ def test_a_bad_description_is_refused_in_one_line(urdf: str, complaint: str, tmp
             "<mujoco><worldbody><body><joint name='j'/><geom size='1'/></body></worldbody>"
             "<actuator><motor joint='k'/></actuator></mujoco>",
             "MuJoCo can't read it .*'k'",
+        ),
+        (
+            "<mujoco><worldbody><body name='b'><freejoint/><geom type='box' size='1 1 1'/></body></worldbody></mujoco>",
+            "a solid of body 'b' is a box; known are spheres and capsules",
+        ),
+        (
+            "<mujoco><worldbody><body name='a'><freejoint/><geom size='1'/>"
+            "<body name='b'><geom size='1'/></body></body></worldbody></mujoco>",
+            "body 'b' has no joint",
         ),
     ],
 )

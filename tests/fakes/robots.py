@@ -12,6 +12,7 @@ import torch
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel, load_panel
+from ledger_lab.panels.perturbations import Perturbation
 from tests.fakes.held_out import task_cfg
 
 ENGINES = ("newton_mjwarp", "ovphysx")
@@ -138,9 +139,15 @@ def _by_law(said: dict[str, Any], actions: torch.Tensor, data: Any, joints: list
 
 
 def robust(name: str) -> Panel:
-    """Return the panel of cells that belongs to a panel, with one short episode per cell."""
+    """Return the panel of cells that belongs to a panel, with one short episode each, in which pushes come early."""
     panel = load_panel(f"{name.removesuffix('_v1')}_robust_v1")
-    return replace(panel, seeds=panel.seeds[:1], episode_length_s=0.6, hold_s=0.2)
+    cells = tuple(replace(cell, perturbations=tuple(map(_early, cell.perturbations))) for cell in panel.cells)
+    return replace(panel, cells=cells, seeds=panel.seeds[:1], episode_length_s=0.6, hold_s=0.2)
+
+
+def _early(part: Perturbation) -> Perturbation:
+    """Return a perturbation that comes within a fifth of a second, if it comes at intervals."""
+    return replace(part, params={**part.params, "interval_s": (0.1, 0.2)}) if part.kind == "push" else part
 
 
 @dataclass(frozen=True)

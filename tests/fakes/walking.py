@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from ledger_lab.tasks.navigation.frozen import WALKING_TASK
+from ledger_lab.tasks.navigation.frozen import WALKING_POLICY, WALKING_TASK
 
 
 class Sway(torch.nn.Module):
@@ -49,5 +49,7 @@ def write_policy(folder: Path, policy: torch.nn.Module, task: str = WALKING_TASK
     torch.jit.save(torch.jit.script(policy), str(path))
     files = {path.name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}}
     about = {"task": task, "checkpoint": "model_1.pt", "checkpoint_sha256": "0" * 64}
-    (folder / "contract.json").write_text(json.dumps({"policy": about, "files": files}))
+    shipped = json.loads((WALKING_POLICY.parent / "contract.json").read_text())
+    sees_and_acts = {name: shipped[name] for name in ("rates", "observations", "actions")}
+    (folder / "contract.json").write_text(json.dumps({"policy": about, "files": files, **sees_and_acts}))
     return str(path)

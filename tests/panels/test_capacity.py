@@ -140,6 +140,29 @@ def test_a_pool_that_is_too_small_concerns_every_slot(mujoco_contacts: bool) -> 
         assert watch.advice() == "raise env.sim.physics.solver_cfg.nconmax from 1 to at least 2"
 
 
+def test_triangles_that_nobody_looked_at_concern_every_slot() -> None:
+    from ledger_lab.panels.capacity import CapacityWatch
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+
+    task = "LedgerLab-Velocity-Rough-AnymalC"
+    registered_tasks()
+    for pairs, lost in ((2_500_000, False), (20, True)):
+        cfg, _ = resolve_configs(task, "rsl_rl", [f"env.sim.physics.collision_cfg.max_triangle_pairs={pairs}"])
+        cfg.sim.device, cfg.seed, cfg.scene.num_envs = "cpu", 5, COUNT
+        with simulation_app(cfg, {"device": "cpu"}), environment(task, cfg) as env:
+            watch = CapacityWatch.attach(env)
+            assert watch is not None
+            env.reset()
+            for _ in range(20):  # until all stand on the ground
+                env.step(torch.zeros(COUNT, 12))
+            assert watch.overflowed().tolist() == [lost] * COUNT
+            assert watch.contacts.needed <= watch.contacts.capacity
+            assert watch.constraints.needed <= watch.constraints.capacity
+            if lost:
+                assert watch.advice() == "raise env.sim.physics.collision_cfg.max_triangle_pairs from 20"
+
+
 def test_it_neither_finds_nor_changes_anything_where_there_is_room() -> None:
     from ledger_lab.panels.capacity import CapacityWatch, Usage
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,6 +139,20 @@ def test_without_a_patch_of_its_own_an_episode_stands_where_the_training_left_it
 
     monkeypatch.setattr(hooks.Hooks, "place_on_terrain", lambda *_: None)
     assert exam("terrain").in_company() != exam("terrain").beside_training()
+
+
+def test_training_slots_stand_on_all_types_of_ground_as_if_they_were_alone() -> None:
+    with exam("terrain").simulation(1, training=10) as (env, slots):
+        terrain = env.unwrapped.scene.terrain
+        alone = SimpleNamespace(cfg=terrain.cfg, device="cpu")
+        type(terrain)._compute_env_origins_curriculum(alone, slots.first, terrain.terrain_origins)
+        assert (
+            terrain.terrain_types[: slots.first].tolist()
+            == alone.terrain_types.tolist()
+            == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+        )
+        stand = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
+        assert torch.equal(terrain.env_origins, stand)
 
 
 def test_a_policy_acts_in_batches_of_one_size() -> None:

@@ -19,6 +19,7 @@ TRAIN_MISTAKES = [
     (["--rl_library", "skrl", "agent.agent.class=SAC"], r"agent.agent.class 'SAC': LedgerLab trains with PPO"),
     (["--rl_library", "skrl", "agent.agent.experiment.directory=../out"], r"'../out': must be a name of letters"),
     (["--rl_library", "skrl", "agent.agent.rollouts=0"], r"agent.agent.rollouts 0: must be a whole number of at"),
+    (["--rl_library", "skrl", "agent.models.policy.initial_log_std=3"], r"initial_log_std 3: .* where SKRL cuts it"),
     (
         ["--rl_library", "skrl", "agent.agent.experiment.checkpoint_interval=null"],
         r"agent.agent.experiment.checkpoint_interval None: must be 'auto' or a whole number",

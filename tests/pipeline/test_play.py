@@ -53,3 +53,22 @@ def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Pat
     drifted = retold(trained, tmp_path, "drifted0", config_sha256=other)
     with pytest.raises(UserError, match=r"is configured otherwise than when run drifted0 was trained"):
         play_run([str(drifted), "--video", "--device", "cpu"])
+
+
+def test_what_is_made_for_training_is_not_played() -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    lift, _ = resolve_configs("LedgerLab-Lift-Cube-Franka", "rsl_rl", [], play_mode=True)
+    assert lift.curriculum.begin_at_object.params["share"] == 0.0
+    rough, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", [], play_mode=True)
+    assert rough.events.push_robot.params["velocity_range"] == {}
+    assert rough.scene.terrain.max_init_terrain_level is None
+    assert not rough.observations.policy.enable_corruption
+    noisy = ["env.observations.policy.enable_corruption=true", "env.events.push_robot.interval_range_s=[1.0,2.0]"]
+    asked, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", noisy, play_mode=True)
+    assert asked.observations.policy.enable_corruption, "what is asked for stands"
+    trained, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", [])
+    assert trained.observations.policy.enable_corruption
+    assert trained.events.push_robot.params["velocity_range"]

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import EvaluationStarted, Journal, Status, declare_cohort
+from ledger_lab.ledger import (
+    EvaluationStarted,
+    HostSample,
+    Journal,
+    Status,
+    SupervisionStarted,
+    Telemetry,
+    declare_cohort,
+)
 from ledger_lab.reports.records import BEGIN, END, records_table, write_table
-from tests.fakes.ledgers import result, write_run
+from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +72,16 @@ def test_all_runs_of_a_folder_count_and_several_are_told_by_the_worst_and_the_me
     assert (time, steps) == ("0:09", "80")
     assert cost == "$11.50 at $3600.00 an hour", "of 9 + 9 + 5 dollars, for two policies"
     assert (hardware, elsewhere) == ("2 cores of Abacus", "–")
+
+
+def test_how_many_cores_were_busy_stands_beside_the_cores(tmp_path: Path) -> None:
+    for run_id, cores in (("a", 0.74), ("b", 1.9)):
+        run_dir = recorded(tmp_path / "t-cpu", run_id)
+        with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+            journal.append(SupervisionStarted(run_id=run_id, attempt=1, rank=0, pid=3, host="h", wall_ns=0))
+            seen = HostSample(cpu_s=10 * cores, busiest_thread=None, memory_bytes=10, available_bytes=20)
+            journal.append(Telemetry(wall_ns=10 * SECOND, host=seen, devices=[]))
+    assert rows(tmp_path)[0][7] == "2 cores of Abacus, 0.7 to 1.9 busy"
 
 
 def test_a_library_or_a_configuration_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from tensordict import TensorDict
 
+from ledger_lab.errors import UserError
 from ledger_lab.tasks import symmetry
 from tests.fakes.robots import simulated
 
@@ -84,14 +86,14 @@ def commanded(env: Any, mirrors: tuple[symmetry.Mirror, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "tolerance"),
+    ("task", "tolerances"),
     [
-        ("LedgerLab-Humanoid", 0.001),
-        ("LedgerLab-Velocity-Flat-Go2", 0.001),
-        ("LedgerLab-Velocity-Flat-AnymalC", 0.3),  # its back is not quite its front
+        ("LedgerLab-Humanoid", (0.001,)),
+        ("LedgerLab-Velocity-Flat-Go2", (0.001,)),
+        ("LedgerLab-Velocity-Flat-AnymalC", (0.02, 0.3)),  # its trunk is lopsided, and its back not quite its front
     ],
 )
-def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolerance: float) -> None:
+def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolerances: tuple[float, ...]) -> None:
     same = [f"env.events.{name}=null" for name in ("add_base_mass", "base_com", "push_robot") if "Velocity" in task]
     with simulated(task, "newton_mjwarp", ENVS, *same) as env, torch.inference_mode():
         images, mirrors = images_of(task), mirrors_of(task)
@@ -103,13 +105,18 @@ def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolera
         _, acted = images(env, actions=2.0 * torch.rand((1, env.action_space.shape[1]), generator=generator) - 1.0)
         actions = torch.zeros(env.action_space.shape)
         actions[:count] = acted
+        if "Go2" in task:
+            env.unwrapped.episode_length_buf[1] += 12  # the other pair of feet has its turn
         for _ in range(2):
             commanded(env, mirrors)
             seen = env.step(actions)[0]["policy"][:count]
         told, _ = images(env, obs=TensorDict({"policy": seen[:1]}, batch_size=[1]))
         scale = seen.abs().max(dim=0).values.clamp(min=0.1)
         assert told.batch_size == torch.Size([count]) == torch.Size([2 ** len(mirrors)])
-        assert ((told["policy"] - seen).abs() / scale).max() < tolerance
+        errors = ((told["policy"] - seen).abs() / scale).max(dim=1).values
+        for image, error in enumerate(errors.tolist()):
+            used = [tolerance for bit, tolerance in enumerate(tolerances) if image >> bit & 1]
+            assert error <= max(used, default=0.0), f"image {image}"
         assert ((told["policy"][1] - seen[0]).abs() / scale).max() > 0.5, "an image differs from what it shows"
 
 
@@ -131,6 +138,45 @@ def test_the_image_of_a_scan_is_the_scan_of_the_image(task: str, sensor: str, te
     for mirror in velocity.ANYMAL_C:
         source, sign = {**velocity.TERMS, **navigation.TERMS}[term](mirror, ())
         assert torch.allclose(rays[source], rays * torch.tensor(mirror.vector), atol=1e-5) and set(sign) == {1.0}
+
+
+def test_isaac_labs_images_of_anymal_are_ours() -> None:
+    from isaaclab_tasks.core.velocity.mdp.symmetry import anymal
+
+    from ledger_lab.tasks.velocity import symmetry as velocity
+
+    joints = [f"{leg}_{joint}" for joint in ("HAA", "HFE", "KFE") for leg in ("LF", "LH", "RF", "RH")]
+    terms = [term for term in velocity.TERMS if term not in ("height_scan", "gait_phase")]
+    base = SimpleNamespace(
+        observation_manager=SimpleNamespace(
+            active_terms={"policy": terms},
+            group_obs_term_dim={"policy": [(12,) if term.startswith(("joint", "act")) else (3,) for term in terms]},
+        ),
+        scene={"robot": SimpleNamespace(joint_names=joints)},
+        cfg=configured("LedgerLab-Velocity-Flat-AnymalC"),
+    )
+    env = SimpleNamespace(unwrapped=base, cfg=base.cfg)
+    rows = {"obs": TensorDict({"policy": torch.randn(5, 48)}, batch_size=[5]), "actions": torch.randn(5, 12)}
+    for ours, theirs in zip(velocity.anymal_c(env, **rows), anymal.compute_symmetric_states(env, **rows), strict=True):
+        assert ours is not None
+        assert torch.equal(*(each["policy"] if isinstance(each, TensorDict) else each for each in (ours, theirs)))
+
+
+def test_what_has_no_image_is_refused_in_one_line() -> None:
+    from ledger_lab.tasks.velocity import symmetry as velocity
+
+    def refused(terms: list[str], widths: list[int]) -> str:
+        manager = SimpleNamespace(
+            active_terms={"policy": terms}, group_obs_term_dim={"policy": [(width,) for width in widths]}
+        )
+        base = SimpleNamespace(observation_manager=manager, scene={"robot": SimpleNamespace(joint_names=[])})
+        rows = TensorDict({"policy": torch.zeros(2, sum(widths))}, batch_size=[2])
+        with pytest.raises(UserError, match="train without mirrored samples, --agent rsl_rl_cfg_entry_point") as found:
+            velocity.go2(SimpleNamespace(unwrapped=base), obs=rows)  # type: ignore[arg-type]
+        return str(found.value)
+
+    assert refused(["base_lin_vel", "smell"], [3, 1]).startswith("observation 'smell' has no image in a mirror")
+    assert refused(["height_scan"], [187]).startswith("observation 'height_scan' has 187 numbers, and its image 54")
 
 
 def test_navigation_is_mirrored_from_left_to_right() -> None:

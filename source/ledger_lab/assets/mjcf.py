@@ -22,7 +22,7 @@ def read_mjcf(path: Path, name: str) -> Robot:
         name: Name of the robot.
 
     Raises:
-        UserError: If MuJoCo can't read it, or it has joints of another kind.
+        UserError: If MuJoCo can't read it, or it has joints, solids or bodies of another kind.
     """
     try:
         model = mujoco.MjModel.from_xml_path(str(path))
@@ -35,6 +35,16 @@ def read_mjcf(path: Path, name: str) -> Robot:
                 f"{path}: joint {model.joint(index).name!r} is {kind.name.removeprefix('mjJNT_').lower()!r}; known are "
                 "hinges, and the free one of the base"
             )
+    for geom in range(model.ngeom):
+        solid = mujoco.mjtGeom(int(model.geom_type[geom]))
+        if model.geom_bodyid[geom] and solid not in (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE):
+            raise UserError(
+                f"{path}: a solid of body {model.body(model.geom_bodyid[geom]).name!r} is a "
+                f"{solid.name.removeprefix('mjGEOM_').lower()}; known are spheres and capsules"
+            )
+    for index in range(2, model.nbody):
+        if not model.body_jntnum[index]:
+            raise UserError(f"{path}: body {model.body(index).name!r} has no joint: join it with its parent")
     return Robot(name, tuple(_body(model, index) for index in range(1, model.nbody)))
 
 

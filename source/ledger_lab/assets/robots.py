@@ -1,8 +1,8 @@
 """The robots that are built from descriptions: what is taken over, and what is chosen here.
 
-Every description is the publisher's own file, with its license beside it (see ``descriptions/README.md``). Chosen here
-are the bodies that stay bodies of their own although they don't move against their parents, because tasks speak of
-them, and the solids of robots whose description has meshes collide.
+Where each description comes from, and under which license, says ``descriptions/README.md``. Chosen here are the bodies
+that stay bodies of their own although they don't move against their parents, because tasks speak of them, and the
+solids of robots whose description has meshes collide.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ PANDA_CAPSULES_M: dict[str, list[tuple[tuple[float, ...], tuple[float, ...], flo
     "panda_link7": [((0.01, 0.01, 0.07), (0.036, 0.036, 0.08), 0.045)],
     "panda_hand": [((0, -0.07, 0.025), (0, 0.07, 0.025), 0.035)],
 }
-"""Capsules along the parts of the described meshes, a centimeter from them on average: both ends, and the radius."""
+"""Capsules fitted to the parts of the described meshes: both ends, and the radius."""
 
 
 def _panda_solids(body: Body) -> list[Shape]:
@@ -90,7 +90,7 @@ def _panda_solids(body: Body) -> list[Shape]:
 
 
 def _go2_solids(body: Body) -> list[Shape]:
-    """Return solids that fit the described convex meshes within a centimeter."""
+    """Return solids fitted to the described convex meshes."""
     side = 1.0 if body.name.startswith(("FL", "RL")) else -1.0
     if body.name == "base":
         return [

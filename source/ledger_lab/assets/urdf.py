@@ -50,11 +50,14 @@ def read_urdf(path: Path, name: str, *, fixed_base: bool = False) -> Robot:
     if len(bases) != 1:
         raise UserError(f"{path}: one link must be the base, found {', '.join(bases) or 'none'}")
 
-    bodies = [_body(links[bases[0]], np.eye(4))]
-    for body in bodies:  # grows while it is walked through
-        for element in joints[body.name]:
-            link = links[_text(element.find("child"), "link", path)]
-            bodies.append(_body(link, _origin(element), body.name, _joint(element, path)))
+    try:
+        bodies = [_body(links[bases[0]], np.eye(4))]
+        for body in bodies:  # grows while it is walked through
+            for element in joints[body.name]:
+                link = links[_text(element.find("child"), "link", path)]
+                bodies.append(_body(link, _origin(element), body.name, _joint(element, path)))
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
     return Robot(name, tuple(bodies), fixed_base)
 
 
@@ -94,6 +97,8 @@ def _joint(element: Element, path: Path) -> Joint:
         raise UserError(f"{path}: joint {name!r} is {kind!r}; known are fixed, {', '.join(_MOVING)}")
     axis, limit = element.find("axis"), element.find("limit")
     direction = _vector(axis.get("xyz") if axis is not None else None, "1 0 0")
+    if not direction.any():
+        raise UserError(f"{path}: joint {name!r} has an axis of no direction")
     bounded = kind != "continuous"
     return Joint(
         name,
@@ -133,13 +138,19 @@ def _origin(element: Element) -> Array:
 
 
 def _vector(text: str | None, default: str) -> Array:
-    """Return the numbers in a text."""
-    return np.array([float(number) for number in (text or default).split()])
+    """Return the three numbers in a text."""
+    numbers = np.array([float(number) for number in (text or default).split()])
+    if numbers.shape != (3,) or not np.isfinite(numbers).all():
+        raise ValueError(f"{text!r} is not three numbers")
+    return numbers
 
 
 def _number(element: Element | None, key: str) -> float:
     """Return a number of an element; URDF's default is zero."""
-    return float(element.get(key, "0")) if element is not None else 0.0
+    number = float(element.get(key, "0")) if element is not None else 0.0
+    if not math.isfinite(number):
+        raise ValueError(f"{key} {number} is not finite")
+    return number
 
 
 def _text(element: Element | None, key: str, path: Path) -> str:

@@ -1,7 +1,7 @@
 """Watching whether Newton had room for every contact and constraint.
 
-MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size. What does not fit is dropped, and the physics
-goes on as another one.
+MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size, and Newton's own collisions with meshes and
+height fields the pairs of shapes and triangles. What does not fit is dropped, and the physics goes on as another one.
 """
 
 from __future__ import annotations
@@ -51,6 +51,38 @@ def _note_step(
         most_contacts[0] = wp.max(most_contacts[0], wp.max(contacts[0], candidates[0]))
 
 
+@wp.kernel(enable_backward=False)
+def _note_pool(
+    dropping: int, needed: wp.array[int], capacity: int, flags: wp.array[int], most_needed: wp.array[int]
+) -> None:
+    """Note whether all worlds together needed more of something than there is room for; one thread per world."""
+    world = wp.tid()
+    if needed[0] > capacity:
+        flags[world] = flags[world] | dropping
+    if world == 0:
+        most_needed[0] = wp.max(most_needed[0], needed[0])
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Something that all slots share in Newton's own collisions, and how much of it was needed."""
+
+    needed: wp.array
+    """In the last step."""
+    capacity: int
+    most_needed: wp.array
+
+
+def _pools(narrow_phase: Any) -> list[_Pool]:  # noqa: ANN401 - Newton's, of no public module
+    """Return what collisions with triangles share: pairs, contacts before they are thinned out, failures to do that."""
+    counters = []
+    if narrow_phase.triangle_pairs is not None:
+        counters.append((narrow_phase.triangle_pairs_count, narrow_phase.triangle_pairs.shape[0]))
+    if (reducer := narrow_phase.global_contact_reducer) is not None:
+        counters += [(reducer.contact_count, reducer.capacity - 1), (reducer.ht_insert_failures, 0)]
+    return [_Pool(needed, capacity, wp.zeros_like(needed)) for needed, capacity in counters]
+
+
 class CapacityWatch:
     """Looks at the solver after each of its steps, and remembers which slots it had no room for.
 
@@ -96,10 +128,13 @@ class CapacityWatch:
             | OverflowType.HFIELD
         )
         candidates, self._contact_capacity = self._data.ncollision, self._data.naconmax
+        self._pools: list[_Pool] = []
         if NewtonManager._needs_collision_pipeline:  # Newton's own collisions; MuJoCo-Warp does not see all of them
             collisions = NewtonManager._contacts
             candidates = collisions.rigid_contact_count
             self._contact_capacity = min(self._contact_capacity, collisions.rigid_contact_max)
+            narrow_phase = NewtonManager._collision_pipeline.narrow_phase
+            self._pools, self._triangle_pairs = _pools(narrow_phase), narrow_phase.max_triangle_pairs
         step = self._solver.step
 
         def watched_step(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed through
@@ -118,6 +153,14 @@ class CapacityWatch:
                 outputs=[self._flags, self._most_constraints, self._most_contacts],
                 device=device,
             )
+            for pool in self._pools:
+                wp.launch(
+                    _note_pool,
+                    dim=base.num_envs,
+                    inputs=[int(dropping), pool.needed, pool.capacity],
+                    outputs=[self._flags, pool.most_needed],
+                    device=device,
+                )
 
         self._solver.step = watched_step
         base.sim.physics_manager._invalidate_graph()  # what is recorded doesn't watch yet
@@ -160,4 +203,6 @@ class CapacityWatch:
             for name, now, needed in settings
             if needed > now
         ]
+        if any(int(wp.to_torch(pool.most_needed)) > pool.capacity for pool in self._pools):
+            raises.append(f"raise env.sim.physics.collision_cfg.max_triangle_pairs from {self._triangle_pairs}")
         return " and ".join(raises) or "no setting helps: MuJoCo-Warp's own message names the buffer that was too small"

@@ -143,10 +143,21 @@ class Hooks:
         for call, params in self._startup:
             call(self._base, ids, **params)
 
+    def spread_training(self) -> None:
+        """Spread the training slots over all types of a generated terrain, as if there were no others.
+
+        Isaac Lab spreads all slots, type after type, and the held-out ones come last.
+        """
+        if self._first == 0 or (terrain := self._terrain) is None:
+            return
+        training, columns = torch.arange(self._first, device=self._base.device), terrain.terrain_origins.shape[1]
+        types = training * columns // self._first
+        terrain.terrain_types[training] = types
+        terrain.env_origins[training] = terrain.terrain_origins[terrain.terrain_levels[training], types]
+
     def place_on_terrain(self, ids: torch.Tensor) -> None:
         """Draw the patch of a generated terrain that an episode takes place on, from all its levels and types."""
-        terrain = self._base.scene.terrain
-        if terrain is None or getattr(terrain, "terrain_origins", None) is None:
+        if (terrain := self._terrain) is None:
             return
         rows, columns = terrain.terrain_origins.shape[:2]
         levels = torch.randint(0, rows, (len(ids),), device=self._base.device)
@@ -181,6 +192,12 @@ class Hooks:
             self._timers[index, slots] = torch.rand(len(slots), device=base.device) * (high - low) + low
             if not term.is_global_time:
                 manager._interval_term_time_left[index][ids] = _NEVER
+
+    @property
+    def _terrain(self) -> Any:  # noqa: ANN401 - a terrain importer, or what a task has in its place
+        """The terrain, if its slots stand on patches of different types and levels."""
+        terrain = self._base.scene.terrain
+        return terrain if getattr(terrain, "terrain_origins", None) is not None else None
 
     def _attach_terms(self, undo: ExitStack) -> None:
         """Split what is called for all environments, or for some that are chosen along the way."""
@@ -325,8 +342,8 @@ class Hooks:
         """Hide the held-out rows from what averages over all environments: statistics of ends and of terrain levels."""
         seen = slice(0, self._first)
         owners: list[tuple[Any, tuple[str, ...]]] = [(self._base.termination_manager, ("_last_episode_dones",))]
-        if getattr(self._base.scene.terrain, "terrain_origins", None) is not None:
-            owners.append((self._base.scene.terrain, ("terrain_levels", "terrain_types", "env_origins")))
+        if self._terrain is not None:
+            owners.append((self._terrain, ("terrain_levels", "terrain_types", "env_origins")))
         with ExitStack() as undo:
             for owner, names in owners:
                 for name in names:

@@ -94,6 +94,7 @@ class HeldOutSlots:
         """Keep the slots apart from the rest, until the end of the context."""
         with ExitStack() as undo:
             self._hooks.attach(undo, on_terminations=self._observe, on_reset=self._reset)
+            self._hooks.spread_training()
             if self._conditions is not None:
                 self._conditions.attach(undo)
             self._capacity = CapacityWatch.attach(self._env)

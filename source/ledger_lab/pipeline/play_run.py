@@ -72,9 +72,10 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     require_task(declared.task, declared.rl_library, declared.agent)
     candidate = resolve_candidate(found, device, args.log_root)
     require_unchanged(candidate)
-    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent)
+    env_cfg, _ = resolve_configs(
+        declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent, play_mode=True
+    )
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, args.seed, args.num_envs
-    env_cfg.curriculum = None  # the task, not what it is made for training
     flags = launcher_args(args, device)
     if args.video:
         flags = recording_args(flags)

@@ -26,6 +26,12 @@ def _rates(value: Any) -> str | None:  # noqa: ANN401
     return next(filter(None, map(positive, rates)), None)
 
 
+def _log_std(value: Any) -> str | None:  # noqa: ANN401
+    """Take logarithms of deviations that the library does not cut down without a word."""
+    fits = finite(value) is None and value <= 2.0
+    return None if fits else "must be a finite number of at most 2, where SKRL cuts it"
+
+
 SKRL = Dialect(
     library="skrl",
     title="SKRL",
@@ -65,7 +71,7 @@ SKRL = Dialect(
         "gae_lambda": Setting("agent.agent.gae_lambda", also=("agent.agent.lambda",)),
         "timeout_bootstrap": Setting("agent.agent.time_limit_bootstrap"),
         "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
-        "initial_noise_std": Setting("agent.models.policy.initial_log_std", "its logarithm", rule=finite),
+        "initial_noise_std": Setting("agent.models.policy.initial_log_std", "its logarithm", rule=_log_std),
         "mixed_precision": Setting("agent.agent.mixed_precision"),
     },
     only={
@@ -89,9 +95,6 @@ SKRL = Dialect(
     adaptive=_SCHEDULER,
 )
 
-_LARGEST_LOG_STD = 2.0
-"""What the library cuts a larger one down to, without a word."""
-
 
 def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
     """Translate a recipe to the configuration of SKRL's runner (skrl 2).
@@ -106,7 +109,7 @@ def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
         UserError: If the library can't follow it.
     """
     SKRL.require(recipe)
-    if math.log(recipe.initial_noise_std) > _LARGEST_LOG_STD:
+    if _log_std(math.log(recipe.initial_noise_std)) is not None:
         raise UserError(
             f"recipe {recipe.experiment_name!r}: SKRL keeps the deviation of actions below e² ≈ 7.4, and "
             f"initial_noise_std is {recipe.initial_noise_std:g}"

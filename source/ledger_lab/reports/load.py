@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ledger_lab.ledger import CapacityUsed, Run
+from ledger_lab.ledger import Attempt, CapacityUsed, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +68,17 @@ class RoomSummary:
     """Contacts that there is room for, divided by the environments that share it."""
 
 
-def summarize_room(run: Run) -> RoomSummary | None:
+def summarize_room(attempts: Iterable[Attempt]) -> RoomSummary | None:
     """Work out how much room the physics of a training needed. What evaluations needed is another simulation's.
 
     Args:
-        run: The run.
+        attempts: Attempts of one run.
 
     Returns:
         The summary, of those attempts that came to their end by themselves; ``None`` where none did, where nobody
         judged, or where the engine's room has no limits.
     """
-    used = [row for attempt in run.attempts for row in attempt.of(CapacityUsed)]
+    used = [row for attempt in attempts for row in attempt.of(CapacityUsed)]
     if not used:
         return None
     return RoomSummary(

@@ -95,7 +95,7 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         _time(cohort),
         _steps(members),
         _cost(cohort, members),
-        " / ".join(dict.fromkeys(_hardware(run) for run in runs)),
+        _hardware(runs, members),
         _elsewhere(runs, members),
     )
 
@@ -153,11 +153,18 @@ def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:
     return f"{spent} at {' / '.join(map(usd, prices))} an hour" if prices else spent
 
 
-def _hardware(run: Run) -> str:
-    """Return what a run was trained on."""
-    facts, devices = run.declared.hardware, run.declared.devices
-    times = f"{devices} × " if devices > 1 else ""
-    return times + (facts.get("accelerator") or f"{facts['cpu_cores']} cores of {facts['cpu']}")
+def _hardware(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
+    """Return what runs were trained on; without an accelerator, how many of the cores their processes kept busy."""
+    names: dict[str, None] = {}
+    for run in runs:
+        facts, devices = run.declared.hardware, run.declared.devices
+        times = f"{devices} × " if devices > 1 else ""
+        names[times + (facts.get("accelerator") or f"{facts['cpu_cores']} cores of {facts['cpu']}")] = None
+    told = " / ".join(names)
+    cores = [each.host.cpu_s_per_s for each in members if each.host is not None]
+    if not cores or any(run.declared.hardware.get("accelerator") for run in runs):
+        return told
+    return f"{told}, {' to '.join(dict.fromkeys(f'{busy:.1f}' for busy in (min(cores), max(cores))))} busy"
 
 
 def _elsewhere(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:

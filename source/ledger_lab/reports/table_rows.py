@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.reports.load import RoomSummary, summarize_room
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 
@@ -52,7 +53,7 @@ def attempt_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
     for run_id, attempt in _attempts(contents):
         starts: list[AttemptStarted | SupervisionStarted] = [*attempt.of(AttemptStarted)]
         starts += attempt.of(SupervisionStarted)
-        ended, shutdown = attempt.ended, attempt.shutdown
+        ended, shutdown, room = attempt.ended, attempt.shutdown, summarize_room([attempt])
         yield (
             run_id,
             attempt.number,
@@ -69,6 +70,7 @@ def attempt_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
             shutdown.exit_code if shutdown else None,
             shutdown.signal if shutdown else None,
             shutdown.overdue if shutdown else None,
+            *(astuple(room) if room else [None] * len(fields(RoomSummary))),
         )
 
 

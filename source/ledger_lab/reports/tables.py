@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from ledger_lab.ledger import FIGURES
+from ledger_lab.reports.load import RoomSummary
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.reports.table_rows import (
     Contents,
@@ -126,23 +127,26 @@ TABLES: dict[str, Table] = {
         Table(
             "attempts",
             "one row per attempt of a run",
-            _columns(
-                _RUN,
-                _ATTEMPT,
-                "status VARCHAR",
-                "reason VARCHAR",
-                "host VARCHAR",
-                "ranks BIGINT processes that wrote a journal",
-                "supervised BOOLEAN whether a supervisor wrote down its end",
-                "started_at TIMESTAMP",
-                "wall_s DOUBLE its life, until its processes were gone or its last sign of life [s]",
-                "iterations BIGINT iterations completed",
-                "env_steps BIGINT",
-                "peak_host_memory_bytes BIGINT",
-                "peak_gpu_memory_bytes BIGINT",
-                "exit_code BIGINT",
-                "signal VARCHAR signal that ended its process",
-                "overdue BOOLEAN whether its shutdown had to be cut short",
+            (
+                *_columns(
+                    _RUN,
+                    _ATTEMPT,
+                    "status VARCHAR",
+                    "reason VARCHAR",
+                    "host VARCHAR",
+                    "ranks BIGINT processes that wrote a journal",
+                    "supervised BOOLEAN whether a supervisor wrote down its end",
+                    "started_at TIMESTAMP",
+                    "wall_s DOUBLE its life, until its processes were gone or its last sign of life [s]",
+                    "iterations BIGINT iterations completed",
+                    "env_steps BIGINT",
+                    "peak_host_memory_bytes BIGINT",
+                    "peak_gpu_memory_bytes BIGINT",
+                    "exit_code BIGINT",
+                    "signal VARCHAR signal that ended its process",
+                    "overdue BOOLEAN whether its shutdown had to be cut short",
+                ),
+                *_field_columns(RoomSummary),
             ),
             attempt_rows,
         ),

@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 def resolve_configs(
-    task: str, library: str, overrides: Sequence[str], agent: str | None = None
+    task: str, library: str, overrides: Sequence[str], agent: str | None = None, *, play_mode: bool = False
 ) -> tuple[ManagerBasedRLEnvCfg, Any]:
     """Resolve the configurations of a task and of a library's agent, with presets and overrides applied.
 
@@ -37,6 +37,7 @@ def resolve_configs(
         library: The library.
         overrides: Hydra overrides: ``physics=NAME``, ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
         agent: Name that the agent's configuration is registered by; ``None`` for the library's usual one.
+        play_mode: Whether to have the task as it is played (its ``play_mode``), where overrides don't say otherwise.
 
     Raises:
         UserError: If an override matches nothing, or has the wrong type.
@@ -52,16 +53,18 @@ def resolve_configs(
     for override in overrides:
         if override not in choices:
             _check_value(override, {"env": env_cfg, "agent": agent_cfg}, dialect_of(library).rules)
-    env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides))
+    env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides), play_mode)
     if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
         raise UserError(f"task {task} is not manager-based: only the managers let a panel see how an episode ends")
     return env_cfg, agent_cfg
 
 
-def _resolve(task: str, agent_key: str, overrides: list[str]) -> tuple[ManagerBasedRLEnvCfg, Any]:
+def _resolve(
+    task: str, agent_key: str, overrides: list[str], play_mode: bool = False
+) -> tuple[ManagerBasedRLEnvCfg, Any]:
     """Let Isaac Lab resolve the configurations; tell its refusals in one line."""
     try:
-        env_cfg, agent_cfg = resolve_task_config(task, agent_key, overrides=overrides)
+        env_cfg, agent_cfg = resolve_task_config(task, agent_key, play_mode=play_mode, overrides=overrides)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         refused = f"task {task} cannot be configured with {' '.join(overrides)}"
         raise UserError(f"{refused}: {first_line(error)}") from error

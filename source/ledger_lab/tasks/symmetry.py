@@ -8,12 +8,15 @@ An image is a permutation of columns and a sign for each. Which it is of an obse
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from tensordict import TensorDict
+
+from ledger_lab.errors import UserError
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -138,11 +141,19 @@ def with_images(
         action: What the image of an action is.
 
     Raises:
-        KeyError: If the policy observes what terms don't tell of.
+        UserError: If the policy observes what terms don't tell of, or another number of columns of it.
     """
     manager, names = env.unwrapped.observation_manager, tuple(env.unwrapped.scene["robot"].joint_names)
-    seen = tuple(terms[term] for term in manager.active_terms["policy"])
     if obs is not None:
+        for term, shape in zip(manager.active_terms["policy"], manager.group_obs_term_dim["policy"], strict=True):
+            way_out = "train without mirrored samples, --agent rsl_rl_cfg_entry_point"
+            if term not in terms:
+                raise UserError(f"observation {term!r} has no image in a mirror: {way_out}")
+            if math.prod(shape) != (width := len(terms[term](mirrors[0], names)[0])):
+                raise UserError(
+                    f"observation {term!r} has {math.prod(shape)} numbers, and its image {width}: {way_out}"
+                )
+        seen = tuple(terms[term] for term in manager.active_terms["policy"])
         images = _seen(obs["policy"], mirrors, seen, names)
         obs = TensorDict({"policy": images}, batch_size=[len(images)], device=images.device)
     return obs, None if actions is None else _seen(actions, mirrors, (action,), names)

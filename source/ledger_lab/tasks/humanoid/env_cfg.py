@@ -50,7 +50,7 @@ class HumanoidPhysicsCfg(PresetCfg):
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
     newton_mjwarp: NewtonCfg = NewtonCfg(
         # measured, with humanoids that are thrown and lie: 69 constraint rows, 18 contacts
-        solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=30, cone="pyramidal", impratio=1, integrator="implicitfast"),
+        solver_cfg=MJWarpSolverCfg(njmax=80, nconmax=24, cone="pyramidal", impratio=1, integrator="implicitfast"),
         num_substeps=2,
         use_cuda_graph=True,
     )

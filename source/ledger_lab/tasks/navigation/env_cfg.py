@@ -20,11 +20,11 @@ from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg as Noise
-from isaaclab.visualizers import VisualizerCfg
 from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.contrib.navigation import mdp
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import PILLARS_USD
 from ledger_lab.assets.ground import PILLAR_SPACING_M
@@ -209,4 +209,10 @@ class NavigationEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.use_newton_actuators = False
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
-        self.sim.default_visualizer_cfg = VisualizerCfg(eye=(7.0, -7.0, 7.0), lookat=(0.0, 0.0, 0.0))
+        self.sim.default_visualizer_cfg = KitVisualizerCfg(
+            eye=(2.5, -4.0, 4.0),
+            lookat=(0.0, 0.0, -0.3),
+            origin_type="asset",
+            origin_track_path="robot",
+            focal_length=20.0,
+        )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.exported import POLICY, read_origin
+from ledger_lab.exported import CONTRACT, POLICY, read_origin
+from ledger_lab.panels.identity import few_differences
 from ledger_lab.pretrained import ROOT
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
@@ -27,7 +30,8 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
         What turns observations of shape (n, 48) into joint actions of shape (n, 12), with its normalizer inside.
 
     Raises:
-        UserError: If it is missing, is not what its contract describes, or was trained on another task.
+        UserError: If it is missing, is not what its contract describes, or was trained on another task, or on this one
+            with other observations, actions or rates.
     """
     file = Path(path)
     if not file.is_absolute() or not file.is_file():
@@ -39,7 +43,19 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
     origin = read_origin(file, "install ledger_lab again" if ours else "export it again with scripts/export_policy.py")
     if origin.task != WALKING_TASK:
         raise UserError(f"{_SETTING}: {path} is a policy of {origin.task}, and one of {WALKING_TASK} is needed")
+    if not ours and (other := few_differences(_interface(file), _interface(WALKING_POLICY))):
+        raise UserError(f"{_SETTING}: {path} does not see and act as {WALKING_TASK} does: {other}")
     policy: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")
     for parameter in policy.parameters():
         parameter.requires_grad_(False)
     return policy.eval()
+
+
+def _interface(policy: Path) -> dict[str, Any]:
+    """Return what the contract beside a policy says of how it sees and acts."""
+    contract = json.loads((policy.parent / CONTRACT).read_bytes())
+    named = {
+        f"observations.{term['name']}": term for group in contract.get("observations", ()) for term in group["terms"]
+    }
+    named |= {f"actions.{term['name']}": term for term in contract.get("actions", ())}
+    return {"rates": contract.get("rates"), **named}

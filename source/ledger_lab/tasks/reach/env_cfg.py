@@ -3,8 +3,10 @@
 The task is Isaac Lab's own (``Isaac-Reach-Franka`` with its preset ``hold``), with the same names, starts,
 observations and goal positions, on assets that need no network. What differs is meant to be learned on a CPU: actions
 pull the joints from where they are, the motors are stiff and carry the arm's weight as the real one's do, episodes last
-3 s and not 12, and the hand turns up to a quarter turn either way from straight, which covers every direction that a
-parallel gripper can grasp along. What counts as success is not decided here but by a panel.
+3 s and not 12 at 60 Hz physics and not 120, and the hand turns up to a quarter turn either way from straight, which
+covers every direction that a parallel gripper can grasp along. The policy also sees what is missing to the goal. Pose
+errors weigh ten times as much, with a term of their own for the last centimeters, a goal counts as reached at 2 cm and
+not at 5, and large actions cost nothing. What counts as success is not decided here but by a panel.
 """
 
 import math
@@ -50,7 +52,8 @@ class ReachPhysicsCfg(PresetCfg):
     ovphysx: OvPhysxCfg = OvPhysxCfg()
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
     newton_mjwarp: NewtonCfg = NewtonCfg(
-        # the base alone has 4 contacts with the ground; the rest is for arms that lie on it
+        # measured, under a policy that reaches: 9 constraint rows; arms pressed onto themselves and the ground with all
+        # force need 169, and 11 contacts: an episode that comes to that is no proof of anything
         solver_cfg=MJWarpSolverCfg(njmax=100, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
         num_substeps=1,
         use_cuda_graph=True,

@@ -1,10 +1,12 @@
 """Scene, observations, actions, rewards, terminations, events and curriculum of the velocity tasks.
 
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
-starts, on robots and ground that need no network. ANYmal has the rewards of its ANYmal on flat ground, with following
-the command worth half as much again, and Go2 those of its Go2; both pay for falls what its H1 pays. Who tips over has
-fallen, too. The factories at the end say what belongs to a robot and to a ground. What counts as success is not decided
-here but by a panel.
+starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
+fall costs what it costs Isaac Lab's H1, and who tips over has fallen, too. ANYmal has the rewards of its flat task on
+both grounds, but for what rough ground forbids or makes rare (``_on_terrain``); Go2 those of its own, but for its
+height, what it sees of the command, and a beat that it hears and is paid for keeping (``flat_go2``). The ground's
+friction is 1 for all. The factories at the end say what belongs to a robot and to a ground. What counts as success is
+not decided here but by a panel.
 """
 
 import math
@@ -17,17 +19,12 @@ from isaaclab.managers import CurriculumTermCfg, EventTermCfg, RewardTermCfg, Te
 from isaaclab.managers import ObservationGroupCfg as GroupCfg
 from isaaclab.managers import ObservationTermCfg as TermCfg
 from isaaclab.managers import SceneEntityCfg as Entity
-from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
 from isaaclab.terrains import TerrainImporterCfg
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg as Noise
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonCollisionPipelineCfg
-from isaaclab_ov.physics import OvPhysxCfg
-from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.core.velocity import mdp
-from isaaclab_tasks.utils import PresetCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import GROUND_USD
@@ -35,11 +32,15 @@ from ledger_lab.assets.anymal_c import anymal_c_cfg
 from ledger_lab.assets.go2 import go2_cfg
 from ledger_lab.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
+from ledger_lab.tasks.velocity.gait import gait_phase, in_step
+from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
 from ledger_lab.tasks.velocity.terrain import rough_terrain
 
 CONTROL_S = 0.02
 """Time between two actions [s]."""
 COMMAND = {"command_name": "base_velocity"}
+TROT_S = 0.48
+"""Length of a cycle of Go2's trot [s]: twelve actions on one pair of feet, twelve on the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,49 +84,6 @@ def _go2() -> Walker:
 def _contacts(bodies: str | list[str]) -> Entity:
     """Return bodies among the contact sensor's, in this order: the engines list them differently."""
     return Entity("contact_forces", body_names=bodies, preserve_order=True)
-
-
-@configclass
-class VelocityPhysicsCfg(PresetCfg):
-    """Physics engines, chosen on the command line with ``physics=NAME``."""
-
-    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
-    ovphysx: OvPhysxCfg = OvPhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
-    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, with Go2s that are thrown and lie on their backs: 52 constraint rows, 14 contacts
-        solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
-    default: NewtonCfg = newton_mjwarp
-
-
-@configclass
-class RoughPhysicsCfg(PresetCfg):
-    """Physics engines for robots that see the ground.
-
-    OvPhysX is not among them: its ray casters follow bodies in the order of their names, so that with more than ten
-    robots each would see the ground of another.
-    """
-
-    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
-        # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts
-        solver_cfg=MJWarpSolverCfg(
-            njmax=200,
-            nconmax=60,
-            cone="pyramidal",
-            impratio=10,
-            integrator="implicitfast",
-            use_mujoco_contacts=False,
-        ),
-        collision_cfg=NewtonCollisionPipelineCfg(max_triangle_pairs=2_500_000),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
-    default: NewtonCfg = newton_mjwarp
 
 
 @configclass
@@ -305,15 +263,50 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
             focal_length=20.0,
         )
 
+    def play_mode(self) -> None:
+        """Play without pushes, on all levels of the ground."""
+        super().play_mode()
+        self.events.push_robot.params["velocity_range"] = {}  # the term stays: a run may override its settings
+        if self.scene.terrain is not None:
+            self.scene.terrain.max_init_terrain_level = None
 
-def velocity_env_cfg(task: str, walker: Walker) -> VelocityEnvCfg:
-    """Return the environment of a robot on flat ground.
+
+@configclass
+class Go2ObservationsCfg(ObservationsCfg):
+    """What Go2 sees beside: the beat of its trot."""
+
+    @configclass
+    class PolicyCfg(ObservationsCfg.PolicyCfg):
+        """Observations of the policy, in order; shape (num_envs, 50)."""
+
+        gait_phase = TermCfg(func=gait_phase, params={"period_s": TROT_S})
+
+    policy: PolicyCfg = PolicyCfg()
+
+
+@configclass
+class Go2RewardsCfg(RewardsCfg):
+    """What Go2 is rewarded for beside: keeping to that beat."""
+
+    in_step = RewardTermCfg(func=in_step, weight=1.5, params={**COMMAND, "period_s": TROT_S, "standing": 0.1})
+
+
+@configclass
+class Go2EnvCfg(VelocityEnvCfg):
+    """The environment of Go2, which hears a beat."""
+
+    observations: Go2ObservationsCfg = Go2ObservationsCfg()
+    rewards: Go2RewardsCfg = Go2RewardsCfg()
+
+
+def _walk[EnvCfg: VelocityEnvCfg](cfg: EnvCfg, task: str, walker: Walker) -> EnvCfg:
+    """Put a robot on flat ground, and return the environment.
 
     Args:
+        cfg: The environment.
         task: Ground and robot, as its recipe knows them.
         walker: The robot.
     """
-    cfg = VelocityEnvCfg()
     cfg.scene.num_envs = velocity(task).num_envs
     cfg.scene.robot = walker.robot
     cfg.actions.joint_pos.scale = walker.action_scale
@@ -354,21 +347,26 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
 
 def flat_anymal_c() -> VelocityEnvCfg:
     """Return ANYmal-C on flat ground."""
-    return velocity_env_cfg("flat_anymal_c", _anymal_c())
+    return _walk(VelocityEnvCfg(), "flat_anymal_c", _anymal_c())
 
 
 def rough_anymal_c() -> VelocityEnvCfg:
     """Return ANYmal-C on rough ground."""
-    return _on_terrain(velocity_env_cfg("rough_anymal_c", _anymal_c()))
+    return _on_terrain(_walk(VelocityEnvCfg(), "rough_anymal_c", _anymal_c()))
 
 
 def flat_go2() -> VelocityEnvCfg:
     """Return Go2 on flat ground."""
-    cfg = velocity_env_cfg("flat_go2", _go2())
+    walker = _go2()
+    cfg = _walk(Go2EnvCfg(), "flat_go2", walker)
     # a body that is level and touches nothing can crouch on its legs for ever; 0.3 m is how high it trots
     cfg.rewards.base_height_l2 = RewardTermCfg(func=mdp.base_height_l2, weight=-30.0, params={"target_height": 0.3})
     cfg.rewards.flat_orientation_l2 = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-2.5)
-    cfg.rewards.feet_air_time.weight = 0.25
+    # who stands and is told to run sees no slope at 0.5 m/s
+    cfg.rewards.track_lin_vel_xy_exp.params["std"] = 0.7
+    # without a beat it shivered where it stood, carried by the noise of its actions
+    cfg.rewards.feet_air_time = None
+    cfg.rewards.in_step.params["sensor_cfg"] = _contacts(walker.feet)
     cfg.rewards.action_rate_l2.weight = -0.005
     cfg.rewards.undesired_contacts = None
     return cfg

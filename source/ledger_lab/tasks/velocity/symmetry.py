@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from tensordict import TensorDict
 
-from ledger_lab.tasks.symmetry import Mirror, grid, joints, planar_velocities, spins, vectors, with_images
+from ledger_lab.tasks.symmetry import Mirror, grid, joints, planar_velocities, signed, spins, vectors, with_images
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -28,6 +28,7 @@ TERMS = {
     "joint_vel": joints,
     "actions": joints,
     "height_scan": grid(9, 6),
+    "gait_phase": signed(-1, -1),  # the other pair of feet has its turn
 }
 
 

@@ -1,0 +1,52 @@
+"""Physics engines of the velocity tasks, and the room that they need."""
+
+from isaaclab.physics import PhysxAutoCfg
+from isaaclab.utils import configclass
+from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonCollisionPipelineCfg
+from isaaclab_ov.physics import OvPhysxCfg
+from isaaclab_physx.physics import PhysxCfg
+from isaaclab_tasks.utils import PresetCfg
+
+
+@configclass
+class VelocityPhysicsCfg(PresetCfg):
+    """Physics engines, chosen on the command line with ``physics=NAME``."""
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    ovphysx: OvPhysxCfg = OvPhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # measured, with Go2s that are thrown and lie on their backs: 52 constraint rows, 14 contacts
+        solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
+        num_substeps=1,
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
+
+
+@configclass
+class RoughPhysicsCfg(PresetCfg):
+    """Physics engines for robots that see the ground.
+
+    OvPhysX is not among them: its ray casters follow bodies in the order of their names, so that with more than ten
+    robots each would see the ground of another.
+    """
+
+    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
+    newton_mjwarp: NewtonCfg = NewtonCfg(
+        # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
+        # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts
+        solver_cfg=MJWarpSolverCfg(
+            njmax=136,
+            nconmax=32,
+            cone="pyramidal",
+            impratio=10,
+            integrator="implicitfast",
+            use_mujoco_contacts=False,
+        ),
+        # 80 a robot at the worst moment of the panel, with a policy that falls often
+        collision_cfg=NewtonCollisionPipelineCfg(max_triangle_pairs=500_000),
+        num_substeps=1,
+        use_cuda_graph=True,
+    )
+    default: NewtonCfg = newton_mjwarp
