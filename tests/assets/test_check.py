@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from pxr import Sdf
 
 import ledger_lab.tasks  # noqa: F401 - registers
 from ledger_lab.assets import ANT_USD, ASSET_ROOT, CARTPOLE_USD, DESCRIPTIONS, HUMANOID_USD
@@ -79,11 +80,16 @@ def test_hashes_are_those_that_sha256sum_checks() -> None:
     subprocess.run(["sha256sum", "--check", "--strict", HASHES], cwd=ASSET_ROOT, check=True, capture_output=True)
 
 
-def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    torn = tmp_path / "torn.usda"
-    torn.write_text(CARTPOLE_USD.read_text()[:2000])
-    assert re.search(r"robot.spawn.usd_path: .*torn.usda is no readable USD file: ", refused(
-        configured("Cartpole", f"env.scene.robot.spawn.usd_path={torn}")))  # fmt: skip
+@pytest.mark.parametrize("field", ["robot", "ground"])
+@pytest.mark.parametrize("name", ["torn.usda", "torn.usdc", "torn.usd", "page.usd"])
+def test_a_damaged_file_is_refused(tmp_path: Path, name: str, field: str) -> None:
+    file = tmp_path / name
+    binary = tmp_path / "whole.usdc"
+    Sdf.Layer.OpenAsAnonymous(str(CARTPOLE_USD)).Export(str(binary))
+    whole = {".usda": CARTPOLE_USD.read_bytes(), ".usdc": binary.read_bytes(), ".usd": binary.read_bytes()}
+    file.write_bytes(b"<html>404</html>" if name.startswith("page") else whole[file.suffix][:1000])
+    assert re.search(rf"{field}.spawn.usd_path: .*{name} is no readable USD file: ", refused(
+        configured("Cartpole", f"env.scene.{field}.spawn.usd_path={file}")))  # fmt: skip
 
 
 @pytest.mark.slow  # Isaac Lab's client takes half a minute to give up
@@ -131,15 +137,26 @@ def test_the_program_says_it_in_one_line_with_status_2_before_anything_is_writte
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "complaint"), [("go2.urdf", "no readable URDF .*"), ("looks.glb", "no readable meshes .*")]
+)
 def test_the_tool_that_writes_them_tells_of_a_damaged_description(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, complaint: str
 ) -> None:
     from ledger_lab.assets import build, robots
 
     folder = shutil.copytree(DESCRIPTIONS, tmp_path / "descriptions")
-    torn = folder / "go2" / "go2.urdf"
-    torn.write_text(torn.read_text()[:500])
+    torn = folder / "go2" / name
+    torn.write_bytes(torn.read_bytes()[:500])
     monkeypatch.setattr(robots, "DESCRIPTIONS", folder)
     assert build.main(["--output", str(tmp_path / "usd")]) == 2
-    assert re.fullmatch(rf"error: {torn}: no readable URDF .*\n", capsys.readouterr().err)
+    assert re.fullmatch(rf"error: {torn}: {complaint}\n", capsys.readouterr().err)
     assert not (tmp_path / "usd").exists()
+
+
+def test_a_mesh_that_its_picture_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.assets import robots
+
+    monkeypatch.setattr(robots, "read_looks", lambda path: {})
+    with pytest.raises(UserError, match=r"looks.glb: has no mesh \w+: write it anew"):
+        robots.write("go2", tmp_path / "go2.usda")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import (
+    CapacityUsed,
     EvaluationStarted,
     HostSample,
     Journal,
@@ -15,12 +16,12 @@ from ledger_lab.ledger import (
     Telemetry,
     declare_cohort,
 )
-from ledger_lab.reports.records import BEGIN, END, records_table, write_table
+from ledger_lab.reports.records import BEGIN, END, TABLES, records_table, robustness_table, write_tables
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
 
 ROOT = Path(__file__).parents[2]
-FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "physics": {"engine": "newton/mjwarp"}}
+FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
 OTHER_ENGINE = {**FIELDS, "physics": {"engine": "ovphysx"}}
 
 
@@ -36,7 +37,9 @@ def recorded(root: Path, run_id: str, **changes: object) -> Path:
     return write_run(root, run_id, **{**usual, **changes})  # type: ignore[arg-type]
 
 
-def evaluated(run_dir: Path, scores: dict[str, int], fields: dict[str, object], invalid: str | None = None) -> None:
+def evaluated(
+    run_dir: Path, scores: dict[str, int], fields: dict[str, object], invalid: str | None = None, used: int = 1
+) -> None:
     """Write an evaluation of a run's checkpoints in another simulation."""
     number = len(list(run_dir.glob("journal-evaluation-*")))
     with Journal(run_dir / f"journal-evaluation-{number}-0.jsonl") as journal:
@@ -46,6 +49,11 @@ def evaluated(run_dir: Path, scores: dict[str, int], fields: dict[str, object], 
         )  # fmt: skip
         for name, successes in scores.items():
             journal.append(result(run_dir.name, name, successes, f"p1-{number}", invalid=invalid))
+        journal.append(
+            CapacityUsed(
+                constraints=used, constraint_capacity=9, contacts=1, contact_capacity=9, slots=2, wall_ns=SECOND
+            )
+        )
 
 
 def rows(records: Path) -> list[list[str]]:
@@ -53,9 +61,10 @@ def rows(records: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in records_table(records).splitlines()[2:]]
 
 
-def test_the_readme_holds_the_generated_table() -> None:
+@pytest.mark.parametrize("name", TABLES)
+def test_the_readme_holds_the_generated_table(name: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{BEGIN}\n\n{records_table(ROOT / 'records')}\n\n{END}" in readme, (
+    assert f"{BEGIN.format(name)}\n\n{TABLES[name](ROOT / 'records')}\n\n{END.format(name)}" in readme, (
         "./isaaclab.sh -p -m ledger_lab.reports.records records README.md"
     )
 
@@ -119,12 +128,28 @@ def test_the_same_policy_under_another_engine_stands_beside_its_score(tmp_path: 
     assert rows(tmp_path)[0][-1] == "ovphysx: 80.0 % [49.0, 94.3]"
 
 
-def test_the_table_is_written_where_it_belongs(tmp_path: Path) -> None:
+def test_a_perturbed_policy_is_told_by_its_last_score_its_worst_cell_and_what_it_needed(tmp_path: Path) -> None:
+    one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
+    recorded(tmp_path / "t-cpu", "b", confirmation=9)
+    cells = {"cells": [{"name": "nominal"}, {"name": "heavy"}]}
+    evaluated(one, {"model_2.pt": 3}, {**FIELDS, **cells}, used=3)
+    evaluated(one, {"model_1.pt": 4, "model_2.pt": 8}, {**FIELDS, **cells}, used=7)
+    evaluated(one, {"model_2.pt": 9}, {**FIELDS, **cells}, used=8, invalid="contacts were dropped")
+    evaluated(one, {"model_2.pt": 9}, {**OTHER_ENGINE, **cells}, used=8)
+    evaluated(one, {"model_2.pt": 9}, {**FIELDS, "cells": [{"name": "nominal"}]}, used=8)
+    (row,) = robustness_table(tmp_path).splitlines()[2:]
+    assert row == "| `LedgerLab-T` | 8 of 10 | `nominal`, 8 of 10 | 7 of 9 | – |"
+
+
+def test_tables_are_written_where_they_belong(tmp_path: Path) -> None:
     recorded(tmp_path / "records" / "t-cpu", "a", confirmation=9)
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
-    write_table(tmp_path / "records", readme)
-    assert readme.read_text() == f"before\n{BEGIN}\n\n{records_table(tmp_path / 'records')}\n\n{END}\nafter\n"
+    places = [(BEGIN.format(name), END.format(name)) for name in TABLES]
+    readme.write_text("before\n" + "between\n".join(f"{begin}\nstale\n{end}\n" for begin, end in places) + "after\n")
+    write_tables(tmp_path / "records", readme)
+    made = [make(tmp_path / "records") for make in TABLES.values()]
+    tables = [f"{begin}\n\n{table}\n\n{end}\n" for (begin, end), table in zip(places, made, strict=True)]
+    assert readme.read_text() == "before\n" + "between\n".join(tables) + "after\n"
     readme.write_text("nothing")
     with pytest.raises(ValueError, match="has no lines"):
-        write_table(tmp_path / "records", readme)
+        write_tables(tmp_path / "records", readme)

@@ -60,7 +60,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
     return request.param, observe(request.param)
 
 
-def test_it_is_the_task_that_isaac_lab_trains(seen: tuple[str, Observed]) -> None:
+def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=87, actions=21, seeded=54)  # up to the forces on the feet, which have a memory
     gears = seen[1].gears_nm
     assert gears["left_thigh:1"] == 135.0 and gears["left_thigh:0"] == gears["right_lower_arm"] == 45.0

@@ -95,7 +95,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
     return request.param, observe(request.param)
 
 
-def test_it_is_isaac_labs_task_with_its_preset_hold(seen: tuple[str, Observed]) -> None:
+def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=38, actions=7)
 
 

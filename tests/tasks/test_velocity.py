@@ -111,7 +111,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, str, Observed]:
     return panel.task, physics, observe(panel, physics)
 
 
-def test_it_is_the_task_that_isaac_lab_trains(seen: tuple[str, str, Observed]) -> None:
+def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, str, Observed]) -> None:
     task, _, observed = seen
     observed.shaken.check(observations=102 if "Rough" in task else 50 if "Go2" in task else 48, actions=12, seeded=48)
     assert observed.feet == FEET[task.rpartition("-")[2]]

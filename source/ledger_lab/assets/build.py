@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     output = parser.parse_args(argv).output
     try:
         write_all(output)
-    except UserError as error:
+    except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

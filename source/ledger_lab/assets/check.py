@@ -137,10 +137,14 @@ def _layer(place: str, file: str) -> Sdf.Layer:
 
     Not as a stage: USD looks for the schemas of physics engines once, when the first stage is opened.
     """
+    refusal = f"{place}: {file} is no readable USD file"
     try:
-        return Sdf.Layer.OpenAsAnonymous(file)
+        layer = Sdf.Layer.OpenAsAnonymous(file)
     except Tf.ErrorException as error:
-        raise UserError(f"{place}: {file} is no readable USD file: {first_line(error)}") from error
+        raise UserError(f"{refusal}: {first_line(error)}") from error
+    if layer is None:  # of a file named .usd, which may be text or binary, USD says no more
+        raise UserError(f"{refusal}: it is damaged or something else; put it there again, or name another")
+    return layer
 
 
 def _joints(layer: Sdf.Layer) -> set[str]:

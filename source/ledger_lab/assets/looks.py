@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,6 +23,7 @@ from scipy.spatial import cKDTree
 
 from ledger_lab.assets import DESCRIPTIONS
 from ledger_lab.assets.robot_usd import Mesh
+from ledger_lab.errors import UserError
 
 SOURCES = {
     "anymal_c/anymal.urdf": "anymal_c_simple_description/urdf/anymal.urdf",
@@ -32,9 +34,18 @@ SOURCES = {
 
 
 def read_looks(path: Path) -> dict[str, list[Mesh]]:
-    """Return the parts of each mesh of a ``looks.glb``."""
+    """Return the parts of each mesh of a ``looks.glb``.
+
+    Raises:
+        UserError: If the file is damaged.
+    """
     looks: dict[str, list[Mesh]] = {}
-    scene = trimesh.load_scene(path)
+    try:
+        scene = trimesh.load_scene(path)
+    except (ValueError, LookupError, struct.error) as error:
+        raise UserError(
+            f"{path}: no readable meshes ({type(error).__name__}): write it anew with ledger_lab.assets.looks"
+        ) from error
     for name in sorted(scene.geometry):
         mesh = scene.geometry[name]
         red, green, blue, _ = ((channel / 255) ** 2.2 for channel in mesh.visual.material.main_color)  # USD is linear

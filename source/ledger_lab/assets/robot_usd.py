@@ -19,6 +19,7 @@ from scipy.spatial.transform import Rotation
 
 from ledger_lab.assets.robot import Array, Axis, Body, Joint, Robot, Shape
 from ledger_lab.assets.stage import new_stage
+from ledger_lab.errors import UserError
 
 type Color = tuple[float, float, float]
 
@@ -118,7 +119,7 @@ def _solid(stage: Usd.Stage, path: str, shape: Shape) -> UsdGeom.Gprim:
 def _write_joint(stage: Usd.Stage, robot: Robot, body: Body, joint: Joint) -> None:
     """Add a joint whose frame's axes are its axes of motion."""
     path = f"/{robot.name}/joints/{joint.name}"
-    axes = _right_handed(joint.axes)
+    axes = _right_handed(joint.name, joint.axes)
     usd: UsdPhysics.Joint
     if not axes:
         usd = UsdPhysics.FixedJoint.Define(stage, path)
@@ -147,11 +148,11 @@ def _write_joint(stage: Usd.Stage, robot: Robot, body: Body, joint: Joint) -> No
     usd.CreateLocalRot1Attr(_quaternion(frame))
 
 
-def _right_handed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _right_handed(joint: str, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Return right-angled axes in an order in which they make a frame."""
     directions = np.array([axis.direction for axis in axes])
     if len(axes) > 1 and not np.allclose(directions @ directions.T, np.eye(len(axes)), atol=1e-6):
-        raise ValueError("the axes of a joint must stand at right angles on each other")
+        raise UserError(f"joint {joint}: its axes must stand at right angles on each other")
     if len(axes) == 3 and np.linalg.det(directions) < 0:
         return axes[0], axes[2], axes[1]
     return axes

@@ -21,6 +21,7 @@ from ledger_lab.assets.mjcf import read_mjcf
 from ledger_lab.assets.robot import Body, Robot, Shape, merge_fixed, with_shapes
 from ledger_lab.assets.robot_usd import write_robot
 from ledger_lab.assets.urdf import read_urdf
+from ledger_lab.errors import UserError
 
 
 def anymal_c() -> Robot:
@@ -56,11 +57,16 @@ def write(name: str, path: Path) -> None:
     Args:
         name: Key of :data:`ROBOTS`.
         path: File to write; an existing one is replaced.
+
+    Raises:
+        UserError: If what it is made of is damaged.
     """
-    looks = DESCRIPTIONS / name / "looks.glb"
+    robot, looks = ROBOTS[name](), DESCRIPTIONS / name / "looks.glb"
     meshes = read_looks(looks) if looks.exists() else {}
+    if missing := {look.mesh for body in robot.bodies for look in body.looks} - meshes.keys():
+        raise UserError(f"{looks}: has no mesh {min(missing)}: write it anew with ledger_lab.assets.looks")
     trunk = ("torso", "lower_waist", "pelvis")
-    write_robot(path, ROBOTS[name](), meshes, lambda body: BLUE if body in trunk else ORANGE)
+    write_robot(path, robot, meshes, lambda body: BLUE if body in trunk else ORANGE)
 
 
 PANDA_CAPSULES_M: dict[str, list[tuple[tuple[float, ...], tuple[float, ...], float]]] = {

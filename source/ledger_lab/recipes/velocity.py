@@ -8,10 +8,11 @@ from ledger_lab.recipes.ppo import PpoRecipe
 def velocity(task: str) -> PpoRecipe:
     """Return the recipe of a robot that walks as it is told.
 
-    It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with less noise, updates may change the
-    policy twice as much, and iterations are more. A unit action moves Go2's joints half as far as ANYmal's, so that it
-    needs more noise to stir. With 512 environments the 128 slots of the panels are a fifth of all robots; with half as
-    many they would be a third. On rough ground, which the robot sees, the network is larger.
+    It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with less noise, and updates may change
+    the policy twice as much; on flat ground iterations are more. A unit action moves Go2's joints half as far as
+    ANYmal's, so that it needs more noise to stir. With 512 environments the 128 slots of the panels are a fifth of all
+    robots; with half as many they would be a third. On rough ground, which the robot sees, the network is larger than
+    on flat ground, and half of Isaac Lab's.
 
     Args:
         task: Ground and robot, like ``flat_anymal_c``.

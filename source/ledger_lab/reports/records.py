@@ -1,25 +1,26 @@
-"""The README's table of the tasks: what the journals in ``records/`` say of each.
+"""The README's tables of the tasks: what the journals in ``records/`` say of each.
 
 A folder counts for a task if it is named by it: ``<task>-<hardware>``, the id without ``LedgerLab-`` and in lower case,
 as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
 
-``python -m ledger_lab.reports.records RECORDS README`` writes the table into the README.
+``python -m ledger_lab.reports.records RECORDS README`` writes the tables into the README.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ledger_lab.ledger import EvaluationStarted, PanelResult, Run, read_ledger
+from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.format import MISSING, duration, quantity, share_within, target_share, usd
 from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 
-BEGIN, END = "<!-- made from records/ -->", "<!-- end of what is made from records/ -->"
-"""Where the table stands in the README."""
+BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
+"""Where a table of some name stands in the README."""
 
 _COLUMNS = (
     "task",
@@ -32,6 +33,7 @@ _COLUMNS = (
     "hardware",
     "under another engine",
 )
+_PERTURBED = ("task", "episodes", "worst cell", "constraint rows needed", "and in training")
 
 _EXAM = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
 """Fields of a panel's identity that make it the same exam in any simulation."""
@@ -47,10 +49,7 @@ def records_table(records: Path) -> str:
         The table, without a line break at the end.
     """
     lines = [_row(*_COLUMNS), "|" + "---|" * len(_COLUMNS)]
-    for folder in sorted(path for path in records.iterdir() if path.is_dir()):
-        ledger = read_ledger(folder, use_cache=False)
-        named = folder.name.rpartition("-")[0]
-        runs = [run for run in ledger.runs if run.declared.task.removeprefix("LedgerLab-").lower() == named]
+    for ledger, runs in _recorded(records):
         summaries = {run.declared.run_id: summarize_run(run) for run in runs}
         for cohort in summarize_cohorts(list(summaries.values()), ledger.cohorts):
             exam = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
@@ -63,21 +62,60 @@ def records_table(records: Path) -> str:
     return "\n".join(lines)
 
 
-def write_table(records: Path, readme: Path) -> None:
-    """Bring the table in a README up to date.
+def robustness_table(records: Path) -> str:
+    """Return one row per policy that was scored on a robustness panel under the engine of its training, in Markdown.
+
+    What Newton needed of its room for constraints is the most of any slot at any physics step, in that evaluation and
+    in the training.
+
+    Args:
+        records: The folder with the records.
+
+    Returns:
+        The table, without a line break at the end.
+    """
+    lines = [_row(*_PERTURBED), "|" + "---|" * len(_PERTURBED)]
+    for _, runs in _recorded(records):
+        for run in runs:
+            if scored := _perturbed(run, summarize_run(run)):
+                outcomes, used = scored
+                attempts = [row for attempt in run.attempts for row in attempt.of(CapacityUsed)]
+                there = f"{outcomes.successes} of {outcomes.episodes}"
+                lines.append(_row(f"`{run.declared.task}`", there, _worst(outcomes), _rows(used), _rows(attempts)))
+    return "\n".join(lines)
+
+
+TABLES = {"tasks": records_table, "robustness": robustness_table}
+"""What makes the tables of the README."""
+
+
+def write_tables(records: Path, readme: Path) -> None:
+    """Bring the tables in a README up to date.
 
     Args:
         records: The folder with the records.
         readme: The file.
 
     Raises:
-        ValueError: If the file has no place for it.
+        ValueError: If the file has no place for one.
     """
-    before, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{readme} has no lines {BEGIN!r} and {END!r}")
-    readme.write_text(f"{before}{BEGIN}\n\n{records_table(records)}\n\n{END}{after}", encoding="utf-8")
+    text = readme.read_text(encoding="utf-8")
+    for name, make in TABLES.items():
+        begins, ends = BEGIN.format(name), END.format(name)
+        before, begin, rest = text.partition(begins)
+        _, end, after = rest.partition(ends)
+        if not begin or not end:
+            raise ValueError(f"{readme} has no lines {begins!r} and {ends!r}")
+        text = f"{before}{begin}\n\n{make(records)}\n\n{end}{after}"
+    readme.write_text(text, encoding="utf-8")
+
+
+def _recorded(records: Path) -> Iterator[tuple[Ledger, list[Run]]]:
+    """Yield the ledger of each folder, and its runs of the task that the folder is named by."""
+    for folder in sorted(path for path in records.iterdir() if path.is_dir()):
+        ledger = read_ledger(folder, use_cache=False)
+        named = folder.name.rpartition("-")[0]
+        yield ledger, [run for run in ledger.runs if run.declared.task.removeprefix("LedgerLab-").lower() == named]
 
 
 def _row(*cells: str) -> str:
@@ -201,10 +239,42 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
     return found
 
 
+def _perturbed(run: Run, summary: RunSummary) -> tuple[Outcomes, list[CapacityUsed]] | None:
+    """Return the last valid score of a run's best checkpoint on a panel of several cells, and what it needed."""
+    physics, found = run.declared.panel_fields["physics"], None
+    for journal in run.evaluations:
+        panels = {
+            start.panel_id
+            for start in journal.of(EvaluationStarted)
+            if len(start.panel_fields["cells"]) > 1 and start.panel_fields["physics"] == physics
+        }
+        for row in journal.of(PanelResult):
+            same = summary.best is not None and row.checkpoint == summary.best.path
+            if same and row.invalid is None and row.panel_id in panels:
+                found = row.outcomes, journal.of(CapacityUsed)
+    return found
+
+
+def _worst(outcomes: Outcomes) -> str:
+    """Return the cell in which the fewest episodes succeeded."""
+    episodes = Counter(outcomes.cell)
+    won = Counter(cell for cell, success in zip(outcomes.cell, outcomes.success, strict=True) if success)
+    cell = min(episodes, key=lambda each: won[each] / episodes[each])
+    return f"`{cell}`, {won[cell]} of {episodes[cell]}"
+
+
+def _rows(used: Sequence[CapacityUsed]) -> str:
+    """Return how many constraint rows were needed at most, of how many."""
+    if not used:
+        return MISSING
+    most = max(used, key=lambda row: row.constraints)
+    return f"{most.constraints} of {most.constraint_capacity}"
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
-        description="Write the table of the tasks, made from their records, into a README."
+        description="Write the tables of the tasks, made from their records, into a README."
     )
     parser.add_argument("records", type=Path, help="Folder with the records.")
-    parser.add_argument("readme", type=Path, help="File that has a place for the table.")
-    write_table(**vars(parser.parse_args()))
+    parser.add_argument("readme", type=Path, help="File that has a place for the tables.")
+    write_tables(**vars(parser.parse_args()))

@@ -15,7 +15,12 @@ def register(
         panel: Name of the panel that judges it.
         agents: What the names of its configurations in ``agents`` end with, after the library's.
         symmetric: Whether RSL-RL has a configuration besides that learns from mirrored samples, too, for ``--agent``.
+
+    Raises:
+        ValueError: If there is a task of this id.
     """
+    if task in gym.registry:
+        raise ValueError(f"{task} is registered already")
     names = {f"{library}_cfg_entry_point": f"{library}_{agents}" for library in ("rsl_rl", "rl_games", "skrl")}
     if symmetric:
         names["rsl_rl_with_symmetry_cfg_entry_point"] = f"rsl_rl_{agents}_with_symmetry"

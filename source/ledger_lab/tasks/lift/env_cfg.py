@@ -4,8 +4,9 @@ The task is Isaac Lab's own (``IsaacContrib-Lift-Cube-Franka``), with the same n
 kinds of rewards for reaching, lifting and holding, on assets that need no network. What differs is meant to be learned
 on a CPU: actions come at 25 Hz and not at 50 and pull the joints from where they are, the motors are stiff and carry
 the arm's weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing,
-pointing down and a closed grasp have rewards of their own, being near earns nothing with closed fingers, penalties on
-motion stay what they are, and most of the training's episodes begin with the cube in the gripper or on the way to it.
+pointing down and a closed grasp have rewards of their own, being near earns nothing with closed fingers, weights are
+others, penalties on motion stay what they are, a cube out of reach ends the episode, and most of the training's
+episodes begin with the cube in the gripper or on the way to it.
 What counts as success is not decided here but by a panel.
 """
 

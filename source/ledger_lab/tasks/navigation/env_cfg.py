@@ -1,10 +1,12 @@
 """Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Navigation-Flat-AnymalC``.
 
-The task is Isaac Lab's own (``Isaac-Navigation-Flat-Anymal-C``): a policy says five times a second how fast to walk,
-and a frozen one, which was trained on ``LedgerLab-Velocity-Flat-AnymalC``, walks. What differs: there are pillars in
-the way, which the robot sees in a ring of distances on a logarithmic scale, and which it must not run into; the goal is
-beyond the next gap or around the next pillar, and is to be held. What counts as success is not decided here but by a
-panel.
+The task has the shape of Isaac Lab's (``IsaacContrib-Navigation-Flat-AnymalC``): a policy says five times a second how
+fast to walk, and a frozen one, which was trained on ``LedgerLab-Velocity-Flat-AnymalC``, walks. What differs: there are
+pillars in the way, which the robot sees in a ring of distances on a logarithmic scale, and which it must not run into;
+the goal is beyond the next gap or around the next pillar, and is to be held, for which there are 12 s and not 8. The
+policy also sees how fast it turns and its last action, all with noise, and the goal's heading as cosine and sine;
+coming nearer, turning towards the heading and clearance have rewards of their own, changing one's mind has a price, and
+a fall costs a quarter. What counts as success is not decided here but by a panel.
 """
 
 import math

@@ -11,7 +11,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.panels.identity import few_differences
-from ledger_lab.pretrained import ROOT
+from ledger_lab.pretrained import ROOT, shipped_contract
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on, which says what it sees and does."""
@@ -43,7 +43,7 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
     origin = read_origin(file, "install ledger_lab again" if ours else "export it again with scripts/export_policy.py")
     if origin.task != WALKING_TASK:
         raise UserError(f"{_SETTING}: {path} is a policy of {origin.task}, and one of {WALKING_TASK} is needed")
-    if not ours and (other := few_differences(_interface(file), _interface(WALKING_POLICY))):
+    if not ours and (other := few_differences(_interface(_contract(file)), _interface(shipped_contract(WALKING_TASK)))):
         raise UserError(f"{_SETTING}: {path} does not see and act as {WALKING_TASK} does: {other}")
     policy: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")
     for parameter in policy.parameters():
@@ -51,9 +51,14 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
     return policy.eval()
 
 
-def _interface(policy: Path) -> dict[str, Any]:
-    """Return what the contract beside a policy says of how it sees and acts."""
-    contract = json.loads((policy.parent / CONTRACT).read_bytes())
+def _contract(policy: Path) -> dict[str, Any]:
+    """Return the contract beside a policy, which :func:`read_origin` has read before."""
+    contract: dict[str, Any] = json.loads((policy.parent / CONTRACT).read_bytes())
+    return contract
+
+
+def _interface(contract: dict[str, Any]) -> dict[str, Any]:
+    """Return what a contract says of how its policy sees and acts."""
     named = {
         f"observations.{term['name']}": term for group in contract.get("observations", ()) for term in group["terms"]
     }

@@ -6,7 +6,8 @@ pull the joints from where they are, the motors are stiff and carry the arm's we
 3 s and not 12 at 60 Hz physics and not 120, and the hand turns up to a quarter turn either way from straight, which
 covers every direction that a parallel gripper can grasp along. The policy also sees what is missing to the goal. Pose
 errors weigh ten times as much, with a term of their own for the last centimeters, a goal counts as reached at 2 cm and
-not at 5, and large actions cost nothing. What counts as success is not decided here but by a panel.
+not at 5 and ends nothing, motion costs what it costs at the end of Isaac Lab's curriculum or more, and large actions
+cost nothing. What counts as success is not decided here but by a panel.
 """
 
 import math

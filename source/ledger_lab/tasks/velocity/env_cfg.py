@@ -237,7 +237,7 @@ class CurriculumCfg:
 class VelocityEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment on flat ground: 200 Hz physics, 50 Hz control, episodes of 20 s."""
 
-    scene: VelocitySceneCfg = VelocitySceneCfg(num_envs=256, env_spacing=2.5)
+    scene: VelocitySceneCfg = VelocitySceneCfg(env_spacing=2.5)
     observations: ObservationsCfg = ObservationsCfg()
     actions: ActionsCfg = ActionsCfg()
     commands: CommandsCfg = CommandsCfg()

@@ -44,7 +44,7 @@ class RoughPhysicsCfg(PresetCfg):
             integrator="implicitfast",
             use_mujoco_contacts=False,
         ),
-        # 80 a robot at the worst moment of the panel, with a policy that falls often
+        # 80 a robot at the worst moment of the panel, with a policy that falls often: room for 6,000 robots
         collision_cfg=NewtonCollisionPipelineCfg(max_triangle_pairs=500_000),
         num_substeps=1,
         use_cuda_graph=True,
