@@ -23,7 +23,7 @@ def franka_cfg(*, high_pd: bool = False) -> ArticulationCfg:
     ``spawn.usd_path=<…>/Robots/FrankaEmika/Legacy/panda_instanceable.usd``.
 
     Args:
-        high_pd: Stiffer and without gravity, for following poses through differential inverse kinematics.
+        high_pd: Stiffer and without gravity, so that joints follow their targets closely.
     """
     stiffness, damping = (400.0, 80.0) if high_pd else (80.0, 4.0)
     return ArticulationCfg(
