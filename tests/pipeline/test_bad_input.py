@@ -7,9 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.pretrained import shipped_checkpoint
 from tests.conftest import script
 
+POLICY = str(shipped_checkpoint("LedgerLab-Cartpole"))
 TRAIN_MISTAKES = [
+    (["--checkpoint", "absent"], r"no checkpoint, run directory or run id 'absent'"),
+    (
+        ["--rl_library", "skrl", "--checkpoint", POLICY],
+        r"run f49eac5e was trained by rsl_rl, whose networks skrl can't read: say --rl_library rsl_rl",
+    ),
+    (
+        ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],
+        r"its policy sees policy.joint_pos where the task has 'base_height': what it has seen must come first",
+    ),
+    (
+        ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
+        r"its policy sees policy.joint_pos where the task has another one: what it has seen must come first",
+    ),
     (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
     (["--rl_library", "rsl"], r"unknown library 'rsl': did you mean 'rsl_rl'"),
     (

@@ -54,6 +54,13 @@ NORMALIZED = {
 }
 """Overrides that normalize observations."""
 
+NETWORKS = {
+    "rsl_rl": {"actor_state_dict", "critic_state_dict"},
+    "rl_games": {"model"},
+    "skrl": {"policy", "value", "observation_preprocessor", "value_preprocessor"},
+}
+"""Parts of a trainer's state that a checkpoint can be begun with."""
+
 COMPILED = {"rsl_rl": "agent.torch_compile_mode=default", "rl_games": "agent.params.config.torch_compile=True"}
 """Overrides that compile the networks, of the libraries that can."""
 
@@ -96,8 +103,9 @@ class Training:
         heard: Heard,
         max_iterations: int = 3,
         recipe: PpoRecipe | None = None,
+        seed: int = 5,
     ) -> None:
-        torch.manual_seed(5)
+        torch.manual_seed(seed)
         self.adapter, self.agent_cfg = configured(library, *overrides, max_iterations=max_iterations)
         if recipe is not None:
             self.agent_cfg = self.adapter.prepare(NATIVE[library](recipe), "cpu", max_iterations=max_iterations)
@@ -188,6 +196,28 @@ def test_rewards_are_scaled_for_the_value_function(library: str, tmp_path: Path)
     training = Training(library, tmp_path, heard=Heard(), recipe=replace(CARTPOLE, reward_scale=0.01))
     training.trainer.train()
     assert training.heard.figures[1]["value_loss"] < 0.1, "returns of about 10, as they are, would give tens"
+
+
+@every_library
+def test_a_training_begins_with_the_networks_of_another_and_nothing_else(library: str, tmp_path: Path) -> None:
+    first = Training(library, tmp_path / "first", *NORMALIZED[library], heard=Heard())
+    first.trainer.train()
+    second = Training(library, tmp_path / "second", *NORMALIZED[library], heard=Heard(), seed=6)
+    drawn = second.trainer.state()
+    second.trainer.begin(first.heard.checkpoints[3])
+    observations = {"policy": 3 * torch.randn(8, 2)}
+    with torch.inference_mode():
+        assert torch.equal(LIVE[library](second.trainer, observations), LIVE[library](first.trainer, observations))
+    begun, learned = second.trainer.state(), first.trainer.state()
+    assert differ(begun, learned) == differ(drawn, learned) - NETWORKS[library], "optimizer and counts stay behind"
+    second.trainer.train()
+    assert list(second.heard.figures) == [1, 2, 3]
+
+
+def differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """Return the parts of two states that are not the same."""
+    told = [{name: str(part) for name, part in state.items()} for state in (one, other)]
+    return {name for name in told[0].keys() | told[1].keys() if told[0].get(name) != told[1].get(name)}
 
 
 @every_library

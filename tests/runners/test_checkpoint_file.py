@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from ledger_lab.runners.checkpoint_file import whole_file
+from ledger_lab.errors import UserError
+from ledger_lab.runners.checkpoint_file import load_networks, whole_file
 
 
 def test_a_checkpoint_and_its_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +28,21 @@ def test_what_fails_on_the_way_leaves_nothing(tmp_path: Path) -> None:
         unfinished.write_bytes(b"wei")
         raise ValueError("banana")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_network_has_not_seen_does_not_move_it(tmp_path: Path) -> None:
+    known, more = (torch.nn.Sequential(torch.nn.Linear(n, 4), torch.nn.ELU(), torch.nn.Linear(4, 2)) for n in (3, 5))
+    torch.save({"network": known.state_dict()}, tmp_path / "model_1.pt")
+    load_networks({"network": more}, tmp_path / "model_1.pt", "a library")
+    seen = torch.randn(7, 5)
+    assert torch.allclose(more(seen), known(seen[:, :3]), atol=1e-6)
+    more(seen).sum().backward()
+    assert more[0].weight.grad[:, 3:].abs().min() > 0, "it can learn to"
+
+
+@pytest.mark.parametrize("layers", [(2, 4), (3, 5), (3, 4, 4)], ids=["fewer inputs", "wider", "deeper"])
+def test_a_network_of_other_layers_is_refused(layers: tuple[int, ...], tmp_path: Path) -> None:
+    torch.save({"network": torch.nn.Sequential(torch.nn.Linear(3, 4)).state_dict()}, tmp_path / "model_1.pt")
+    other = torch.nn.Sequential(*(torch.nn.Linear(*sizes) for sizes in zip(layers, layers[1:], strict=False)))
+    with pytest.raises(UserError, match="cannot be loaded as a policy of a library"):
+        load_networks({"network": other}, tmp_path / "model_1.pt", "a library")

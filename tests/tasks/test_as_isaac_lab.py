@@ -44,6 +44,7 @@ DIFFERENCES = {
     ("LedgerLab-Velocity-Rough-AnymalC", "IsaacContrib-Velocity-Rough-AnymalC"): ANYMAL
     | {
         "rewards.dof_torques_l2.weight",
+        "rewards.feet_air_time.weight",
         "-rewards.flat_orientation_l2",  # of no weight
         "+terminations.off_the_terrain",
     },

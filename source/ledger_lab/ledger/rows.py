@@ -122,6 +122,8 @@ class RunDeclared(Row):
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
     """Of the source of LedgerLab, and of the packages that the task is made of; empty where nobody said."""
+    began_from: dict[str, Any] | None = None
+    """The checkpoint whose networks the run began with, with what they had cost; ``None`` where they were drawn."""
     git: dict[str, Any]
     """Where LedgerLab's source, or the program, lies in version control; nothing is refused for it."""
     hardware: dict[str, Any]

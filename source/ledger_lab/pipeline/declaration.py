@@ -50,6 +50,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         config_sha256=plan.config_sha256,
         versions=package_versions(),
         code_sha256=code_sha256(plan.task, plan.env_cfg),
+        began_from=None if plan.beginning is None else plan.beginning.told,
         git=git_facts(Path(__file__).parent),
         hardware={
             **hardware_facts(),

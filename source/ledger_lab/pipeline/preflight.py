@@ -24,6 +24,7 @@ from ledger_lab.panels import Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.pipeline.batch import check_batch, scale_learning_rate
+from ledger_lab.pipeline.beginning import Beginning, find_beginning
 from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.mirror_run import require_mirrors
 from ledger_lab.pipeline.ranks import require_divisible, require_same
@@ -100,6 +101,8 @@ class TrainPlan:
     """Iterations between two saved states; 0 for none; ``None`` for as many as checkpoints, or sooner by time."""
     grace_s: float
     """How long an attempt may take to end once it was asked to [s]."""
+    beginning: Beginning | None
+    """Whose networks the run begins with; ``None`` where they are drawn."""
     resumed: Resumption | None
     """What the run goes on from; ``None`` in its first attempt."""
 
@@ -166,6 +169,7 @@ def _request(plan: TrainPlan) -> dict[str, Any]:
         "--target": plan.panel.target_success,
         "the number of held-out slots": plan.held_out_slots,
         "the panel's id": plan.identity.id,
+        "--checkpoint": plan.beginning and plan.beginning.told["sha256"],
         "the environment's configuration": plan.config_sha256["env"],
         "the agent's configuration": plan.config_sha256["agent"],
         **{f"the source of {name}": sha256 for name, sha256 in code_sha256(plan.task, plan.env_cfg).items()},
@@ -233,6 +237,10 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
     require_runtime(env_cfg, flags)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if args.no_eval else len(panel.episodes) // world.size
+    if resumed is not None:
+        beginning = Beginning.told_by(resumed.declared)
+    else:
+        beginning = args.checkpoint and find_beginning(args.checkpoint, args.log_root, adapter, env_cfg)
     return TrainPlan(
         world=world,
         task=args.task,
@@ -261,6 +269,7 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
         timing=args.timing,
         save_state_every=args.save_state_every,
         grace_s=args.grace_s,
+        beginning=beginning,
         resumed=resumed,
     )
 

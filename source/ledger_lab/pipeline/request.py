@@ -84,6 +84,17 @@ def train_parser() -> argparse.ArgumentParser:
         default=None,
         help="Configuration of the agent: the name that the task registers it by (default: LIBRARY_cfg_entry_point).",
     )
+    task.add_argument(
+        "--checkpoint",
+        metavar="RUN_OR_CHECKPOINT",
+        default=None,
+        help=(
+            "Begin with the networks of this checkpoint, and not with random ones: a file, a run id or a run directory "
+            "(of a run, the checkpoint that was confirmed to reach the target, else the last one). Its optimizer and "
+            "counts stay behind; what it cost is named beside the run's own cost. Observations that it has not seen "
+            "must follow those that it has, and begin without weight."
+        ),
+    )
     task.add_argument("--num_envs", type=int, default=None, help="Environments per process (default: the task's).")
     task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
     task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")

@@ -289,7 +289,7 @@ class _Recorder:
         self._keeper = StateKeeper(plan, group, trainer, simulation, judge, self._journal.append, self._clock)
         if plan.world.first:
             redact_files([*plan.run_dir.glob("params/*.yaml"), *plan.run_dir.glob("git/*")])
-        self._earlier = 0 if plan.resumed is None else self._keeper.restore(plan.resumed)
+        self._earlier = self._keeper.begin()
         with Progress(console, "training", plan.batch.max_iterations, self._earlier) as self._progress:
             group.any(False)  # wait until all processes are there: that belongs to starting up
             self._clock.set_base(Phase.UNATTRIBUTED)

@@ -46,7 +46,7 @@ class StateKeeper:
             append: Writes a row.
             clock: The attempt's clock.
         """
-        self._path, self._group = plan.run_dir / STATE_FILE, group
+        self._plan, self._path, self._group = plan, plan.run_dir / STATE_FILE, group
         self._next = plan.run_dir / f"journal-{plan.attempt + 1}-0.jsonl"
         self._every, self._at_latest_s = plan.batch.save_interval, STATE_AT_LATEST_S
         if plan.save_state_every is not None:
@@ -90,7 +90,19 @@ class StateKeeper:
         self._last_s = time.monotonic()
         return True
 
-    def restore(self, resumed: Resumption) -> int:
+    def begin(self) -> int:
+        """Bring the training to where it begins: to the state on disk, or to the networks of a checkpoint.
+
+        Returns:
+            Iterations completed.
+        """
+        if self._plan.resumed is not None:
+            return self._restore(self._plan.resumed)
+        if self._plan.beginning is not None:
+            self._trainer.begin(self._group.file(self._plan.beginning.path))
+        return 0
+
+    def _restore(self, resumed: Resumption) -> int:
         """Let everybody go on from the state on disk, and say so in the ledger.
 
         Args:

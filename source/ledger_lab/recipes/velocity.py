@@ -11,17 +11,16 @@ def velocity(task: str) -> PpoRecipe:
     It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with less noise, and updates may change
     the policy twice as much; on flat ground iterations are more. A unit action moves Go2's joints half as far as
     ANYmal's, so that it needs more noise to stir. With 512 environments the 128 slots of the panels are a fifth of all
-    robots; with half as many they would be a third. On rough ground, which the robot sees, the network is larger than
-    on flat ground, and half of Isaac Lab's.
+    robots; with half as many they would be a third. On rough ground the network is that of flat ground, and not Isaac
+    Lab's larger one, so that a robot that walks can go on from there (``--checkpoint``).
 
     Args:
         task: Ground and robot, like ``flat_anymal_c``.
     """
-    rough = task.startswith("rough")
     return PpoRecipe(
         experiment_name=f"ledgerlab_velocity_{task}",
         num_envs=512,
-        hidden_dims=(256, 128, 64) if rough else (128, 128, 128),
+        hidden_dims=(128, 128, 128),
         activation="elu",
         horizon=24,
         epochs=5,
@@ -30,6 +29,6 @@ def velocity(task: str) -> PpoRecipe:
         entropy_coef=0.005,
         kl_target=0.02,
         initial_noise_std=0.75 if task.endswith("go2") else 0.5,
-        max_iterations=1500 if rough else 800,
+        max_iterations=1500 if task.startswith("rough") else 800,
         save_interval=50,
     )

@@ -38,6 +38,7 @@ MAY_DIFFER: _Fields = {
     "max_iterations": lambda declared: declared.max_iterations,
     "eval_every": lambda declared: declared.eval_every,
     "overrides": lambda declared: declared.overrides,
+    "networks to begin with": lambda declared: (declared.began_from or {}).get("sha256"),
     "configuration": lambda declared: declared.config_sha256,
     "versions": lambda declared: declared.versions,
     "commit": lambda declared: declared.git.get("commit"),

@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.reports.checkpoints import share_of
@@ -130,9 +131,9 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
-        _time(cohort),
-        _steps(members),
-        _cost(cohort, members),
+        _time(cohort) + _before(runs, "wall_s", duration),
+        _steps(members) + _before(runs, "env_steps", quantity),
+        _cost(cohort, members) + _before(runs, "usd", usd),
         _hardware(runs, members),
         _elsewhere(runs, members),
     )
@@ -142,7 +143,19 @@ def _what(task: str, runs: Sequence[Run]) -> str:
     """Return the task, and by which library and configuration it was trained where not by RSL-RL's usual one."""
     libraries = {f"`--rl_library {run.declared.rl_library}`" for run in runs if run.declared.rl_library != "rsl_rl"}
     agents = {f"`--agent {run.declared.agent}`" for run in runs if run.declared.agent is not None}
-    return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents)))
+    before = {f"(begun with a policy of `{b['task']}`, whose part is told behind the +)" for b in _beginnings(runs)}
+    return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents), *sorted(before)))
+
+
+def _beginnings(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the checkpoints that runs began with."""
+    return [run.declared.began_from for run in runs if run.declared.began_from is not None]
+
+
+def _before(runs: Sequence[Run], figure: str, written: Callable[[Any], str]) -> str:
+    """Return what the policies that runs began with had taken; of several, the most."""
+    known = [began[figure] for began in _beginnings(runs)]
+    return f" + {MISSING if None in known else written(max(known))}" if known else ""
 
 
 def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:

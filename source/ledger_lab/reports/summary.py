@@ -105,6 +105,8 @@ class RunSummary:
     target_reached: bool
     panel: str
     panel_id: str
+    began_from: dict[str, Any] | None
+    """The checkpoint whose networks it began with, with what they had cost, which no other figure holds."""
     billable_usd: float | None
     """What the run cost: the time of its instances, and on hardware of one's own the energy [USD]."""
     energy_usd: float | None
@@ -280,6 +282,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
         target_reached=proof is not None,
         panel=declared.panel,
         panel_id=declared.panel_id,
+        began_from=declared.began_from,
         billable_usd=usd,
         energy_usd=drawn.usd if drawn else None,
         energy_basis=drawn.basis if drawn else None,

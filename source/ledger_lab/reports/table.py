@@ -66,6 +66,7 @@ def render_report(
         own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
         blocks += [cohort_line(cohort) for cohort in own]
         for member in members:
+            blocks += _beginning_line(member)
             blocks += [_time_line(member)] if member.phases else []
             blocks += _load_line(member)
             blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
@@ -171,6 +172,19 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
         Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
     ]
     return [*failed, *invalid]
+
+
+def _beginning_line(summary: RunSummary) -> list[Text]:
+    """Return whose networks a run began with, and what they had cost."""
+    if (began := summary.began_from) is None:
+        return []
+    took = f"{duration(began['wall_s'])}, {'unpriced' if began['usd'] is None else usd(began['usd'])}"
+    return [
+        Text(
+            f"{summary.run_id} began with {began['checkpoint']} of run {began['run_id']} ({began['task']}), which had "
+            f"taken {took} and {quantity(began['env_steps'])} steps; these are not counted here"
+        )
+    ]
 
 
 def _time_line(summary: RunSummary) -> Text:

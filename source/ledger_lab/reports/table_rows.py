@@ -222,6 +222,7 @@ def run_rows(contents: Contents, names: Sequence[str]) -> Iterator[tuple[Any, ..
             high,
             max((_progress(attempt)[0] for attempt in run.attempts), default=0),
             len(run.attempts),
+            "{run_id}/{checkpoint}".format(**declared.began_from) if declared.began_from else None,
             declared.experiment,
             declared.max_iterations,
             declared.horizon,

@@ -112,6 +112,7 @@ TABLES: dict[str, Table] = {
                     "heldout_high DOUBLE upper end of it",
                     "iterations BIGINT iterations completed",
                     "attempts BIGINT",
+                    "began_from VARCHAR run and checkpoint whose networks it began with",
                     "experiment VARCHAR",
                     "max_iterations BIGINT",
                     "horizon BIGINT environment steps per iteration and environment",

@@ -107,6 +107,10 @@ class TrainingObserver(Protocol):
         """
 
 
+class Stop(Exception):  # noqa: N818 - no error
+    """Leaves a library's loop that knows no other way out."""
+
+
 class Trainer(Protocol):
     """A library's training loop, ready to run once."""
 
@@ -126,6 +130,17 @@ class Trainer(Protocol):
         Returns:
             Parameters, normalizers, optimizer, schedule and counts, on every rank the same; nothing but what
             ``torch.load(weights_only=True)`` reads.
+        """
+
+    def begin(self, checkpoint: Path) -> None:
+        """Take the networks of a checkpoint in place of random ones; to be called before :meth:`train`.
+
+        Args:
+            checkpoint: A checkpoint of the library, whose networks have the same layers. What they see comes first in
+                what these see; weights of what they have not seen are zero.
+
+        Raises:
+            UserError: If its networks don't fit.
         """
 
     def restore(self, state: Mapping[str, Any]) -> None:

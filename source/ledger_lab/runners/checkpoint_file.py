@@ -6,9 +6,12 @@ import errno
 import os
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.journal import sync_folder
@@ -62,3 +65,31 @@ def loading_policy(checkpoint: Path, library: str) -> Iterator[None]:
         lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
         reason = " ".join(lines[:2])  # torch names the first layer that doesn't fit in the second line
         raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of {library}: {reason}") from error
+
+
+def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> None:
+    """Load networks that may see more than they did when they were learned: by what is new, they are not moved.
+
+    Args:
+        parts: The networks, by where their weights stand in the file; what else is there, as an optimizer, stays.
+        checkpoint: The file.
+        library: Whose checkpoint it should be, in words.
+
+    Raises:
+        UserError: If it isn't, or the networks have other layers.
+    """
+    with loading_policy(checkpoint, library):
+        content = torch.load(checkpoint, weights_only=True, map_location="cpu")
+        for name, part in parts.items():
+            if isinstance(part, torch.nn.Module):
+                part.load_state_dict(_widened(content[name], part.state_dict()))
+
+
+def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return weights with zeros for inputs that they don't know; matrices have shape (outputs, inputs)."""
+    fitting = dict(known)
+    for name, tensor in known.items():
+        wanted = like[name].shape if name in like else tensor.shape
+        if name.endswith("weight") and tensor.ndim == 2 and tensor.shape[0] == wanted[0]:
+            fitting[name] = torch.nn.functional.pad(tensor, (0, max(0, wanted[1] - tensor.shape[1])))
+    return fitting

@@ -29,8 +29,8 @@ from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
 from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
-from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
-from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
+from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.checkpoint_file import load_networks, loading_policy, whole_file
 from ledger_lab.runners.configs import complete
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 from ledger_lab.runners.rl_games_ranks_adapter import learn_from_all_processes, reduce_gradients
@@ -201,10 +201,6 @@ class RlGamesAdapter:
         return ActingModule(act, model=model, low=low, high=high)
 
 
-class _Stop(Exception):  # noqa: N818 - no error
-    """Leaves the library's loop, which knows no other way out."""
-
-
 class RlGamesTrainer:
     """rl_games' own training loop with phases around its callables; no step of it is copied.
 
@@ -274,7 +270,7 @@ class RlGamesTrainer:
         try:
             with recorded_gradient_norms(a2c_common) as self._norms, metered_torch_compilation(self._clock):
                 self._runner.run({"train": True})
-        except _Stop:
+        except Stop:
             self.save()
         finally:
             self._algo.writer.close()
@@ -297,6 +293,14 @@ class RlGamesTrainer:
             if name in state:  # torch.compile renames the parameters
                 state[name] = {key.replace("_orig_mod.", ""): value for key, value in state[name].items()}
         return state
+
+    def begin(self, checkpoint: Path) -> None:
+        """Load the network, and that of a central value function."""
+        algo = self._algo
+        networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
+        if algo.has_central_value:
+            networks["assymetric_vf_nets"] = algo.central_value_net
+        load_networks(networks, checkpoint, RL_GAMES.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load it, the learning rate of the schedule, too, which the library would start anew."""
@@ -351,7 +355,7 @@ class RlGamesTrainer:
             reduce_gradients(self._algo)
         going_on = trained is None or self._observer.on_iteration(done, self._figures(trained))
         if not going_on or done >= self._batch.max_iterations:
-            raise _Stop
+            raise Stop
         if trained is not None and done % self._batch.save_interval == 0:
             self.save()
         number: int = self._library_update_epoch()

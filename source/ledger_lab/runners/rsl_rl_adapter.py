@@ -31,8 +31,8 @@ from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL, PpoRecipe, to_rsl_rl
 from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
-from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
-from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
+from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.checkpoint_file import load_networks, loading_policy, whole_file
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 
 if TYPE_CHECKING:
@@ -161,10 +161,6 @@ class RslRlAdapter:
         return ActingModule(act, actor=actor)
 
 
-class _Stop(Exception):  # noqa: N818 - no error
-    """Leaves the library's loop, which knows no other way out."""
-
-
 class RslRlTrainer:
     """RSL-RL's own training loop with phases around its callables; no step of it is copied."""
 
@@ -214,7 +210,7 @@ class RslRlTrainer:
         try:
             with self._listening(), compiling:
                 self._runner.learn(left, init_at_random_ep_len=scatter)
-        except _Stop:
+        except Stop:
             self.save()
             self._runner.logger.stop_logging_writer()
 
@@ -229,6 +225,12 @@ class RslRlTrainer:
         alg = self._runner.alg
         schedule = {"curiosity_updates": alg.rnd.update_counter} if alg.rnd else {}
         return {**alg.save(), **schedule, "iterations": self._done}
+
+    def begin(self, checkpoint: Path) -> None:
+        """Load actor and critic, the noise of actions with the actor."""
+        alg = self._runner.alg
+        networks = {"actor_state_dict": alg.actor, "critic_state_dict": alg.critic}
+        load_networks(networks, checkpoint, RSL_RL.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load it, the learning rate of the schedule with the optimizer's."""
@@ -285,7 +287,7 @@ class RslRlTrainer:
             self._library_log(**figures)
         self._done = figures["it"] + 1
         if not self._observer.on_iteration(self._done, self._figures(figures)):
-            raise _Stop
+            raise Stop
 
     def _figures(self, logged: Mapping[str, Any]) -> dict[str, float]:
         """Return what the library logs of an iteration, by our names."""

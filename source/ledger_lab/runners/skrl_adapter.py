@@ -21,8 +21,8 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import SKRL
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.adapter import BatchPlan, TrainingObserver
-from ledger_lab.runners.checkpoint_file import loading_policy, whole_file
+from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.checkpoint_file import load_networks, loading_policy, whole_file
 from ledger_lab.runners.collectives import of_all_processes
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 from ledger_lab.runners.lone_import import lone_import
@@ -195,10 +195,6 @@ class _Environment(IsaacLabWrapper):
         return self._observations, {}
 
 
-class _Stop(Exception):  # noqa: N818 - no error
-    """Leaves the library's loop, which knows no other way out."""
-
-
 class SkrlTrainer:
     """SKRL's own training loop with phases around its callables; no step of it is copied."""
 
@@ -253,7 +249,7 @@ class SkrlTrainer:
     def train(self) -> None:
         """Run the library's loop."""
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
-        with self._listening(), contextlib.suppress(_Stop):
+        with self._listening(), contextlib.suppress(Stop):
             self._trainer.train()
         self.save()
         if hasattr(self._agent, "writer"):  # of several processes, only the first one has it
@@ -270,6 +266,10 @@ class SkrlTrainer:
     def state(self) -> dict[str, Any]:
         """Return what the agent saves, and the iterations completed; the schedule is in the optimizer."""
         return {**{name: part.state_dict() for name, part in self._stateful().items()}, "iterations": self._iterations}
+
+    def begin(self, checkpoint: Path) -> None:
+        """Load networks and normalizers."""
+        load_networks(self._stateful(), checkpoint, SKRL.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load it."""
@@ -348,7 +348,7 @@ class SkrlTrainer:
     def _tell(self) -> None:
         """Tell of an iteration."""
         if not self._observer.on_iteration(self._iterations, self._figures):
-            raise _Stop
+            raise Stop
 
     def _read_figures(self) -> dict[str, float]:
         """Return what the library tracks of an update, by our names."""

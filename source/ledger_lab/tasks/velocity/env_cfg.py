@@ -3,10 +3,10 @@
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
 fall costs what it costs Isaac Lab's H1, and who tips over has fallen, too. ANYmal has the rewards of its flat task on
-both grounds, but for what rough ground forbids or makes rare (``_on_terrain``); Go2 those of its own, but for its
-height, what it sees of the command, and a beat that it hears and is paid for keeping (``flat_go2``). The ground's
-friction is 1 for all. The factories at the end say what belongs to a robot and to a ground. What counts as success is
-not decided here but by a panel.
+both grounds, but for being level (``_on_terrain``); Go2 those of its own, but for its height, what it sees of the
+command, and a beat that it hears and is paid for keeping (``flat_go2``). The ground's friction is 1 for all. The
+factories at the end say what belongs to a robot and to a ground. What counts as success is not decided here but by a
+panel.
 """
 
 import math
@@ -337,7 +337,6 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.sim.physics = RoughPhysicsCfg()
     cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
     cfg.rewards.flat_orientation_l2 = None
-    cfg.rewards.feet_air_time.weight = 0.125
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
     )

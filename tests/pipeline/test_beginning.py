@@ -1,0 +1,54 @@
+"""A run that begins with the networks of another one says so, goes on from there, and tells what they had cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.pretrained import shipped_checkpoint
+from ledger_lab.reports import summarize_run
+from tests.conftest import script
+
+PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
+    """A run of one iteration that began with a policy that is proven, and what it printed."""
+    log_root = tmp_path_factory.mktemp("begun")
+    finished = script(
+        "train", "--checkpoint", PROVEN, "--num_envs", "32", "--max_iterations", "1", "--device", "cpu",
+        "--log_root", log_root,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return read_ledger(log_root).runs[0], finished.stdout
+
+
+def test_its_first_policy_is_as_good_as_that_one(begun: tuple[Run, str]) -> None:
+    assert begun[0].results[0].outcomes.successes > 240, "of 256; one that is drawn has none"
+
+
+def test_the_ledger_tells_of_it_and_of_what_it_had_cost(begun: tuple[Run, str]) -> None:
+    run, printed = begun
+    (theirs,) = read_ledger(PROVEN.parent).runs
+    base, told = summarize_run(theirs), run.declared.began_from
+    assert told is not None and base.confirmed is not None
+    assert (told["run_id"], told["checkpoint"], told["task"]) == (base.run_id, PROVEN.name, base.task)
+    assert told["sha256"] == theirs.checkpoints[-1].sha256 and told["env_steps"] == base.confirmed.env_steps
+    assert (told["wall_s"], told["usd"]) == (base.wall_s, base.declared_usd)
+    summary = summarize_run(run)
+    assert summary.began_from == told and summary.env_steps == 32 * run.declared.horizon, "its own alone"
+    line = f"{run.declared.run_id} began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken 0:4"
+    assert line in " ".join(printed.split())
+
+
+def test_sql_and_exports_know_it(begun: tuple[Run, str], tmp_path: Path) -> None:
+    answer = tmp_path / "answer.json"
+    query = "SELECT began_from FROM runs"
+    finished = script("report", "--log_root", begun[0].directory, "--sql", query, "--json", answer)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    told = begun[0].declared.began_from
+    assert told is not None and f"{told['run_id']}/{PROVEN.name}" in json.dumps(json.loads(answer.read_text()))
