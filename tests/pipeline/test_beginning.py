@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
-from tests.conftest import script
+from tests.conftest import ROOT, script
 
 PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
 
@@ -37,7 +39,8 @@ def test_the_ledger_tells_of_it_and_of_what_it_had_cost(begun: tuple[Run, str]) 
     base, told = summarize_run(theirs), run.declared.began_from
     assert told is not None and base.confirmed is not None
     assert (told["run_id"], told["checkpoint"], told["task"]) == (base.run_id, PROVEN.name, base.task)
-    assert told["sha256"] == theirs.checkpoints[-1].sha256 and told["env_steps"] == base.confirmed.env_steps
+    saved = next(each for each in theirs.checkpoints if each.path == PROVEN.name)
+    assert (told["sha256"], told["env_steps"]) == (saved.sha256, saved.env_steps)
     assert (told["wall_s"], told["usd"]) == (base.wall_s, base.declared_usd)
     summary = summarize_run(run)
     assert summary.began_from == told and summary.env_steps == 32 * run.declared.horizon, "its own alone"
@@ -52,3 +55,17 @@ def test_sql_and_exports_know_it(begun: tuple[Run, str], tmp_path: Path) -> None
     assert finished.returncode == 0, finished.stdout + finished.stderr
     told = begun[0].declared.began_from
     assert told is not None and f"{told['run_id']}/{PROVEN.name}" in json.dumps(json.loads(answer.read_text()))
+
+
+def test_interrupted_it_goes_on_without_the_checkpoint(tmp_path: Path) -> None:
+    request = ["--checkpoint", str(PROVEN), "--num_envs", "32", "--max_iterations", "2", "--no-stop_at_target"]
+    request += ["--device", "cpu", "--log_root", str(tmp_path)]
+    fake = str(ROOT / "tests" / "fakes" / "interrupted.py")
+    asked = subprocess.run([sys.executable, fake, *request, "1:SIGTERM"], capture_output=True, text=True, check=False)
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    (before,) = read_ledger(tmp_path).runs
+    finished = script("train", "--resume", before.directory)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (run,) = read_ledger(tmp_path).runs
+    assert run.declared == before.declared and run.declared.began_from is not None
+    assert [saved.iteration for saved in run.checkpoints] == [1, 2]
