@@ -25,6 +25,8 @@ TRAIN_MISTAKES = [
         ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
         r"its policy sees policy.joint_pos where the task has another one: what it has seen must come first",
     ),
+    (["--checkpoint", POLICY, "agent.actor.activation=relu"], r"agent.actor.activation was elu when .*, and is relu"),
+    (["--checkpoint", POLICY, "agent.actor.hidden_dims=[64, 32]"], r"agent.actor.hidden_dims was .*32, 32.* when it"),
     (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
     (["--rl_library", "rsl"], r"unknown library 'rsl': did you mean 'rsl_rl'"),
     (

@@ -74,3 +74,10 @@ def test_an_engine_whose_sensors_mix_up_robots_is_refused(task: str) -> None:
     registered_tasks()
     with pytest.raises(UserError, match="has no physics 'ovphysx': known: isaacsim_physx, newton_mjwarp"):
         resolve_configs(task, "rsl_rl", ["physics=ovphysx"])
+
+
+def test_a_task_is_registered_once() -> None:
+    from ledger_lab.tasks.registration import register
+
+    with pytest.raises(ValueError, match="LedgerLab-Cartpole is registered already"):
+        register("LedgerLab-Cartpole", "elsewhere", env_cfg="EnvCfg", panel="cartpole_v1")

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from isaaclab.utils import to_dict
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import RunDeclared
 from ledger_lab.pipeline.find import best_checkpoint
 from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
-from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.configs import read_setting, resolve_configs
 from ledger_lab.runners.session import require_task
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_NETWORK = ("hidden_dims", "activation", "observation_normalization")
+"""Fields of a recipe without which weights are another network."""
 
 _UNSEEN = ("noise", "modifiers")
 """Settings of an observation that change what a training sees of it, not what it means."""
@@ -30,17 +32,13 @@ class Beginning:
     """A checkpoint that a run begins with."""
 
     path: Path
-    """The file; nothing in a run that goes on, which needs it no more."""
     told: dict[str, Any]
     """What the ledger keeps of it."""
 
-    @classmethod
-    def told_by(cls, declared: RunDeclared) -> Self | None:
-        """Return what a run was declared to begin with."""
-        return None if declared.began_from is None else cls(Path(), declared.began_from)
 
-
-def find_beginning(name: str, log_root: Path, adapter: Adapter, env_cfg: ManagerBasedRLEnvCfg) -> Beginning:
+def find_beginning(
+    name: str, log_root: Path, adapter: Adapter, env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any
+) -> Beginning:
     """Find the checkpoint that a run is to begin with.
 
     Args:
@@ -48,9 +46,10 @@ def find_beginning(name: str, log_root: Path, adapter: Adapter, env_cfg: Manager
         log_root: Root of the ledger.
         adapter: The library of the run.
         env_cfg: Its environment.
+        agent_cfg: The library's configuration.
 
     Raises:
-        UserError: If there is none, or its networks mean something else by what they see.
+        UserError: If there is none, or its networks are others, or mean something else by what they see.
     """
     found = best_checkpoint(name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
@@ -62,8 +61,13 @@ def find_beginning(name: str, log_root: Path, adapter: Adapter, env_cfg: Manager
     if not path.is_file() or file_sha256(path) != found.saved.sha256:
         raise UserError(f"--checkpoint {path}: is gone, or not what run {declared.run_id} saved")
     require_task(declared.task, declared.rl_library, declared.agent)
-    theirs, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+    theirs, their_agent = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     _require_first(dict(_seen(theirs)), dict(_seen(env_cfg)), f"--checkpoint {path}")
+    for field in _NETWORK:
+        setting = adapter.dialect.overrides[field]
+        now, then = read_setting(agent_cfg, setting), read_setting(their_agent, setting)
+        if now != then:
+            raise UserError(f"--checkpoint {path}: {setting} was {then} when it was trained, and is {now} now")
     summary = summarize_run(found.run)
     earlier = declared.began_from or {}
     usd = (summary.declared_usd, earlier.get("usd", 0.0))

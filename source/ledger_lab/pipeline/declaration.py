@@ -17,6 +17,9 @@ from ledger_lab.runners.session import physics_name
 
 def declaration(plan: TrainPlan) -> RunDeclared:
     """Return the row that says what the run is going to do."""
+    began_from = None if plan.beginning is None else plan.beginning.told
+    if plan.resumed is not None:
+        began_from = plan.resumed.declared.began_from
     return RunDeclared(
         run_id=plan.run_id,
         cohort=plan.cohort,
@@ -50,7 +53,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         config_sha256=plan.config_sha256,
         versions=package_versions(),
         code_sha256=code_sha256(plan.task, plan.env_cfg),
-        began_from=None if plan.beginning is None else plan.beginning.told,
+        began_from=began_from,
         git=git_facts(Path(__file__).parent),
         hardware={
             **hardware_facts(),

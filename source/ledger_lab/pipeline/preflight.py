@@ -102,7 +102,7 @@ class TrainPlan:
     grace_s: float
     """How long an attempt may take to end once it was asked to [s]."""
     beginning: Beginning | None
-    """Whose networks the run begins with; ``None`` where they are drawn."""
+    """Whose networks the run begins with; ``None`` where they are drawn, and when it goes on."""
     resumed: Resumption | None
     """What the run goes on from; ``None`` in its first attempt."""
 
@@ -237,10 +237,9 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
     require_runtime(env_cfg, flags)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if args.no_eval else len(panel.episodes) // world.size
-    if resumed is not None:
-        beginning = Beginning.told_by(resumed.declared)
-    else:
-        beginning = args.checkpoint and find_beginning(args.checkpoint, args.log_root, adapter, env_cfg)
+    beginning = None
+    if args.checkpoint is not None and resumed is None:
+        beginning = find_beginning(args.checkpoint, args.log_root, adapter, env_cfg, agent_cfg)
     return TrainPlan(
         world=world,
         task=args.task,

@@ -90,6 +90,6 @@ def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]
     fitting = dict(known)
     for name, tensor in known.items():
         wanted = like[name].shape if name in like else tensor.shape
-        if name.endswith("weight") and tensor.ndim == 2 and tensor.shape[0] == wanted[0]:
+        if name.endswith("weight") and tensor.ndim == len(wanted) == 2 and tensor.shape[0] == wanted[0]:
             fitting[name] = torch.nn.functional.pad(tensor, (0, max(0, wanted[1] - tensor.shape[1])))
     return fitting
