@@ -45,6 +45,7 @@ DIFFERENCES = {
     | {
         "rewards.dof_torques_l2.weight",
         "rewards.feet_air_time.weight",
+        "-curriculum.terrain_levels",  # on all levels from the start
         "-rewards.flat_orientation_l2",  # of no weight
         "+terminations.off_the_terrain",
     },

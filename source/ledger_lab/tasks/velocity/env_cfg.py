@@ -1,4 +1,4 @@
-"""Scene, observations, actions, rewards, terminations, events and curriculum of the velocity tasks.
+"""Scene, observations, actions, rewards, terminations and events of the velocity tasks.
 
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass
 import isaaclab.sim as sim_utils
 from isaaclab.assets import ArticulationCfg, AssetBaseCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
-from isaaclab.managers import CurriculumTermCfg, EventTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import EventTermCfg, RewardTermCfg, TerminationTermCfg
 from isaaclab.managers import ObservationGroupCfg as GroupCfg
 from isaaclab.managers import ObservationTermCfg as TermCfg
 from isaaclab.managers import SceneEntityCfg as Entity
@@ -227,13 +227,6 @@ class TerminationsCfg:
 
 
 @configclass
-class CurriculumCfg:
-    """How the task becomes harder."""
-
-    terrain_levels: CurriculumTermCfg | None = None
-
-
-@configclass
 class VelocityEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment on flat ground: 200 Hz physics, 50 Hz control, episodes of 20 s."""
 
@@ -244,7 +237,6 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
     rewards: RewardsCfg = RewardsCfg()
     terminations: TerminationsCfg = TerminationsCfg()
     events: EventsCfg = EventsCfg()
-    curriculum: CurriculumCfg = CurriculumCfg()
 
     def __post_init__(self) -> None:
         """Set the rates, the physics engine, the friction and the camera."""
@@ -264,11 +256,9 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
         )
 
     def play_mode(self) -> None:
-        """Play without pushes, on all levels of the ground."""
+        """Play without pushes."""
         super().play_mode()
         self.events.push_robot.params["velocity_range"] = {}  # the term stays: a run may override its settings
-        if self.scene.terrain is not None:
-            self.scene.terrain.max_init_terrain_level = None
 
 
 @configclass
@@ -317,7 +307,7 @@ def _walk[EnvCfg: VelocityEnvCfg](cfg: EnvCfg, task: str, walker: Walker) -> Env
 
 
 def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
-    """Put a robot on rough ground that it sees, first on the easier half of it."""
+    """Put a robot on rough ground that it sees."""
     cfg.scene.ground, cfg.scene.terrain = None, rough_terrain()
     cfg.scene.height_scanner = RayCasterCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base",
@@ -340,7 +330,6 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
     )
-    cfg.curriculum.terrain_levels = CurriculumTermCfg(func=mdp.terrain_levels_vel)
     return cfg
 
 

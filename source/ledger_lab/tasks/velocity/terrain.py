@@ -1,5 +1,8 @@
 """Rough ground, generated: patches of stairs, boxes, gravel and slopes that become harder from row to row.
 
+Robots train on all of them alike, as panels judge them. Isaac Lab's curriculum moves a robot by a row where an episode
+ends: with 512 robots one of 20 s takes 42 iterations and a fall an instant, so that all would stay where it is easy.
+
 All patches are height fields, so that Newton collides with one height field in place of a mesh.
 """
 
@@ -45,7 +48,7 @@ def rough_terrain() -> TerrainImporterCfg:
                 "hf_pyramid_slope_inv": HfInvertedPyramidSlopedTerrainCfg(**_SLOPE),
             },
         ),
-        max_init_terrain_level=2,
+        max_init_terrain_level=None,
         physics_material=RigidBodyMaterialBaseCfg(static_friction=1.0, dynamic_friction=1.0),
         visual_material=sim_utils.PreviewSurfaceCfg(diffuse_color=(0.32, 0.34, 0.36)),
     )
