@@ -32,7 +32,7 @@ from ledger_lab.assets.anymal_c import anymal_c_cfg
 from ledger_lab.assets.go2 import go2_cfg
 from ledger_lab.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
-from ledger_lab.tasks.velocity.gait import gait_phase, in_step
+from ledger_lab.tasks.velocity.gait import gait_phase, in_step, low_feet
 from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
 from ledger_lab.tasks.velocity.terrain import rough_terrain
 
@@ -262,6 +262,20 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
 
 
 @configclass
+class RoughRewardsCfg(RewardsCfg):
+    """What is rewarded on rough ground beside: lifting feet that move."""
+
+    low_feet = RewardTermCfg(func=low_feet, weight=-15.0, params={"depth_m": 0.35})
+
+
+@configclass
+class RoughEnvCfg(VelocityEnvCfg):
+    """The environment of rough ground, before it is put there."""
+
+    rewards: RoughRewardsCfg = RoughRewardsCfg()
+
+
+@configclass
 class Go2ObservationsCfg(ObservationsCfg):
     """What Go2 sees beside: the beat of its trot."""
 
@@ -306,7 +320,7 @@ def _walk[EnvCfg: VelocityEnvCfg](cfg: EnvCfg, task: str, walker: Walker) -> Env
     return cfg
 
 
-def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
+def _on_terrain[EnvCfg: VelocityEnvCfg](cfg: EnvCfg) -> EnvCfg:
     """Put a robot on rough ground that it sees."""
     cfg.scene.ground, cfg.scene.terrain = None, rough_terrain()
     cfg.scene.height_scanner = RayCasterCfg(
@@ -340,7 +354,11 @@ def flat_anymal_c() -> VelocityEnvCfg:
 
 def rough_anymal_c() -> VelocityEnvCfg:
     """Return ANYmal-C on rough ground."""
-    return _on_terrain(_walk(VelocityEnvCfg(), "rough_anymal_c", _anymal_c()))
+    walker = _anymal_c()
+    cfg = _on_terrain(_walk(RoughEnvCfg(), "rough_anymal_c", walker))
+    # who comes from flat ground lifts its feet by 0.04 m, and the highest step is one of 0.15 m
+    cfg.rewards.low_feet.params["asset_cfg"] = Entity("robot", body_names=walker.feet)
+    return cfg
 
 
 def flat_go2() -> VelocityEnvCfg:
