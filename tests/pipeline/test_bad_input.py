@@ -25,6 +25,18 @@ TRAIN_MISTAKES = [
         ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
         r"its policy sees policy.joint_pos where the task has another one: what it has seen must come first",
     ),
+    (
+        ["--checkpoint", POLICY, "env.observations.policy.history_length=2"],
+        r"its policy sees policy.history or layout where the task has another one",
+    ),
+    (
+        ["--checkpoint", POLICY, "env.actions.cart_force.scale=50"],
+        r"its policy's actions mean something else to this task, or to its robot",
+    ),
+    (
+        ["--task", "LedgerLab-Velocity-Flat-Go2", "--checkpoint", "LedgerLab-Velocity-Flat-AnymalC"],
+        r"its policy's actions mean something else to this task, or to its robot",
+    ),
     (["--checkpoint", POLICY, "agent.actor.activation=relu"], r"agent.actor.activation was elu when .*, and is relu"),
     (["--checkpoint", POLICY, "agent.actor.hidden_dims=[64, 32]"], r"agent.actor.hidden_dims was .*32, 32.* when it"),
     (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),

@@ -32,7 +32,7 @@ def retold(
     source, directory = one_run_dir(trained), folder / run_id
     shutil.copytree(source, directory, ignore=shutil.ignore_patterns("journal-*"))
     spoil(directory)
-    from ledger_lab.pipeline.score import file_sha256
+    from ledger_lab.pipeline.candidate import file_sha256
 
     with Journal(directory / "journal-1-0.jsonl") as journal:
         for row in read_journal(source / "journal-1-0.jsonl").rows:

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from rl_games.algos_torch.running_mean_std import RunningMeanStd
+from rsl_rl.modules import EmpiricalNormalization
+from skrl.resources.preprocessors.torch import RunningStandardScaler
 
 from ledger_lab.errors import UserError
 from ledger_lab.runners.checkpoint_file import load_networks, whole_file
+
+NORMALIZERS = (
+    EmpiricalNormalization,
+    lambda size: RunningMeanStd((size,)),
+    lambda size: RunningStandardScaler(size, device="cpu"),
+)
+"""Each library's own normalizer of observations."""
 
 
 def test_a_checkpoint_and_its_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +48,21 @@ def test_what_a_network_has_not_seen_does_not_move_it(tmp_path: Path) -> None:
     assert torch.allclose(more(seen), known(seen[:, :3]), atol=1e-6)
     more(seen).sum().backward()
     assert more[0].weight.grad[:, 3:].abs().min() > 0, "it can learn to"
+
+
+def test_a_normalizer_leaves_what_it_has_not_seen_as_it_is(tmp_path: Path) -> None:
+    for make in NORMALIZERS:
+        known, more = make(3), make(5)
+        for name, buffer in known.named_buffers():
+            if "count" not in name:
+                buffer.copy_(torch.full_like(buffer, 0.3 if "mean" in name else 4.0))
+        torch.save({"network": known.state_dict()}, tmp_path / "model_1.pt")
+        load_networks({"network": more}, tmp_path / "model_1.pt", "a library")
+        for name, buffer in more.named_buffers():
+            if "count" not in name:
+                new = 0.0 if "mean" in name else 1.0
+                old = 0.3 if "mean" in name else 4.0
+                assert torch.allclose(buffer.flatten(), torch.tensor([old] * 3 + [new] * 2).to(buffer.dtype)), name
 
 
 @pytest.mark.parametrize("layers", [(2, 4), (3, 5), (3, 4, 4)], ids=["fewer inputs", "wider", "deeper"])

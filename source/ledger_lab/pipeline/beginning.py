@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from isaaclab.utils import to_dict
 
 from ledger_lab.errors import UserError
+from ledger_lab.pipeline.candidate import require_unchanged, resolve_candidate
 from ledger_lab.pipeline.find import best_checkpoint
-from ledger_lab.pipeline.score import file_sha256
+from ledger_lab.pretrained import shipped_checkpoint, shipped_tasks
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
 from ledger_lab.runners.configs import read_setting, resolve_configs
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _NETWORK = ("hidden_dims", "activation", "observation_normalization")
 """Fields of a recipe without which weights are another network."""
 
-_UNSEEN = ("noise", "modifiers")
-"""Settings of an observation that change what a training sees of it, not what it means."""
+_UNSEEN = ("noise", "modifiers", "enable_corruption")
+"""Settings of observations that change what a training sees of them, not what they mean."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +43,35 @@ def find_beginning(
     """Find the checkpoint that a run is to begin with.
 
     Args:
-        name: Checkpoint file, run id or run directory.
+        name: Checkpoint file, run id or run directory, or a task that a policy comes for.
         log_root: Root of the ledger.
         adapter: The library of the run.
         env_cfg: Its environment.
         agent_cfg: The library's configuration.
 
     Raises:
-        UserError: If there is none, or its networks are others, or mean something else by what they see.
+        UserError: If there is none, or its networks are others, or mean something else by what they see or do.
     """
-    found = best_checkpoint(name, log_root)
+    found = best_checkpoint(str(shipped_checkpoint(name)) if name in shipped_tasks() else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
     if declared.rl_library != adapter.library:
         raise UserError(
             f"--checkpoint {name}: run {declared.run_id} was trained by {declared.rl_library}, whose networks "
             f"{adapter.library} can't read: say --rl_library {declared.rl_library}"
         )
-    if not path.is_file() or file_sha256(path) != found.saved.sha256:
-        raise UserError(f"--checkpoint {path}: is gone, or not what run {declared.run_id} saved")
+    what = f"--checkpoint {path}"
     require_task(declared.task, declared.rl_library, declared.agent)
-    theirs, their_agent = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
-    _require_first(dict(_seen(theirs)), dict(_seen(env_cfg)), f"--checkpoint {path}")
+    candidate = resolve_candidate(found, "cpu", log_root)
+    require_unchanged(candidate)
+    theirs, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+    _require_first(dict(_seen(theirs)), dict(_seen(env_cfg)), what)
+    if _done(theirs) != _done(env_cfg):
+        raise UserError(f"{what}: its policy's actions mean something else to this task, or to its robot")
     for field in _NETWORK:
         setting = adapter.dialect.overrides[field]
-        now, then = read_setting(agent_cfg, setting), read_setting(their_agent, setting)
+        now, then = read_setting(agent_cfg, setting), read_setting(candidate.agent_cfg, setting)
         if now != then:
-            raise UserError(f"--checkpoint {path}: {setting} was {then} when it was trained, and is {now} now")
+            raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
     summary = summarize_run(found.run)
     earlier = declared.began_from or {}
     usd = (summary.declared_usd, earlier.get("usd", 0.0))
@@ -76,18 +80,34 @@ def find_beginning(
         "task": declared.task,
         "checkpoint": found.saved.path,
         "sha256": found.saved.sha256,
-        "env_steps": found.saved.env_steps + earlier.get("env_steps", 0),
+        "env_steps": summary.env_steps + earlier.get("env_steps", 0),
         "wall_s": summary.wall_s + earlier.get("wall_s", 0.0),
         "usd": None if usd[0] is None or usd[1] is None else usd[0] + usd[1],
     }
     return Beginning(path.resolve(), told)
 
 
-def _seen(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
-    """Yield the groups of observations, and of each its terms in their order."""
+def _seen(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """Yield the groups of observations, and of each how its terms are put together, and the terms in their order."""
     for name, group in vars(env_cfg.observations).items():
-        terms = [(key, term) for key, term in vars(group).items() if hasattr(term, "func")] if group else []
-        yield name, [(key, {k: v for k, v in to_dict(term).items() if k not in _UNSEEN}) for key, term in terms]
+        settings, terms = {}, []
+        for key, value in vars(group).items() if group else ():
+            if hasattr(value, "func"):
+                terms.append((key, {k: v for k, v in to_dict(value).items() if k not in _UNSEEN}))
+            elif value is not None and key not in _UNSEEN:  # a term that is not there, or a history of no length
+                settings[key] = value
+        yield name, [("history or layout", settings), *terms]
+
+
+def _done(env_cfg: ManagerBasedRLEnvCfg) -> list[Any]:
+    """Return the actions in their order, and of the robot of each what gives them their meaning."""
+    actions = {name: term for name, term in vars(env_cfg.actions).items() if term is not None}
+    robots = [getattr(env_cfg.scene, term.asset_name) for term in actions.values()]
+    files = [Path(getattr(robot.spawn, "usd_path", "")).name for robot in robots]
+    return [
+        (name, to_dict(term), robot.init_state.joint_pos, file)
+        for (name, term), robot, file in zip(actions.items(), robots, files, strict=True)
+    ]
 
 
 def _require_first(theirs: dict[str, Any], ours: dict[str, Any], what: str) -> None:

@@ -23,9 +23,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateRestored, Status, read_ledger
 from ledger_lab.meters import hardware_facts
 from ledger_lab.pipeline.bench import add_json, script, write_findings
+from ledger_lab.pipeline.candidate import file_sha256
 from ledger_lab.pipeline.console import make_console
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.pipeline.verdict_of_exit import EXIT_REQUEUE, exit_status_of
 from ledger_lab.reports import summarize_run
 

@@ -6,19 +6,18 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences
+from ledger_lab.pipeline.candidate import Candidate, require_unchanged, resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint, find_checkpoints
-from ledger_lab.pipeline.preflight import hash_configs, require_takeable, task_panel
-from ledger_lab.pipeline.pretrained import home_of, named_checkpoints
+from ledger_lab.pipeline.preflight import require_takeable, task_panel
+from ledger_lab.pipeline.pretrained import named_checkpoints
 from ledger_lab.pipeline.record import recording_args
 from ledger_lab.pipeline.request import launcher_args
-from ledger_lab.pipeline.score import Candidate, Simulation, require_unchanged
-from ledger_lab.runners import load_adapter
+from ledger_lab.pipeline.score import Simulation
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, require_runtime, require_task, resolve_device
@@ -197,34 +196,3 @@ def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclar
             f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
             f"same for both: {differences}. Score them one by one"
         )
-
-
-def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) -> Candidate:
-    """Resolve what a checkpoint's policy is made with.
-
-    Args:
-        checkpoint: The checkpoint.
-        device: Where the policy is going to act.
-        log_root: Root of the ledger, for what is made of a checkpoint that came with the package.
-
-    Raises:
-        UserError: If its agent is configured otherwise than when it was trained, or has a memory.
-    """
-    declared = checkpoint.run.declared
-    adapter = load_adapter(declared.rl_library)
-    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
-    agent_cfg = adapter.prepare(agent_cfg, device)
-    adapter.require_memoryless(agent_cfg)
-    if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
-        raise UserError(
-            f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
-            f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
-        )
-    return Candidate(
-        run_id=declared.run_id,
-        source=checkpoint.run.directory,
-        run_dir=home_of(checkpoint.run, log_root),
-        saved=checkpoint.saved,
-        adapter=adapter,
-        agent_cfg=agent_cfg,
-    )

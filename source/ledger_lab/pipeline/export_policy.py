@@ -23,13 +23,12 @@ from ledger_lab.ledger import RunDeclared
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
 from ledger_lab.panels import few_differences
+from ledger_lab.pipeline.candidate import Candidate, require_unchanged, resolve_candidate
 from ledger_lab.pipeline.console import Terminal
-from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.request import export_policy_parser, launcher_args, parse_plain
-from ledger_lab.pipeline.score import Candidate, require_unchanged
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.checkpoint_file import whole_file
 from ledger_lab.runners.configs import resolve_configs

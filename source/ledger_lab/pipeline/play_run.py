@@ -11,14 +11,13 @@ from contextlib import nullcontext
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.pipeline.candidate import require_unchanged, resolve_candidate
 from ledger_lab.pipeline.console import Terminal
-from ledger_lab.pipeline.evaluate_plan import resolve_candidate
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
 from ledger_lab.pipeline.progress import Progress
 from ledger_lab.pipeline.record import in_studio, picture_of, recorded, recording_args
 from ledger_lab.pipeline.request import launcher_args, parse, play_parser
-from ledger_lab.pipeline.score import require_unchanged
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import (
     environment,

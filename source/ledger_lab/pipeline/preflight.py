@@ -25,6 +25,7 @@ from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.pipeline.batch import check_batch, scale_learning_rate
 from ledger_lab.pipeline.beginning import Beginning, find_beginning
+from ledger_lab.pipeline.candidate import hash_configs
 from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.mirror_run import require_mirrors
 from ledger_lab.pipeline.ranks import require_divisible, require_same
@@ -34,7 +35,7 @@ from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.code import code_sha256
-from ledger_lab.runners.configs import config_sha256, require_values, resolve_configs
+from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import (
@@ -353,14 +354,6 @@ def _require_memory(panel: Panel, device: str) -> None:
             f"panel {panel.name}: {len(panel.episodes)} episodes at once need {needed_bytes / 1e9:.1f} GB of memory at "
             f"least, and {free_bytes / 1e9:.1f} GB are free: use fewer seeds or cells"
         )
-
-
-def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:
-    """Return the hashes of what is trained and how, without where, how long and under which names."""
-    return {
-        "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
-        "agent": config_sha256(agent_cfg, without=adapter.circumstances),
-    }
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -11,8 +11,8 @@ import torch
 
 from ledger_lab.ledger import CheckpointSaved, Journal
 from ledger_lab.meters.probes import Part, Probes
+from ledger_lab.pipeline.candidate import file_sha256
 from ledger_lab.pipeline.ranges import Ranges
-from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.runners import Trainer
 
 ITERATION, CHECKPOINT = "iteration", "checkpoint"

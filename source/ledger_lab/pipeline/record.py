@@ -24,8 +24,9 @@ from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
 from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
+from ledger_lab.pipeline.candidate import Candidate
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.pipeline.score import Candidate, Simulation
+from ledger_lab.pipeline.score import Simulation
 from ledger_lab.runners.session import environment, held_out_config, is_newton
 
 if TYPE_CHECKING:

@@ -86,13 +86,13 @@ def train_parser() -> argparse.ArgumentParser:
     )
     task.add_argument(
         "--checkpoint",
-        metavar="RUN_OR_CHECKPOINT",
+        metavar="RUN_CHECKPOINT_OR_TASK",
         default=None,
         help=(
             "Begin with the networks of this checkpoint, and not with random ones: a file, a run id or a run directory "
-            "(of a run, the checkpoint that was confirmed to reach the target, else the last one). Its optimizer and "
-            "counts stay behind; what it cost is named beside the run's own cost. Observations that it has not seen "
-            "must follow those that it has, and begin without weight."
+            "(of a run, the checkpoint that was confirmed to reach the target, else the last one), or a task whose "
+            "policy comes with the package. Its optimizer and counts stay behind; what it cost is named beside the "
+            "run's own cost. Observations that it has not seen must follow those that it has, and begin without weight."
         ),
     )
     task.add_argument("--num_envs", type=int, default=None, help="Environments per process (default: the task's).")

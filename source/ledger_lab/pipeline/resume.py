@@ -27,10 +27,10 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import few_differences
+from ledger_lab.pipeline.candidate import file_sha256
 from ledger_lab.pipeline.find import find_run
 from ledger_lab.pipeline.health import parse_stop_on
 from ledger_lab.pipeline.request import train_parser
-from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 
 OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED)

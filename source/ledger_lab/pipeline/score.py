@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ledger_lab.errors import UserError
-from ledger_lab.ledger import CapacityUsed, CheckpointSaved, PanelResult, Row
+from ledger_lab.ledger import CapacityUsed, PanelResult, Row
 from ledger_lab.meters import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
 from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
+from ledger_lab.pipeline.candidate import Candidate, require_unchanged
 from ledger_lab.pipeline.progress import Progress
-from ledger_lab.runners import Adapter
 from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, exactness, held_out_config
 
@@ -32,25 +29,6 @@ MAX_SLOTS = 16384
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A checkpoint to be scored, and how to make a policy of it."""
-
-    run_id: str
-    source: Path
-    """Directory that the checkpoint lies in: the run's, also where that came with the package."""
-    run_dir: Path
-    """Directory for what is made of it: the run's own, or where it is going to be."""
-    saved: CheckpointSaved
-    adapter: Adapter
-    agent_cfg: Any
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.source / self.saved.path
-
-
-@dataclass(frozen=True, kw_only=True)
 class Simulation:
     """A simulation that a panel is taken in."""
 
@@ -60,20 +38,6 @@ class Simulation:
     env_cfg: ManagerBasedRLEnvCfg
     identity: PanelIdentity
     """The panel's identity in it."""
-
-
-def require_unchanged(candidate: Candidate) -> None:
-    """Refuse a checkpoint that is not the one that the ledger speaks of.
-
-    Raises:
-        UserError: If the file is missing, or its hash differs.
-    """
-    try:
-        found = file_sha256(candidate.path)
-    except OSError as error:
-        raise UserError(f"cannot read checkpoint {candidate.path}: {error.strerror}") from error
-    if found != candidate.saved.sha256:
-        raise UserError(f"checkpoint {candidate.path} is not what run {candidate.run_id} saved: its SHA-256 differs")
 
 
 def score_checkpoints(
@@ -156,9 +120,3 @@ def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row]
     yield
     if (used := slots.capacity_used) is not None:
         append(CapacityUsed(**used, wall_ns=clock.wall_ns()))
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

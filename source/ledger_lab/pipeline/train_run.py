@@ -32,6 +32,7 @@ from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.pipeline.attempt import GRACE_S, Attempt, attempt_life
 from ledger_lab.pipeline.batch import describe_batch
+from ledger_lab.pipeline.candidate import file_sha256
 from ledger_lab.pipeline.console import Terminal, tell_error
 from ledger_lab.pipeline.declaration import declaration
 from ledger_lab.pipeline.health import HealthWatch
@@ -43,7 +44,7 @@ from ledger_lab.pipeline.progress import Progress, judged, training_figures
 from ledger_lab.pipeline.ranks import SpreadSlots, compare_learners, join_supervisors, said_once, share_of
 from ledger_lab.pipeline.request import parse, train_parser
 from ledger_lab.pipeline.resume import OVER, require_unchanged, resumed_request
-from ledger_lab.pipeline.score import capacity_told, file_sha256
+from ledger_lab.pipeline.score import capacity_told
 from ledger_lab.pipeline.training_state import StateKeeper
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.format import duration
@@ -384,9 +385,8 @@ def _report(plan: TrainPlan, console: Console) -> None:
     """Print the run's table, and the first checkpoint that reached the target."""
     (run,) = read_ledger(plan.run_dir).runs
     summary = summarize_run(run)
-    bottlenecks = find_bottlenecks([run], [summary])
     alone = summarize_cohorts([replace(summary, cohort=None)])  # nobody looked at the others of its cohort
-    console.print(render_report([summary], alone, console.width, bottlenecks))
+    console.print(render_report([summary], alone, console.width, find_bottlenecks([run], [summary])))
     first = summary.confirmed
     if first is not None:
         console.print(

@@ -11,11 +11,11 @@ import torch
 
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.pipeline.candidate import file_sha256
 from ledger_lab.pipeline.judge import Judge
 from ledger_lab.pipeline.preflight import TrainPlan
 from ledger_lab.pipeline.request import STATE_AT_LATEST_S
 from ledger_lab.pipeline.resume import Resumption, require_whole
-from ledger_lab.pipeline.score import file_sha256
 from ledger_lab.runners import Trainer
 from ledger_lab.runners.checkpoint_file import whole_file
 from ledger_lab.runners.process_group import ProcessGroup

@@ -85,11 +85,20 @@ def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> N
                 part.load_state_dict(_widened(content[name], part.state_dict()))
 
 
+_STATISTICS = {"mean": 0.0, "var": 1.0, "variance": 1.0, "std": 1.0}
+"""What normalizers keep of each input, by the last word of its name, and what leaves an input as it is."""
+
+
 def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return weights with zeros for inputs that they don't know; matrices have shape (outputs, inputs)."""
+    """Return weights with zeros for inputs that they don't know, which normalizers leave as they are.
+
+    Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs).
+    """
     fitting = dict(known)
     for name, tensor in known.items():
         wanted = like[name].shape if name in like else tensor.shape
-        if name.endswith("weight") and tensor.ndim == len(wanted) == 2 and tensor.shape[0] == wanted[0]:
-            fitting[name] = torch.nn.functional.pad(tensor, (0, max(0, wanted[1] - tensor.shape[1])))
+        new = _STATISTICS.get(name.rpartition("_")[2], 0.0 if name.endswith("weight") and tensor.ndim == 2 else None)
+        if new is not None and tensor.ndim == len(wanted) and tensor.shape[:-1] == wanted[:-1]:
+            more = max(0, wanted[-1] - tensor.shape[-1]) if tensor.ndim else 0
+            fitting[name] = torch.nn.functional.pad(tensor, (0, more), value=new) if more else tensor
     return fitting

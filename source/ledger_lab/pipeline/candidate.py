@@ -1,0 +1,96 @@
+"""Checkpoints that policies are made of, and what must hold for them to be the policies that were trained."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import CheckpointSaved
+from ledger_lab.pipeline.find import FoundCheckpoint
+from ledger_lab.pipeline.pretrained import home_of
+from ledger_lab.runners import Adapter, load_adapter
+from ledger_lab.runners.configs import config_sha256, resolve_configs
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A checkpoint to be scored, and how to make a policy of it."""
+
+    run_id: str
+    source: Path
+    """Directory that the checkpoint lies in: the run's, also where that came with the package."""
+    run_dir: Path
+    """Directory for what is made of it: the run's own, or where it is going to be."""
+    saved: CheckpointSaved
+    adapter: Adapter
+    agent_cfg: Any
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.source / self.saved.path
+
+
+def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) -> Candidate:
+    """Resolve what a checkpoint's policy is made with.
+
+    Args:
+        checkpoint: The checkpoint.
+        device: Where the policy is going to act.
+        log_root: Root of the ledger, for what is made of a checkpoint that came with the package.
+
+    Raises:
+        UserError: If its agent is configured otherwise than when it was trained, or has a memory.
+    """
+    declared = checkpoint.run.declared
+    adapter = load_adapter(declared.rl_library)
+    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+    agent_cfg = adapter.prepare(agent_cfg, device)
+    adapter.require_memoryless(agent_cfg)
+    if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
+        raise UserError(
+            f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
+            f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
+        )
+    return Candidate(
+        run_id=declared.run_id,
+        source=checkpoint.run.directory,
+        run_dir=home_of(checkpoint.run, log_root),
+        saved=checkpoint.saved,
+        adapter=adapter,
+        agent_cfg=agent_cfg,
+    )
+
+
+def require_unchanged(candidate: Candidate) -> None:
+    """Refuse a checkpoint that is not the one that the ledger speaks of.
+
+    Raises:
+        UserError: If the file is missing, or its hash differs.
+    """
+    try:
+        found = file_sha256(candidate.path)
+    except OSError as error:
+        raise UserError(f"cannot read checkpoint {candidate.path}: {error.strerror}") from error
+    if found != candidate.saved.sha256:
+        raise UserError(f"checkpoint {candidate.path} is not what run {candidate.run_id} saved: its SHA-256 differs")
+
+
+def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:
+    """Return the hashes of what is trained and how, without where, how long and under which names."""
+    return {
+        "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
+        "agent": config_sha256(agent_cfg, without=adapter.circumstances),
+    }
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
