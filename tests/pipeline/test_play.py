@@ -64,7 +64,6 @@ def test_what_is_made_for_training_is_not_played() -> None:
     assert lift.curriculum.begin_at_object.params["share"] == 0.0
     rough, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", [], play_mode=True)
     assert rough.events.push_robot.params["velocity_range"] == {}
-    assert rough.scene.terrain.max_init_terrain_level is None
     assert not rough.observations.policy.enable_corruption
     noisy = ["env.observations.policy.enable_corruption=true", "env.events.push_robot.interval_range_s=[1.0,2.0]"]
     asked, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", noisy, play_mode=True)

@@ -74,14 +74,14 @@ def legs(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"env.actions.velocity.policy_path={write_policy(tmp_path_factory.mktemp('walking') / 'policy', Sway())}"
 
 
-@pytest.fixture(scope="module")
-def seen(legs: str) -> Observed:
+@pytest.fixture(scope="module", params=ENGINES)
+def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
     """Reset, place, bump and judge a few robots."""
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.navigation.env_cfg import LIDAR
     from ledger_lab.tasks.navigation.terms import distances, nearness
 
-    with simulated(PANEL.task, ENGINES[0], ENVS, legs) as env:
+    with simulated(PANEL.task, request.param, ENVS, legs) as env:
         base, robot = env.unwrapped, env.unwrapped.scene["robot"]
         command = base.command_manager.get_term("pose_command")
         starts, goals = [], []
@@ -207,9 +207,10 @@ def test_what_is_seen_of_a_pillar_is_what_is_bumped_into() -> None:
             assert np.allclose(np.abs(inside.Transform(Gf.Vec3d(corner))), 0.5, atol=1e-3)
 
 
-def test_it_is_a_task_that_steps_and_begins_as_its_seed_says(legs: str) -> None:
+@pytest.mark.parametrize("physics", ENGINES)
+def test_it_is_a_task_that_steps_and_begins_as_its_seed_says(physics: str, legs: str) -> None:
     # With a new velocity for each turn of the policy that walks, 200 actions take a tenth of the time.
-    with simulated(PANEL.task, ENGINES[0], ENVS, legs, "env.decimation=4") as env:
+    with simulated(PANEL.task, physics, ENVS, legs, "env.decimation=4") as env:
         shaken(env).check(observations=48, actions=3)
 
 

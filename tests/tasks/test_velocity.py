@@ -99,12 +99,7 @@ def scanned(env: Any, pose: torch.Tensor) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param((panel, physics), id=f"{panel.name}-{physics}")
-        for panel in PANELS
-        for physics in ENGINES
-        if (panel.name, physics) != ("velocity_rough_anymal_c_v1", "ovphysx")
-    ],
+    params=[pytest.param((panel, physics), id=f"{panel.name}-{physics}") for panel in PANELS for physics in ENGINES],
 )
 def seen(request: pytest.FixtureRequest) -> tuple[str, str, Observed]:
     panel, physics = request.param

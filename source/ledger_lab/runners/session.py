@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
@@ -21,6 +21,7 @@ from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.launch import World
 from ledger_lab.panels.room import slots_in_all
+from ledger_lab.runners.ovphysx_rays import ordered_rays
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -204,7 +205,9 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
         task: Gymnasium id.
         env_cfg: Resolved configuration.
     """
-    env = gym.make(task, cfg=env_cfg)
+    rays = ordered_rays() if physics_name(env_cfg) == "ovphysx" else nullcontext()
+    with rays:
+        env = gym.make(task, cfg=env_cfg)
     try:
         yield env
     finally:

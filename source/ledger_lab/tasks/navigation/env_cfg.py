@@ -23,9 +23,7 @@ from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg as Noise
 from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
-from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.contrib.navigation import mdp
-from isaaclab_tasks.utils import PresetCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.assets import PILLARS_USD
@@ -35,6 +33,7 @@ from ledger_lab.tasks.navigation import terms
 from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
 from ledger_lab.tasks.navigation.commands import NeighbourPoseCommandCfg
 from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
+from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 
 WALKER = flat_anymal_c()
 """The task that the frozen policy was trained on."""
@@ -48,10 +47,9 @@ LIDAR = {"sensor_cfg": Entity("lidar")}
 
 
 @configclass
-class NavigationPhysicsCfg(PresetCfg):
-    """Physics engines for robots that see the ground; not OvPhysX, as on rough ground."""
+class NavigationPhysicsCfg(VelocityPhysicsCfg):
+    """The engines of who walks, with room for what is bumped into."""
 
-    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
     newton_mjwarp: NewtonCfg = NewtonCfg(
         # measured, under a policy that navigates: 40 constraint rows, and 13 contacts in the mean of all
         solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=40, cone="pyramidal", impratio=10, integrator="implicitfast"),

@@ -25,14 +25,9 @@ class VelocityPhysicsCfg(PresetCfg):
 
 
 @configclass
-class RoughPhysicsCfg(PresetCfg):
-    """Physics engines for robots that see the ground.
+class RoughPhysicsCfg(VelocityPhysicsCfg):
+    """The same engines on a height field."""
 
-    OvPhysX is not among them: its ray casters follow bodies in the order of their names, so that with more than ten
-    robots each would see the ground of another.
-    """
-
-    isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
     newton_mjwarp: NewtonCfg = NewtonCfg(
         # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
         # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts

@@ -1,0 +1,40 @@
+"""Ray casters of OvPhysX that follow each robot's own body.
+
+Isaac Lab's follow bodies as OvPhysX lists them, by name: ``env_10`` comes before ``env_2``, so that with more than ten
+robots one sees what is around another. Its views of robots and its contact sensors bring that into order; so do these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def ordered_rays() -> Iterator[None]:
+    """Let ray casters that are made inside follow bodies in the order of the environments."""
+    from isaaclab_ov import tensor_types
+    from isaaclab_ov._clone import ordered_clone_paths
+    from isaaclab_ov.physics import OvPhysxManager
+    from isaaclab_ov.sensors.ray_caster.ray_caster import _OvPhysxRayCasterMixin as RayCasters
+
+    begin = RayCasters._initialize_pose_tracking
+
+    def begin_in_order(sensor: Any) -> None:  # noqa: ANN401 - any of Isaac Lab's ray casters
+        begin(sensor)
+        if (listed := sensor._ovphysx_body_view) is None:
+            return  # it stands still
+        paths = list(listed.prim_paths)
+        ordered = ordered_clone_paths(paths, [])
+        if ordered != paths:
+            listed.destroy()
+            sensor._ovphysx_body_view = OvPhysxManager.get_physx_instance().create_tensor_binding(
+                prim_paths=ordered, tensor_type=tensor_types.RIGID_BODY_POSE
+            )
+
+    RayCasters._initialize_pose_tracking = begin_in_order
+    try:
+        yield
+    finally:
+        RayCasters._initialize_pose_tracking = begin
