@@ -25,8 +25,8 @@ from ledger_lab.ledger import STATE_FILE, AttemptEnded, EvaluationEnded, Journal
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.pipeline.attempt import GRACE_S
-from ledger_lab.pipeline.forked import become_worker, end_with, noted_signals, open_standard_streams
 from ledger_lab.pipeline.console import EXIT_USER_ERROR
+from ledger_lab.pipeline.forked import become_worker, end_with, noted_signals, open_standard_streams
 from ledger_lab.pipeline.insist import insist
 from ledger_lab.pipeline.link import Link
 from ledger_lab.pipeline.peers import Peers

@@ -3,11 +3,11 @@
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
 fall costs what it costs Isaac Lab's H1, and who tips over has fallen, too. ANYmal has the rewards of its flat task on
-both grounds, but on rough ground it need not be level and must lift its feet; there it sees 54 heights, not 187, steps
-are lower, all levels of the ground are trained on from the start (``terrain``), and who leaves it begins anew. Go2 has the
-rewards of its own, but for its height, what it sees of the command, and a beat that it hears and is paid for keeping
-(``flat_go2``). The ground's friction is 1 for all. The factories at the end say what belongs to a robot and to a ground.
-What counts as success is not decided here but by a panel.
+both grounds, but on rough ground it need not be level; there it sees 54 heights, not 187, steps are lower, all levels
+of the ground are trained on from the start (``terrain``), and who leaves it begins anew. Go2 has the rewards of its
+own, but for its height, what it sees of the command, and a beat that it hears and is paid for keeping (``flat_go2``).
+The ground's friction is 1 for all. The factories at the end say what belongs to a robot and to a ground. What counts as
+success is not decided here but by a panel.
 """
 
 import math
@@ -33,7 +33,7 @@ from ledger_lab.assets.anymal_c import anymal_c_cfg
 from ledger_lab.assets.go2 import go2_cfg
 from ledger_lab.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
-from ledger_lab.tasks.velocity.gait import gait_phase, in_step, low_feet
+from ledger_lab.tasks.velocity.gait import gait_phase, in_step
 from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
 from ledger_lab.tasks.velocity.terrain import rough_terrain
 
@@ -263,20 +263,6 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
 
 
 @configclass
-class RoughRewardsCfg(RewardsCfg):
-    """What is rewarded on rough ground beside: lifting feet that move."""
-
-    low_feet = RewardTermCfg(func=low_feet, weight=-15.0, params={"depth_m": 0.35})
-
-
-@configclass
-class RoughEnvCfg(VelocityEnvCfg):
-    """The environment of rough ground, before it is put there."""
-
-    rewards: RoughRewardsCfg = RoughRewardsCfg()
-
-
-@configclass
 class Go2ObservationsCfg(ObservationsCfg):
     """What Go2 sees beside: the beat of its trot."""
 
@@ -321,7 +307,7 @@ def _walk[EnvCfg: VelocityEnvCfg](cfg: EnvCfg, task: str, walker: Walker) -> Env
     return cfg
 
 
-def _on_terrain[EnvCfg: VelocityEnvCfg](cfg: EnvCfg) -> EnvCfg:
+def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     """Put a robot on rough ground that it sees."""
     cfg.scene.ground, cfg.scene.terrain = None, rough_terrain()
     cfg.scene.height_scanner = RayCasterCfg(
@@ -355,11 +341,7 @@ def flat_anymal_c() -> VelocityEnvCfg:
 
 def rough_anymal_c() -> VelocityEnvCfg:
     """Return ANYmal-C on rough ground."""
-    walker = _anymal_c()
-    cfg = _on_terrain(_walk(RoughEnvCfg(), "rough_anymal_c", walker))
-    # who comes from flat ground lifts its feet by 0.04 m, and the highest step is one of 0.15 m
-    cfg.rewards.low_feet.params["asset_cfg"] = Entity("robot", body_names=walker.feet)
-    return cfg
+    return _on_terrain(_walk(VelocityEnvCfg(), "rough_anymal_c", _anymal_c()))
 
 
 def flat_go2() -> VelocityEnvCfg:

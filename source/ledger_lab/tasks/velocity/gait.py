@@ -1,8 +1,4 @@
-"""How feet are moved: to the beat of a trot, and high enough.
-
-Who hears a beat learns sooner to lift its feet than who has to find a rhythm of its own. Who walks on flat ground lifts
-them by a finger's breadth, and learns on stairs that feet must be lifted sooner by being told than by stumbling.
-"""
+"""A trot to a beat: who hears it learns sooner to lift its feet than who has to find a rhythm of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from isaaclab.managers import SceneEntityCfg
-from isaaclab.utils.math import quat_apply
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -54,22 +49,3 @@ def in_step(
     told_to_stand = env.command_manager.get_command(command_name).norm(dim=1, keepdim=True) < standing
     bearing = torch.cat([first, ~first, ~first, first], dim=1) | told_to_stand
     return (touching == bearing).float().mean(dim=1)
-
-
-def low_feet(env: ManagerBasedRLEnv, depth_m: float, asset_cfg: SceneEntityCfg) -> torch.Tensor:
-    """Penalize feet that move over the ground without being lifted, as DreamWaQ does (arXiv:2301.10602).
-
-    Args:
-        env: The environment.
-        depth_m: How far below the base, along its own axis, a moving foot is high enough [m].
-        asset_cfg: The feet.
-
-    Returns:
-        Squared height that is missing, times the foot's horizontal speed, over all feet [m^3/s]; shape (num_envs,).
-    """
-    data, feet = env.scene[asset_cfg.name].data, asset_cfg.body_ids
-    base = data.root_link_pose_w.torch
-    up = quat_apply(base[:, 3:7], base.new_tensor((0.0, 0.0, 1.0)).expand(len(base), 3))
-    depth_of_feet = ((base[:, None, :3] - data.body_link_pos_w.torch[:, feet]) * up[:, None]).sum(dim=2)
-    speed = data.body_link_lin_vel_w.torch[:, feet, :2].norm(dim=2)
-    return ((depth_of_feet - depth_m).clamp(min=0.0).square() * speed).sum(dim=1)
