@@ -8,6 +8,7 @@ import pytest
 
 from ledger_lab.ledger import read_ledger
 from ledger_lab.pretrained import ROOT
+from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
 from tests.conftest import script
@@ -22,8 +23,14 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
     for word in ("rsl_rl", "newton_mjwarp", "ovphysx", "cartpole_robust_v1"):
         assert any(word in line for line in lines[first : first + 4])
     (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
-    record = duration(summarize_run(run).wall_to_target_s)
+    summary = summarize_run(run)
+    record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}"
     assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
+    for task in RECIPES:
+        (own,) = [line for line in lines if line.startswith(f"{task} ")]
+        assert re.search(
+            r" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{8}… +\d+ +90 % +\d+/\d+(, short of it| in [\d:]+)$", own.rstrip()
+        )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pipeline.console import Terminal
 from ledger_lab.pipeline.find import find_run
 from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
-from ledger_lab.reports import summarize_run
+from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.reports.format import MISSING, duration, target_share
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import resolve_configs
@@ -54,8 +54,8 @@ def list_tasks(argv: Sequence[str]) -> int:
         description="List the tasks of LedgerLab and of every other package installed, with their sizes, their "
         "physics engines and the panels that come with them. The id of a panel is the one it has on the task's default "
         "physics, here, with the packages installed now. Observations, actions and record are those of the policy that "
-        "comes with the package (--pretrained): the record is the wall-clock time until it was confirmed to reach its "
-        "target.",
+        "comes with the package (--pretrained): the record is its success on fresh episodes and the time until "
+        "that proved its target; of one that fell short, its best score.",
     )
     parser.add_argument("--all", action="store_true", help="List the tasks that come with Isaac Lab, too.")
     parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
@@ -84,14 +84,14 @@ def list_tasks(argv: Sequence[str]) -> int:
                 continue
             env_cfg, _ = resolve_configs(task, libraries[0], [])
             simulation = describe_simulation(held_out_config(env_cfg, 1))
-            sizes, times = _shipped(task)
+            sizes, records = _shipped(task)
             shown += [*sizes, str(env_cfg.scene.num_envs)]
             judged = []
             for panel in own:
                 identity = PanelIdentity.of(panel, simulation).id
-                time = duration(times.get((identity, panel.target_success)))
+                record = records.get((identity, panel.target_success), MISSING)
                 target = target_share(panel.target_success)
-                judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, time))
+                judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *map("\n".join, zip(*judged, strict=True)))
         if not table.row_count:
             raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
@@ -101,19 +101,28 @@ def list_tasks(argv: Sequence[str]) -> int:
     return 0
 
 
-def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], float | None]]:
+def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
     """Return what is known of a task from the policy that comes with the package.
 
     Args:
         task: Gymnasium id of the task.
 
     Returns:
-        How many numbers the policy takes and gives; and by panel id and target, the seconds until this was
-        confirmed [s].
+        How many numbers the policy takes and gives; and by panel id and target, what it came to.
     """
     if task not in shipped_tasks():
         return [MISSING, MISSING], {}
     files = shipped_contract(task)["files"]
     summary = summarize_run(find_run(str(ROOT / task), ROOT))
     sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
-    return sizes, {(summary.panel_id, summary.target_success): summary.wall_to_target_s}
+    return sizes, {(summary.panel_id, summary.target_success): _record(summary)}
+
+
+def _record(summary: RunSummary) -> str:
+    """Return how well a run's best checkpoint did, and after which time, if that proved its target."""
+    if (best := summary.best) is None:
+        return MISSING
+    if best.confirmed:
+        took = duration(summary.wall_to_target_s)
+        return f"{best.confirmation_successes}/{best.confirmation_episodes} in {took}"
+    return f"{best.heldout_successes}/{best.heldout_episodes}, short of it"
