@@ -11,6 +11,7 @@ from ledger_lab.pretrained import shipped_checkpoint
 from tests.conftest import script
 
 POLICY = str(shipped_checkpoint("LedgerLab-Cartpole"))
+GO2, LIDAR = "LedgerLab-Velocity-Flat-Go2", "LedgerLab-Navigation-Flat-AnymalC"
 TRAIN_MISTAKES = [
     (["--checkpoint", "absent"], r"no checkpoint, run directory or run id 'absent'"),
     (
@@ -19,24 +20,34 @@ TRAIN_MISTAKES = [
     ),
     (
         ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],
-        r"its policy sees policy.joint_pos where the task has 'base_height': what it has seen must come first",
+        r"it has seen policy.joint_pos where the task has 'base_height': what it has seen must come first",
     ),
     (
         ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
-        r"its policy sees policy.joint_pos where the task has another one: what it has seen must come first",
+        r"it has seen policy.joint_pos where the task has another one: what it has seen must come first",
     ),
     (
         ["--checkpoint", POLICY, "env.observations.policy.history_length=2"],
-        r"its policy sees policy.history or layout where the task has another one",
+        r"it has seen policy put together otherwise: .*, and .*'history_length': 2.* now",
     ),
     (
         ["--checkpoint", POLICY, "env.actions.cart_force.scale=50"],
-        r"its policy's actions mean something else to this task, or to its robot",
+        r"its actions would mean something else: cart_force.scale: 50.* != 100.*now != then",
     ),
     (
-        ["--task", "LedgerLab-Velocity-Flat-Go2", "--checkpoint", "LedgerLab-Velocity-Flat-AnymalC"],
-        r"its policy's actions mean something else to this task, or to its robot",
+        ["--task", GO2, "--checkpoint", "LedgerLab-Velocity-Flat-AnymalC", "env.actions.joint_pos.scale=0.5"],
+        r"its actions would mean something else: joint_pos.default_joint_pos",
     ),
+    (
+        ["--checkpoint", POLICY, "physics=ovphysx"],
+        r"its actions would mean something else: cart_force.joint_ordering: 'physx' != 'newton'",
+    ),
+    (
+        ["--task", LIDAR, "--checkpoint", LIDAR, "env.scene.lidar.pattern_cfg.horizontal_res=22.5"],
+        r"it has seen policy.nearness where the task has another one",
+    ),
+    (["--checkpoint", "Isaac-Cartpole"], r"no policy of Isaac-Cartpole comes with this ledger_lab"),
+    (["--checkpoint", POLICY, 'agent.obs_groups={"actor": [], "critic": ["policy"]}'], r"agent.obs_groups was .* now"),
     (["--checkpoint", POLICY, "agent.actor.activation=relu"], r"agent.actor.activation was elu when .*, and is relu"),
     (["--checkpoint", POLICY, "agent.actor.hidden_dims=[64, 32]"], r"agent.actor.hidden_dims was .*32, 32.* when it"),
     (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),

@@ -68,3 +68,16 @@ def test_interrupted_it_goes_on_without_the_checkpoint(tmp_path: Path) -> None:
     (run,) = read_ledger(tmp_path).runs
     assert run.declared == before.declared and run.declared.began_from is not None
     assert [saved.iteration for saved in run.checkpoints] == [1, 2]
+
+
+def test_what_is_new_may_follow_what_it_has_seen(tmp_path: Path) -> None:
+    from ledger_lab.pipeline.beginning import find_beginning
+    from ledger_lab.runners.adapter import load_adapter
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    flat, rough = "LedgerLab-Velocity-Flat-AnymalC", "LedgerLab-Velocity-Rough-AnymalC"
+    configs = resolve_configs(rough, "rsl_rl", [], "rsl_rl_with_symmetry_cfg_entry_point")
+    beginning = find_beginning(flat, tmp_path, load_adapter("rsl_rl"), *configs)
+    assert (beginning.path, beginning.told["task"]) == (shipped_checkpoint(flat), flat)

@@ -68,18 +68,23 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
     )
 
 
-def require_unchanged(candidate: Candidate) -> None:
+def require_unchanged(path: Path, saved: CheckpointSaved, run_id: str) -> None:
     """Refuse a checkpoint that is not the one that the ledger speaks of.
+
+    Args:
+        path: The file.
+        saved: What the ledger says of it.
+        run_id: The run that saved it.
 
     Raises:
         UserError: If the file is missing, or its hash differs.
     """
     try:
-        found = file_sha256(candidate.path)
+        found = file_sha256(path)
     except OSError as error:
-        raise UserError(f"cannot read checkpoint {candidate.path}: {error.strerror}") from error
-    if found != candidate.saved.sha256:
-        raise UserError(f"checkpoint {candidate.path} is not what run {candidate.run_id} saved: its SHA-256 differs")
+        raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
+    if found != saved.sha256:
+        raise UserError(f"checkpoint {path} is not what run {run_id} saved: its SHA-256 differs")
 
 
 def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:

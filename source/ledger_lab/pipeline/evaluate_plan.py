@@ -86,7 +86,7 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
 
     candidates = [resolve_candidate(checkpoint, device, args.log_root) for checkpoint in found]
     for candidate in candidates:
-        require_unchanged(candidate)
+        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,

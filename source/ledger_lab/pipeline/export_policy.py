@@ -116,7 +116,7 @@ def plan_export(args: Namespace) -> ExportPlan:
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
     candidate = resolve_candidate(found, device, args.log_root)
-    require_unchanged(candidate)
+    require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)

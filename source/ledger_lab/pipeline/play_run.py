@@ -70,7 +70,7 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     device = resolve_device(args.device)
     require_task(declared.task, declared.rl_library, declared.agent)
     candidate = resolve_candidate(found, device, args.log_root)
-    require_unchanged(candidate)
+    require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     env_cfg, _ = resolve_configs(
         declared.task, declared.rl_library, [*declared.overrides, *overrides], declared.agent, play_mode=True
     )

@@ -65,7 +65,7 @@ def score_checkpoints(
         UserError: If a checkpoint can't be loaded, has changed, or the task's episodes can't be fixed by a seed.
     """
     for candidate in candidates:
-        require_unchanged(candidate)
+        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     episodes = len(panel.episodes)
     places = min(len(candidates), max(1, MAX_SLOTS // episodes))
     rounds = -(-len(candidates) // places)

@@ -92,7 +92,8 @@ _STATISTICS = {"mean": 0.0, "var": 1.0, "variance": 1.0, "std": 1.0}
 def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return weights with zeros for inputs that they don't know, which normalizers leave as they are.
 
-    Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs).
+    Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs). What a normalizer has
+    counted stays, so that it hardly adapts to new inputs: scale them in the task.
     """
     fitting = dict(known)
     for name, tensor in known.items():

@@ -7,6 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -197,14 +198,14 @@ def _follow(node: Any, path: Sequence[str]) -> Any:
 
 
 def read_setting(agent_cfg: Any, override: str) -> Any:
-    """Return what an override of the agent's configuration would replace; ``None`` where there is no such setting.
+    """Return what an override of the agent's configuration would replace; ``None`` where there is nothing.
 
     Args:
         agent_cfg: The agent's configuration.
         override: Name of the override, like ``agent.algorithm.gamma``.
     """
     value = _follow(agent_cfg, override.split(".")[1:])
-    return None if value is _MISSING else value
+    return None if value is _MISSING or isinstance(value, type(MISSING)) else value
 
 
 def require_values(agent_cfg: Any, adapter: Adapter) -> None:

@@ -13,6 +13,7 @@ import torch
 import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.cli import load_external_tasks
+from isaaclab.sensors import RayCasterCfg
 from isaaclab.utils import validate
 from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
@@ -205,13 +206,13 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
         task: Gymnasium id.
         env_cfg: Resolved configuration.
     """
-    rays = ordered_rays() if physics_name(env_cfg) == "ovphysx" else nullcontext()
-    with rays:
+    sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
+    with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
         env = gym.make(task, cfg=env_cfg)
-    try:
-        yield env
-    finally:
-        env.close()
+        try:
+            yield env
+        finally:
+            env.close()
 
 
 def gpu_memory_bytes(device: str) -> int | None:

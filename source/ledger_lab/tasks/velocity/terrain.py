@@ -1,7 +1,8 @@
 """Rough ground, generated: patches of stairs, boxes, gravel and slopes that become harder from row to row.
 
 Robots train on all of them alike, as panels judge them. Isaac Lab's curriculum moves a robot by one row when an episode
-ends: one without a fall lasts 42 iterations (20 s of 24 actions each), too long for trainings of a few hundred.
+ends; without a fall that is after 42 iterations (1,000 actions, 24 to an iteration), too late for trainings of a few
+hundred.
 
 All patches are height fields, so that Newton collides with one height field in place of a mesh.
 """
