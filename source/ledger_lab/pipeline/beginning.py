@@ -69,14 +69,14 @@ def find_beginning(
     require_unchanged(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
     theirs, their_agent = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
-    for setting in (*(adapter.dialect.overrides[field] for field in _NETWORK), *_GROUPS):
-        now, then = read_setting(agent_cfg, setting), read_setting(their_agent, setting)
-        if now != then:
-            raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
     taken = [read_setting(agent_cfg, setting) or {} for setting in _GROUPS]
     _require_first(_seen(theirs), _seen(env_cfg), [names for groups in taken for names in groups.values()], what)
     if differences := few_differences(_done(env_cfg), _done(theirs)):
         raise UserError(f"{what}: its actions would mean something else: {differences} (now != then)")
+    for setting in (*(adapter.dialect.overrides[field] for field in _NETWORK), *_GROUPS):
+        now, then = read_setting(agent_cfg, setting), read_setting(their_agent, setting)
+        if now != then:
+            raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
     summary = summarize_run(found.run)
     earlier = declared.began_from or {}
     usd = (summary.declared_usd, earlier.get("usd", 0.0))
