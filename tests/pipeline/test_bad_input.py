@@ -46,6 +46,16 @@ TRAIN_MISTAKES = [
         ["--task", LIDAR, "--checkpoint", LIDAR, "env.scene.lidar.pattern_cfg.horizontal_res=22.5"],
         r"it has seen policy.nearness where the task has another one",
     ),
+    (
+        [
+            "--task",
+            "LedgerLab-Velocity-Rough-AnymalC",
+            "--checkpoint",
+            "LedgerLab-Velocity-Flat-AnymalC",
+            'agent.obs_groups={"actor": ["policy", "more"], "critic": ["policy"]}',
+        ],
+        r"policy has grown, and more comes behind it: only the last group can",
+    ),  # fmt: skip
     (["--checkpoint", "Isaac-Cartpole"], r"no policy of Isaac-Cartpole comes with this ledger_lab"),
     (["--checkpoint", POLICY, 'agent.obs_groups={"actor": [], "critic": ["policy"]}'], r"agent.obs_groups was .* now"),
     (["--checkpoint", POLICY, "agent.actor.activation=relu"], r"agent.actor.activation was elu when .*, and is relu"),
