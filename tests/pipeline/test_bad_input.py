@@ -55,7 +55,7 @@ TRAIN_MISTAKES = [
             'agent.obs_groups={"actor": ["policy", "more"], "critic": ["policy"]}',
         ],
         r"policy has grown, and more comes behind it: only the last group can",
-    ),  # fmt: skip
+    ),
     (["--checkpoint", "Isaac-Cartpole"], r"no policy of Isaac-Cartpole comes with this ledger_lab"),
     (["--checkpoint", POLICY, 'agent.obs_groups={"actor": [], "critic": ["policy"]}'], r"agent.obs_groups was .* now"),
     (["--checkpoint", POLICY, "agent.actor.activation=relu"], r"agent.actor.activation was elu when .*, and is relu"),
