@@ -47,6 +47,7 @@ DIFFERENCES = {
         "rewards.feet_air_time.weight",
         "-curriculum.terrain_levels",  # on all levels from the start
         "-rewards.flat_orientation_l2",  # of no weight
+        "+rewards.progress",
         "+terminations.off_the_terrain",
     },
     ("LedgerLab-Velocity-Flat-Go2", "Isaac-Velocity-Flat-UnitreeGo2"): VELOCITY

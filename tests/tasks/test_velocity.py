@@ -171,3 +171,18 @@ def test_feet_are_in_step_when_they_bear_the_robot_in_turn() -> None:
     assert share() == [0.0, 1.0, 0.5, 1.0]
     assert torch.allclose(gait_phase(env, 0.48), -before, atol=1e-6), "half a cycle later"
     assert torch.allclose(before[0], torch.tensor([0.5, 0.5]).sqrt())
+
+
+def test_progress_is_the_velocity_along_the_command_up_to_its_norm() -> None:
+    from ledger_lab.tasks.velocity.progress import progress
+
+    command = torch.tensor([[0.6, 0.8, 0.5]] * 5 + [[0.0, 0.0, 1.0]])  # the last one is told to turn where it stands
+    velocity = [[0.6, 0.8], [1.2, 1.6], [0.06, 0.08], [-0.6, -0.8], [0.8, -0.6], [1.0, 0.0]]
+    robot = SimpleNamespace(
+        data=SimpleNamespace(root_lin_vel_b=SimpleNamespace(torch=torch.tensor([[*each, 0.3] for each in velocity])))
+    )
+    env: Any = SimpleNamespace(
+        scene={"robot": robot}, command_manager=SimpleNamespace(get_command={"base_velocity": command}.get)
+    )
+    rewarded = progress(env, "base_velocity")
+    assert rewarded.tolist() == pytest.approx([1.0, 1.0, 0.1, -1.0, 0.0, 0.0], abs=1e-6)

@@ -3,11 +3,11 @@
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
 fall costs what it costs Isaac Lab's H1, and who tips over has fallen, too. ANYmal has the rewards of its flat task on
-both grounds, but on rough ground it need not be level; there it sees 54 heights, not 187, stairs are lower, all levels
-of the ground are trained on from the start (``terrain``), and who leaves it begins anew. Go2 has the rewards of its
-own, but for its height, what it sees of the command, and a beat that it hears and is paid for keeping (``flat_go2``).
-The ground's friction is 1 for all. The factories at the end say what belongs to a robot and to a ground. What counts as
-success is not decided here but by a panel.
+both grounds, but on rough ground it need not be level, and all headway counts (``progress``); there it sees 54 heights,
+not 187, stairs are lower, all levels of the ground are trained on from the start (``terrain``), and who leaves it
+begins anew. Go2 has the rewards of its own, but for its height, what it sees of the command, and a beat that it hears
+and is paid for keeping (``flat_go2``). The ground's friction is 1 for all. The factories at the end say what belongs to
+a robot and to a ground. What counts as success is not decided here but by a panel.
 """
 
 import math
@@ -35,6 +35,7 @@ from ledger_lab.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
 from ledger_lab.tasks.velocity.gait import gait_phase, in_step
 from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
+from ledger_lab.tasks.velocity.progress import progress
 from ledger_lab.tasks.velocity.terrain import rough_terrain
 
 CONTROL_S = 0.02
@@ -212,6 +213,7 @@ class RewardsCfg:
     undesired_contacts = RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"threshold": 1.0})
     flat_orientation_l2: RewardTermCfg | None = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-5.0)
     base_height_l2: RewardTermCfg | None = None
+    progress: RewardTermCfg | None = None
     fallen = RewardTermCfg(func=mdp.is_terminated, weight=-200.0)
 
 
@@ -328,6 +330,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.sim.physics = RoughPhysicsCfg()
     cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
     cfg.rewards.flat_orientation_l2 = None
+    cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
     )

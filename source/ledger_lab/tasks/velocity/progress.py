@@ -1,0 +1,35 @@
+"""Headway where the commanded direction is: a slope that reaches down to standing still, and below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from isaaclab.managers import SceneEntityCfg
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+_ROBOT = SceneEntityCfg("robot")
+
+
+def progress(env: ManagerBasedRLEnv, command_name: str, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
+    """Reward the velocity along the commanded one, up to what was commanded.
+
+    ``exp(-(error / std)²)`` is flat where a robot is held up by a step: half way to the commanded velocity pays hardly
+    more than nothing. Here every centimetre pays alike. The form is that of the tracking reward of *Extreme Parkour
+    with Legged Robots* (Cheng et al., 2023, arXiv:2309.14341).
+
+    Args:
+        env: The environment.
+        command_name: The commanded velocity.
+        asset_cfg: The robot.
+
+    Returns:
+        Velocity along the horizontal command [m/s], at most its norm; shape (num_envs,).
+    """
+    command = env.command_manager.get_command(command_name)[:, :2]
+    velocity = env.scene[asset_cfg.name].data.root_lin_vel_b.torch[:, :2]
+    speed = command.norm(dim=1)
+    along = (velocity * command).sum(dim=1) / speed.clamp(min=1.0e-6)
+    return torch.minimum(along, speed)
