@@ -143,8 +143,9 @@ def _what(task: str, runs: Sequence[Run]) -> str:
     """Return the task, and by which library and configuration it was trained where not by RSL-RL's usual one."""
     libraries = {f"`--rl_library {run.declared.rl_library}`" for run in runs if run.declared.rl_library != "rsl_rl"}
     agents = {f"`--agent {run.declared.agent}`" for run in runs if run.declared.agent is not None}
-    before = {f"(begun with a policy of `{b['task']}`, whose part is told behind the +)" for b in _beginnings(runs)}
-    return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents), *sorted(before)))
+    tasks = " or ".join(sorted({f"`{began['task']}`" for began in _beginnings(runs)}))
+    before = [f"(begun with a policy of {tasks}, whose part is told behind the +)"] if tasks else []
+    return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents), *before))
 
 
 def _beginnings(runs: Sequence[Run]) -> list[dict[str, Any]]:
