@@ -98,6 +98,13 @@ def test_a_library_or_a_configuration_that_is_not_the_usual_one_is_named(tmp_pat
     assert rows(tmp_path)[0][0] == "`LedgerLab-T` `--rl_library skrl` `--agent skrl_with_care_cfg_entry_point`"
 
 
+def test_policies_that_runs_began_with_are_named_together(tmp_path: Path) -> None:
+    for run_id, task in (("aaaaaaaa", "LedgerLab-V"), ("bbbbbbbb", "LedgerLab-U"), ("cccccccc", "LedgerLab-V")):
+        began: dict[str, object] = {"run_id": "dddddddd", "task": task, "checkpoint": "model_1.pt", "sha256": "0" * 64}
+        recorded(tmp_path / "t-cpu", run_id, began_from=began | {"env_steps": 2_000, "wall_s": 60.0, "usd": 1.0})
+    assert "(begun with a policy of `LedgerLab-U` or `LedgerLab-V`, whose part is told" in rows(tmp_path)[0][0]
+
+
 def test_a_task_that_nobody_mastered_is_told_by_its_best_and_named_so(tmp_path: Path) -> None:
     recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
     ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)
