@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass
 import isaaclab.sim as sim_utils
 from isaaclab.assets import ArticulationCfg, AssetBaseCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
-from isaaclab.managers import EventTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import CurriculumTermCfg, EventTermCfg, RewardTermCfg, TerminationTermCfg
 from isaaclab.managers import ObservationGroupCfg as GroupCfg
 from isaaclab.managers import ObservationTermCfg as TermCfg
 from isaaclab.managers import SceneEntityCfg as Entity
@@ -33,6 +33,7 @@ from ledger_lab.assets.anymal_c import anymal_c_cfg
 from ledger_lab.assets.go2 import go2_cfg
 from ledger_lab.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
+from ledger_lab.tasks.velocity.curriculum import HardPatches
 from ledger_lab.tasks.velocity.gait import gait_phase, in_step
 from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
 from ledger_lab.tasks.velocity.progress import progress
@@ -230,6 +231,15 @@ class TerminationsCfg:
 
 
 @configclass
+class CurriculumCfg:
+    """Where robots on rough ground go on."""
+
+    hard_patches = CurriculumTermCfg(
+        func=HardPatches, params={"linear_m_s": 0.25, "angular_rad_s": 0.25, "memory": 0.95}
+    )
+
+
+@configclass
 class VelocityEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment on flat ground: 200 Hz physics, 50 Hz control, episodes of 20 s."""
 
@@ -240,6 +250,7 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
     rewards: RewardsCfg = RewardsCfg()
     terminations: TerminationsCfg = TerminationsCfg()
     events: EventsCfg = EventsCfg()
+    curriculum: CurriculumCfg | None = None
 
     def __post_init__(self) -> None:
         """Set the rates, the physics engine, the friction and the camera."""
@@ -324,11 +335,14 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.observations.policy.height_scan = TermCfg(
         func=mdp.height_scan,
         params={"sensor_cfg": Entity("height_scanner")},
-        noise=Noise(n_min=-0.1, n_max=0.1),
+        noise=Noise(n_min=-0.05, n_max=0.05),  # half of Isaac Lab's, as there are a third as many rays to average over
         clip=(-1.0, 1.0),
+        scale=5.0,  # steps of 3 to 15 cm would be small beside the other inputs, which nothing normalizes
     )
     cfg.sim.physics = RoughPhysicsCfg()
     cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
+    cfg.episode_length_s = 10.0  # a command, and less of the patches beyond
+    cfg.curriculum = CurriculumCfg()
     cfg.rewards.flat_orientation_l2 = None
     cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.terminations.off_the_terrain = TerminationTermCfg(
