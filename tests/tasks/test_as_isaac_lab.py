@@ -45,7 +45,9 @@ DIFFERENCES = {
     | {
         "rewards.dof_torques_l2.weight",
         "rewards.feet_air_time.weight",
+        "+curriculum.hard_patches",
         "-curriculum.terrain_levels",  # on all levels from the start
+        *(f"observations.policy.height_scan.{said}" for said in ("noise.n_max", "noise.n_min", "scale")),
         "-rewards.flat_orientation_l2",  # of no weight
         "+rewards.progress",
         "+terminations.off_the_terrain",

@@ -127,9 +127,9 @@ def test_on_rough_ground_it_sees_the_level_middle_of_each_patch(seen: tuple[str,
     assert len(observed.heights) == (6 if "Rough" in task else 0)
     for kind, heights in observed.heights.items():
         if kind == "random_rough":
-            assert heights.max() - heights.min() > 0.02
+            assert heights.max() - heights.min() > 0.1
         else:
-            assert torch.allclose(heights, torch.tensor(0.1), atol=0.02), "0.6 m less the scan's own 0.5 m"
+            assert torch.allclose(heights, torch.tensor(0.5), atol=0.1), "0.6 m less the scan's own 0.5 m, times 5"
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, str, Observed]) -> None:

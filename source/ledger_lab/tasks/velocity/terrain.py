@@ -1,8 +1,6 @@
 """Rough ground, generated: patches of stairs, boxes, gravel and slopes that become harder from row to row.
 
-Robots train on all of them alike, as panels judge them. Isaac Lab's curriculum moves a robot by one row when an episode
-ends; without a fall that is after 42 iterations (1,000 actions, 24 to an iteration), too late for trainings of a few
-hundred.
+Robots train on all of them from the start, as panels judge them, and more often where they fail (``curriculum``).
 
 All patches are height fields, so that Newton collides with one height field in place of a mesh.
 """
