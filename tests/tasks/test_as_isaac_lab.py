@@ -45,6 +45,7 @@ DIFFERENCES = {
     | {
         "rewards.dof_torques_l2.weight",
         "rewards.feet_air_time.weight",
+        "commands.base_velocity.resampling_time_range",
         "+curriculum.hard_patches",
         "-curriculum.terrain_levels",  # on all levels from the start
         *(f"observations.policy.height_scan.{said}" for said in ("noise.n_max", "noise.n_min", "scale")),

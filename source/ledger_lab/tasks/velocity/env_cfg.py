@@ -235,9 +235,7 @@ class TerminationsCfg:
 class CurriculumCfg:
     """Where robots on rough ground go on."""
 
-    hard_patches = CurriculumTermCfg(
-        func=HardPatches, params={"linear_m_s": 0.25, "angular_rad_s": 0.25, "memory": 0.95}
-    )
+    hard_patches = CurriculumTermCfg(func=HardPatches, params={**COMMAND, "memory": 0.95})
 
 
 @configclass
@@ -342,7 +340,8 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     )
     cfg.sim.physics = RoughPhysicsCfg()
     cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
-    cfg.episode_length_s = 10.0  # a command, and less of the patches beyond
+    cfg.episode_length_s = 10.0  # less of the patches beyond
+    cfg.commands.base_velocity.resampling_time_range = (20.0, 20.0)  # a command lasts for all of an episode
     cfg.curriculum = CurriculumCfg()
     cfg.rewards.flat_orientation_l2 = None
     cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
