@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, script
+from tests.pipeline.test_evaluate_bad_input import retold
 
 PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
 
@@ -81,3 +83,20 @@ def test_what_is_new_may_follow_what_it_has_seen(tmp_path: Path) -> None:
     configs = resolve_configs(rough, "rsl_rl", [], "rsl_rl_with_symmetry_cfg_entry_point")
     beginning = find_beginning(flat, tmp_path, load_adapter("rsl_rl"), *configs)
     assert (beginning.path, beginning.told["task"]) == (shipped_checkpoint(flat), flat)
+
+
+def test_what_has_learned_from_other_observations_is_no_beginning(trained: Path, tmp_path: Path) -> None:
+    from ledger_lab.pipeline.beginning import find_beginning
+    from ledger_lab.runners.adapter import load_adapter
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.session import registered_tasks
+
+    registered_tasks()
+    (run,) = read_ledger(trained).runs
+    fields = run.declared.panel_fields
+    other = {**fields, "environment_sha256": {**fields["environment_sha256"], "observations": "0" * 64}}
+    drifted = retold(trained, tmp_path, "drifted0", panel_fields=other)
+    configs = resolve_configs("LedgerLab-Cartpole", "rsl_rl", run.declared.overrides)
+    arguments = (tmp_path, load_adapter("rsl_rl"), *configs)
+    with pytest.raises(UserError, match=r"drifted0 was trained, so .* has learned from something else: observations: "):
+        find_beginning(str(drifted), *arguments)

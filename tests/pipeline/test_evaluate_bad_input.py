@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved, Journal, PanelResult, RunDeclared, read_journal
+from ledger_lab.ledger import CheckpointSaved, Journal, PanelResult, RunDeclared, read_journal, read_ledger
 from ledger_lab.ledger.reader import find_journals
 from ledger_lab.panels import find_panels
 from tests.conftest import one_run_dir, script
@@ -112,6 +112,16 @@ def test_runs_of_different_simulations_panels_or_targets_are_not_mixed(trained: 
     tuned = retold(trained, tmp_path, "90000000", overrides=["env.sim.physics.solver_cfg.njmax=10"])
     plan = planned(tuned, "--sim", "physics=ovphysx", "--panel", panel_file(tmp_path))
     assert plan.simulations[1].identity.fields["physics"]["engine"] == "ovphysx"
+
+
+def test_a_policy_that_would_see_something_else_is_taken_on_no_panel(trained: Path, tmp_path: Path) -> None:
+    (run,) = read_ledger(trained).runs
+    parts = run.declared.panel_fields["environment_sha256"]
+    seen = {**run.declared.panel_fields, "environment_sha256": {**parts, "observations": "0" * 64}}
+    drifted = retold(trained, tmp_path, "80000000", panel_fields=seen)
+    refused("panel cartpole_v1 is not the one that run 80000000 declared", tmp_path, drifted)
+    complaint = "when run 80000000 was trained, so its policy would see or do something else: observations: "
+    refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")
 
 
 def panel_file(folder: Path, old: str = "", new: str = "") -> Path:

@@ -101,7 +101,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path:
         ((run_dir, "--tolerance", "nan"), r"--tolerance nan: must be above 0"),
         ((run_dir, "--to", tmp_path / "file" / "below"), r"cannot write to .*below: Not a directory"),
         (("nothing", "--log_root", trained), r"no checkpoint, run directory or run id 'nothing'"),
-        ((drifted,), r"is not what it was when run drifted0 was trained, so the contract would be wrong: actions: "),
+        ((drifted,), r"when run drifted0 was trained, so its policy would see or do something else: actions: "),
         ((spoiled,), r"model_2.pt is not what run \w+ saved: its SHA-256 differs"),
     ):
         with pytest.raises(UserError, match=complaint) as refused:

@@ -53,6 +53,13 @@ def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Pat
     drifted = retold(trained, tmp_path, "drifted0", config_sha256=other)
     with pytest.raises(UserError, match=r"is configured otherwise than when run drifted0 was trained"):
         play_run([str(drifted), "--video", "--device", "cpu"])
+    fields = run.declared.panel_fields
+    delayed = {**fields, "time_step": {**fields["time_step"], "decimation": 3}}
+    drifted = retold(trained, tmp_path, "drifted1", panel_fields=delayed)
+    with pytest.raises(
+        UserError, match=r"run drifted1 was trained, so .* something else: time_step.decimation: 2 != 3"
+    ):
+        play_run([str(drifted), "--video", "--device", "cpu"])
 
 
 def test_what_is_made_for_training_is_not_played() -> None:

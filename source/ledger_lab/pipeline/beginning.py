@@ -13,7 +13,7 @@ from isaaclab.sensors import SensorBaseCfg
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import few_differences
-from ledger_lab.pipeline.candidate import require_unchanged
+from ledger_lab.pipeline.candidate import require_same_task, require_unchanged
 from ledger_lab.pipeline.find import best_checkpoint
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
@@ -69,6 +69,7 @@ def find_beginning(
     require_unchanged(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
     theirs, their_agent = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+    require_same_task(declared, theirs, ("observations", "actions"), f"{what} has learned from something else")
     taken = [read_setting(agent_cfg, setting) or {} for setting in _GROUPS]
     _require_first(_seen(theirs), _seen(env_cfg), [names for groups in taken for names in groups.values()], what)
     if differences := few_differences(_done(env_cfg), _done(theirs)):

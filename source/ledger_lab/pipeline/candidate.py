@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved
+from ledger_lab.ledger import CheckpointSaved, RunDeclared
+from ledger_lab.panels import few_differences
 from ledger_lab.pipeline.find import FoundCheckpoint
 from ledger_lab.pipeline.pretrained import home_of
 from ledger_lab.runners import Adapter, load_adapter
 from ledger_lab.runners.configs import config_sha256, resolve_configs
+from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.session import held_out_config
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -46,7 +50,8 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
         log_root: Root of the ledger, for what is made of a checkpoint that came with the package.
 
     Raises:
-        UserError: If its agent is configured otherwise than when it was trained, or has a memory.
+        UserError: If its agent, or what that sees or does, is configured otherwise than when it was trained, or if it
+            has a memory.
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
@@ -58,6 +63,7 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
             f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
             f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
         )
+    require_same_task(declared, env_cfg, ("observations", "actions"), "its policy would see or do something else")
     return Candidate(
         run_id=declared.run_id,
         source=checkpoint.run.directory,
@@ -66,6 +72,32 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
         adapter=adapter,
         agent_cfg=agent_cfg,
     )
+
+
+def require_same_task(
+    declared: RunDeclared, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], otherwise: str
+) -> None:
+    """Refuse a task that is not any more what a policy was trained for.
+
+    Args:
+        declared: The run that trained it.
+        env_cfg: The environment that its task and its overrides make today.
+        parts: What must be the same of it, like ``observations``; its time step must, too.
+        otherwise: What would be wrong otherwise.
+
+    Raises:
+        UserError: If something differs.
+    """
+
+    def stated(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"time_step": fields["time_step"]} | {part: fields["environment_sha256"].get(part) for part in parts}
+
+    now, then = stated(describe_simulation(held_out_config(env_cfg, 1))), stated(declared.panel_fields)
+    if differences := few_differences(now, then):
+        raise UserError(
+            f"task {declared.task} is not what it was when run {declared.run_id} was trained, so {otherwise}: "
+            f"{differences} (now != then). Restore that, or train a new run"
+        )
 
 
 def require_unchanged(path: Path, saved: CheckpointSaved, run_id: str) -> None:

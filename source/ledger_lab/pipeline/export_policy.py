@@ -19,11 +19,9 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
-from ledger_lab.ledger import RunDeclared
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
-from ledger_lab.panels import few_differences
-from ledger_lab.pipeline.candidate import Candidate, require_unchanged, resolve_candidate
+from ledger_lab.pipeline.candidate import Candidate, require_same_task, require_unchanged, resolve_candidate
 from ledger_lab.pipeline.console import Terminal
 from ledger_lab.pipeline.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.pipeline.pretrained import named_checkpoint, tell_shipped
@@ -32,7 +30,6 @@ from ledger_lab.pipeline.request import export_policy_parser, launcher_args, par
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.checkpoint_file import whole_file
 from ledger_lab.runners.configs import resolve_configs
-from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.policy_contract import describe_articulations, describe_interface, without_startup_events
 from ledger_lab.runners.policy_files import (
     INPUT,
@@ -45,7 +42,6 @@ from ledger_lab.runners.policy_files import (
 )
 from ledger_lab.runners.session import (
     environment,
-    held_out_config,
     require_runtime,
     require_task,
     resolve_device,
@@ -120,7 +116,7 @@ def plan_export(args: Namespace) -> ExportPlan:
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
-    _require_same_task(declared, describe_simulation(held_out_config(env_cfg, 1)))
+    require_same_task(declared, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
     folder = args.to or candidate.run_dir / "exported"
@@ -194,23 +190,6 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
                 unfinished.write_bytes(content)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}") from error
-
-
-def _require_same_task(declared: RunDeclared, simulation: dict[str, Any]) -> None:
-    """Refuse a task that is not any more what the policy was trained for: its contract would be another one's."""
-
-    def stated(fields: dict[str, Any]) -> dict[str, Any]:
-        parts = fields["environment_sha256"]
-        return {"time_step": fields["time_step"]} | {
-            name: parts.get(name) for name in ("scene", "observations", "actions", "commands")
-        }
-
-    differences = few_differences(stated(simulation), stated(declared.panel_fields))
-    if differences:
-        raise UserError(
-            f"task {declared.task} is not what it was when run {declared.run_id} was trained, so the contract would be "
-            f"wrong: {differences} (now != then). Restore that, or train a new run"
-        )
 
 
 def _record(
