@@ -43,10 +43,8 @@ DIFFERENCES = {
     ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL,
     ("LedgerLab-Velocity-Rough-AnymalC", "IsaacContrib-Velocity-Rough-AnymalC"): ANYMAL
     | {
-        "rewards.dof_torques_l2.weight",
-        "rewards.feet_air_time.weight",
         "commands.base_velocity.resampling_time_range",
-        "+curriculum.hard_patches",
+        "+curriculum.frontier_patches",
         "-curriculum.terrain_levels",  # on all levels from the start
         *(f"observations.policy.height_scan.{said}" for said in ("noise.n_max", "noise.n_min", "scale")),
         "-rewards.flat_orientation_l2",  # of no weight

@@ -17,6 +17,7 @@ def velocity(task: str) -> PpoRecipe:
     Args:
         task: Ground and robot, like ``flat_anymal_c``.
     """
+    rough = task.startswith("rough")
     return PpoRecipe(
         experiment_name=f"ledgerlab_velocity_{task}",
         num_envs=512,
@@ -26,9 +27,9 @@ def velocity(task: str) -> PpoRecipe:
         epochs=5,
         minibatches=4,
         learning_rate=1.0e-3,
-        entropy_coef=0.005,
-        kl_target=0.02,
+        entropy_coef=0.001 if rough else 0.005,
+        kl_target=0.01 if rough else 0.02,
         initial_noise_std=0.75 if task.endswith("go2") else 0.5,
-        max_iterations=1500 if task.startswith("rough") else 800,
+        max_iterations=1500 if rough else 800,
         save_interval=50,
     )

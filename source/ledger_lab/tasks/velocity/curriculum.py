@@ -1,4 +1,4 @@
-"""Where robots are sent after an episode on rough ground: to all patches, and more often to those where they fail."""
+"""Where robots are sent after an episode on rough ground: to all patches, and more often to where they can learn."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ if TYPE_CHECKING:
 _ROBOT = SceneEntityCfg("robot")
 
 
-class HardPatches(ManagerTermBase):
-    """Draws the patch of a robot's next episode: half evenly from all, half as often as robots failed there of late.
+class FrontierPatches(ManagerTermBase):
+    """Draws the patch of a robot's next episode: half evenly from all, half from where robots sometimes fail.
 
-    As in Isaac Lab's ``terrain_levels_vel``, a robot has failed if it came less than half as far as its command asks
-    for and is still on its patch; or if it has fallen. That term moves a robot by one row an episode, and what is
-    mastered is met no more; here no kind of ground waits for the easier ones, and none is forgotten. Each process of a
-    training keeps its own count, and one that is resumed counts anew.
+    The odds of the second half are ``p (1 - p)``, with the share ``p`` of episodes that failed there of late: what is
+    mastered teaches little, and so does what nobody can do yet (*sampling for learnability*, Rutherford et al., 2024,
+    arXiv:2408.15099). As in Isaac Lab's ``terrain_levels_vel``, a robot has failed if it came less than half as far as
+    its command asks for, or has fallen, on its patch. That term moves a robot by one row an episode, whoever has just
+    walked well; here no kind of ground waits for the easier ones, and none is forgotten. Each process of a training
+    keeps its own count.
     """
 
     def __init__(self, cfg: CurriculumTermCfg, env: ManagerBasedRLEnv) -> None:
-        """Expect failure everywhere.
+        """Expect half of all episodes to fail.
 
         Args:
             cfg: The configuration.
             env: An environment on generated terrain, whose commands last for at least an episode.
         """
         super().__init__(cfg, env)
-        self.failing = torch.ones(env.scene.terrain.terrain_origins.shape[:2], device=env.device)
+        self.failing = torch.full(env.scene.terrain.terrain_origins.shape[:2], 0.5, device=env.device)
         """Share of episodes that failed of late, by level and column."""
 
     def __call__(
@@ -53,25 +55,28 @@ class HardPatches(ManagerTermBase):
         Returns:
             Share of episodes that failed of late, mean of all patches.
         """
-        terrain = env.scene.terrain
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
         ids = ids[env.episode_length_buf[ids] > 0]
+        if len(ids) == 0:
+            return self.failing.mean()
+        terrain = env.scene.terrain
         way = env.scene[asset_cfg.name].data.root_pos_w.torch[ids, :2] - terrain.env_origins[ids, :2]
         speed = env.command_manager.get_command(command_name)[ids, :2].norm(dim=1)
-        asked = speed * env.episode_length_buf[ids] * env.step_dt
-        patch_size = terrain.cfg.terrain_generator.size[0]
-        failed = way.norm(dim=1) < (0.5 * asked).clamp(max=0.5 * patch_size)
-        failed |= env.termination_manager.terminated[ids]
+        asked = 0.5 * speed * env.episode_length_buf[ids] * env.step_dt
+        off_the_patch = 0.5 * terrain.cfg.terrain_generator.size[0]
+        asked[env.termination_manager.terminated[ids]] = off_the_patch
+        failed = (way.norm(dim=1) < asked.clamp(max=off_the_patch)).float()
 
         columns, failing = self.failing.shape[1], self.failing.view(-1)
         patches = terrain.terrain_levels[ids] * columns + terrain.terrain_types[ids]
-        episodes = torch.bincount(patches, minlength=len(failing))
-        failures = torch.bincount(patches, weights=failed.float(), minlength=len(failing))
+        episodes = torch.zeros_like(failing).index_add_(0, patches, torch.ones_like(failed))
+        failures = torch.zeros_like(failing).index_add_(0, patches, failed)
         kept = memory**episodes
-        failing.copy_(kept * failing + (1.0 - kept) * failures / episodes.clamp(min=1))
+        failing.copy_(kept * failing + (1.0 - kept) * failures / episodes.clamp(min=1.0))
 
-        odds = 1.0 / len(failing) + failing / failing.sum().clamp(min=1.0e-6)
-        drawn = torch.multinomial(odds, max(1, len(ids)), replacement=True)[: len(ids)]
+        frontier = failing * (1.0 - failing)
+        odds = 1.0 / len(failing) + frontier / frontier.sum().clamp(min=1.0e-6)
+        drawn = torch.multinomial(odds, len(ids), replacement=True)
         terrain.terrain_levels[ids], terrain.terrain_types[ids] = drawn // columns, drawn % columns
         terrain.env_origins[ids] = terrain.terrain_origins[terrain.terrain_levels[ids], terrain.terrain_types[ids]]
         return self.failing.mean()

@@ -34,7 +34,7 @@ from ledger_lab.assets.anymal_c import anymal_c_cfg
 from ledger_lab.assets.go2 import go2_cfg
 from ledger_lab.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
-from ledger_lab.tasks.velocity.curriculum import HardPatches
+from ledger_lab.tasks.velocity.curriculum import FrontierPatches
 from ledger_lab.tasks.velocity.gait import gait_phase, in_step
 from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
 from ledger_lab.tasks.velocity.progress import progress
@@ -235,7 +235,7 @@ class TerminationsCfg:
 class CurriculumCfg:
     """Where robots on rough ground go on."""
 
-    hard_patches = CurriculumTermCfg(func=HardPatches, params={**COMMAND, "memory": 0.95})
+    frontier_patches = CurriculumTermCfg(func=FrontierPatches, params={**COMMAND, "memory": 0.95})
 
 
 @configclass
@@ -344,6 +344,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.commands.base_velocity.resampling_time_range = (20.0, 20.0)  # a command lasts for all of an episode
     cfg.curriculum = CurriculumCfg()
     cfg.rewards.flat_orientation_l2 = None
+    cfg.rewards.dof_torques_l2.weight, cfg.rewards.feet_air_time.weight = -1.0e-5, 0.125
     cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
