@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ DIFFERENCES = {
     | {
         "commands.base_velocity.resampling_time_range",
         "+curriculum.frontier_patches",
+        "episode_length_s",
         "-curriculum.terrain_levels",  # on all levels from the start
         *(f"observations.policy.height_scan.{said}" for said in ("noise.n_max", "noise.n_min", "scale")),
         "-rewards.flat_orientation_l2",  # of no weight
@@ -61,6 +63,9 @@ DIFFERENCES = {
     },
     ("LedgerLab-Reach-Franka", "Isaac-Reach-Franka"): {
         *(f"actions.arm_action.{said}" for said in ("class_type", "scale", "use_default_offset", "use_zero_offset")),
+        "sim.dt",
+        "decimation",
+        "episode_length_s",
         "commands.ee_pose.position_success_threshold",
         "commands.ee_pose.ranges.yaw",
         "commands.ee_pose.resampling_time_range",
@@ -88,11 +93,14 @@ def test_nothing_else_differs_from_isaac_labs_task(ours: str, theirs: str) -> No
     from ledger_lab.runners.session import registered_tasks
 
     registered_tasks()
-    mine, stock = (terms(resolve_configs(task, "rsl_rl", [])[0]) for task in (ours, theirs))
+    cfgs = [resolve_configs(task, "rsl_rl", [])[0] for task in (ours, theirs)]
+    mine, stock = map(terms, cfgs)
     found = {f"+{term}" for term in mine.keys() - stock.keys()} | {f"-{term}" for term in stock.keys() - mine.keys()}
     for term in mine.keys() & stock.keys():
         leaves = mine[term].keys() | stock[term].keys()
         found |= {f"{term}.{leaf}" for leaf in leaves if mine[term].get(leaf) != stock[term].get(leaf)}
+    for clock in ("episode_length_s", "decimation", "sim.dt"):
+        found |= {clock} if len({attrgetter(clock)(cfg) for cfg in cfgs}) > 1 else set()
     assert found == DIFFERENCES[ours, theirs]
     seen = [[term for term in task if term.startswith("observations.")] for task in (mine, stock)]
     assert [term for term in seen[0] if term in seen[1]] == [term for term in seen[1] if term in seen[0]]

@@ -68,8 +68,10 @@ def observe(panel: Panel, physics: str) -> Observed:
         base.scene.update(base.physics_dt)
         command = base.command_manager.get_term("base_velocity")
         command.vel_command_b[:] = torch.tensor(COMMAND)
+        command.commanded_m[:] = 0.0
         for _ in range(300):  # long enough for the average
             command._update_metrics()
+        assert torch.allclose(command.commanded_m, torch.tensor(300 * 0.02 * 0.41**0.5)), "0.5 and 0.4 m/s for 6 s"
         tracked = resolve_success(panel)(base, **panel.success_params).tolist()
         env.step(torch.zeros(ENVS, 12))
         ended = {name: base.termination_manager.get_term(name).tolist() for name in ("base_contact", "tipped_over")}

@@ -179,4 +179,5 @@ def _columns(
     for term in terms:
         columns, factors = term(mirror, names)
         sources, signs = sources + [len(sources) + column for column in columns], signs + factors
-    return torch.tensor(sources, device=device), torch.tensor(signs, device=device)
+    with torch.inference_mode(False):  # kept, for whoever comes to need gradients
+        return torch.tensor(sources, device=device), torch.tensor(signs, device=device)

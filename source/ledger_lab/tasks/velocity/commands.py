@@ -27,6 +27,8 @@ class TrackedVelocityCommand(UniformVelocityCommand):
         """
         super().__init__(cfg, env)
         self._mean_velocity = torch.zeros(self.num_envs, 3, device=self.device)
+        self.commanded_m = torch.zeros(self.num_envs, device=self.device)
+        """How far robots were told to walk since their episodes began [m]; shape (num_envs,)."""
         self._gain = min(1.0, env.step_dt / cfg.averaging_s)
 
     @property
@@ -36,15 +38,18 @@ class TrackedVelocityCommand(UniformVelocityCommand):
 
     def reset(self, env_ids: Sequence[int] | None = None) -> dict[str, float]:
         """Begin an episode: what was averaged before counts no more."""
-        self._mean_velocity[slice(None) if env_ids is None else env_ids] = 0.0
+        begins = slice(None) if env_ids is None else env_ids
+        self._mean_velocity[begins] = 0.0
+        self.commanded_m[begins] = 0.0
         metrics: dict[str, float] = super().reset(env_ids)
         return metrics
 
     def _update_metrics(self) -> None:
-        """Average over another step."""
+        """Average over another step, and add it to the way."""
         super()._update_metrics()
         data = self.robot.data
         velocity = torch.cat([data.root_lin_vel_b.torch[:, :2], data.root_ang_vel_b.torch[:, 2:]], dim=1)
+        self.commanded_m += self.vel_command_b[:, :2].norm(dim=1) * self._env.step_dt
         self._mean_velocity += self._gain * (velocity - self._mean_velocity)
 
 

@@ -29,7 +29,7 @@ class FrontierPatches(ManagerTermBase):
 
         Args:
             cfg: The configuration.
-            env: An environment on generated terrain, whose commands last for at least an episode.
+            env: An environment on generated terrain.
         """
         super().__init__(cfg, env)
         self.failing = torch.full(env.scene.terrain.terrain_origins.shape[:2], 0.5, device=env.device)
@@ -48,7 +48,8 @@ class FrontierPatches(ManagerTermBase):
         Args:
             env: The environment.
             env_ids: Environments that are reset; those that have not taken a step stay where they are.
-            command_name: The commanded velocity.
+            command_name: The commanded velocity, a
+                :class:`~ledger_lab.tasks.velocity.commands.TrackedVelocityCommand`.
             memory: What an episode's outcome still weighs after one more on the same patch.
             asset_cfg: The robot.
 
@@ -61,8 +62,7 @@ class FrontierPatches(ManagerTermBase):
             return self.failing.mean()
         terrain = env.scene.terrain
         way = env.scene[asset_cfg.name].data.root_pos_w.torch[ids, :2] - terrain.env_origins[ids, :2]
-        speed = env.command_manager.get_command(command_name)[ids, :2].norm(dim=1)
-        asked = 0.5 * speed * env.episode_length_buf[ids] * env.step_dt
+        asked = 0.5 * env.command_manager.get_term(command_name).commanded_m[ids]
         off_the_patch = 0.5 * terrain.cfg.terrain_generator.size[0]
         asked[env.termination_manager.terminated[ids]] = off_the_patch
         failed = (way.norm(dim=1) < asked.clamp(max=off_the_patch)).float()

@@ -1,6 +1,7 @@
 """Rough ground, generated: patches of stairs, boxes, gravel and slopes that become harder from row to row.
 
-Robots train on all of them from the start, as panels judge them, and more often where they fail (``curriculum``).
+Robots train on all of them from the start, as panels judge them, and more often where they sometimes fail
+(``curriculum``).
 
 All patches are height fields, so that Newton collides with one height field in place of a mesh.
 """

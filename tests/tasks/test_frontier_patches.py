@@ -1,0 +1,114 @@
+"""Robots on rough ground are sent everywhere, and more often to where they sometimes fail; held-out ones never are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.fakes.robots import robust, simulated
+
+ROBOTS = 12
+FRONTIER = (4, 1)
+"""Level and column of a patch."""
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[Any]:
+    with simulated("LedgerLab-Velocity-Rough-AnymalC", "newton_mjwarp", ROBOTS) as env:
+        env.reset()
+        yield env
+
+
+def stand(env: Any) -> torch.Tensor:
+    """Return level and column of each robot's patch, shape (num_envs, 2), after a look at whether they begin there."""
+    terrain = env.unwrapped.scene.terrain
+    places = torch.stack([terrain.terrain_levels, terrain.terrain_types], dim=1)
+    assert torch.equal(terrain.env_origins, terrain.terrain_origins[places[:, 0], places[:, 1]])
+    return places
+
+
+def test_who_came_half_as_far_as_asked_or_left_the_patch_has_not_failed(env: Any) -> None:
+    base = env.unwrapped
+    robot, terrain, term = base.scene["robot"], base.scene.terrain, base.curriculum_manager.cfg.frontier_patches
+    ends = [  # way [m], commanded [m], steps, fallen: failed
+        (2.4, 5.0, 500, False, True),
+        (2.6, 5.0, 500, False, False),
+        (3.9, 10.0, 500, False, True),
+        (4.1, 10.0, 500, False, False),
+        (3.9, 1.0, 20, True, True),
+        (4.1, 1.0, 20, True, False),
+        (0.1, 0.0, 500, False, False),
+        (0.0, 0.0, 0, False, None),
+    ]
+    count = len(ends)
+    ids = torch.arange(count)
+    terrain.terrain_levels[:count], terrain.terrain_types[:count] = ids % 5, ids // 5
+    terrain.env_origins[:count] = terrain.terrain_origins[ids % 5, ids // 5]
+    before, patch = stand(env), (ids % 5, ids // 5)
+    pose = robot.data.root_link_pose_w.torch.clone()
+    pose[:, :3] = terrain.env_origins
+    pose[:count, 1] += torch.tensor([end[0] for end in ends])
+    robot.write_root_pose_to_sim_index(root_pose=pose)
+    commanded = base.command_manager.get_term("base_velocity").commanded_m
+    commanded[:count] = torch.tensor([end[1] for end in ends])
+    base.episode_length_buf[:count] = torch.tensor([end[2] for end in ends])
+    base.termination_manager.terminated[:count] = torch.tensor([end[3] for end in ends])
+
+    base.curriculum_manager.compute(env_ids=ids)
+
+    memory = term.params["memory"]
+    expected = [0.5 if end[4] is None else memory * 0.5 + (1.0 - memory) * end[4] for end in ends]
+    assert torch.allclose(term.func.failing[patch], torch.tensor(expected))
+    assert term.func.failing.sum() == pytest.approx(sum(expected) + 0.5 * (30 - count)), "the others are as they were"
+    after = stand(env)
+    assert not torch.equal(after[: count - 1], before[: count - 1])
+    assert torch.equal(after[count - 1 :], before[count - 1 :]), "who has not taken a step stays"
+
+
+def test_half_of_all_are_sent_to_where_robots_sometimes_fail(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = env.unwrapped
+    term = base.curriculum_manager.cfg.frontier_patches
+    monkeypatch.setitem(term.params, "memory", 1.0)
+    term.func.failing.zero_()
+    term.func.failing[2] = 1.0
+    term.func.failing[FRONTIER] = 0.3
+    visits = torch.zeros(5, 6)
+    for _ in range(300):
+        base.episode_length_buf[:] = base.max_episode_length
+        base.curriculum_manager.compute(env_ids=torch.arange(ROBOTS))
+        places = stand(env)
+        visits.index_put_((places[:, 0], places[:, 1]), torch.tensor(1.0), accumulate=True)
+    share = visits / visits.sum()
+    assert share[FRONTIER] == pytest.approx(0.5 + 0.5 / 30, abs=0.05), "3600 draws: a standard error of 0.8 %"
+    share[FRONTIER] = 0.5 / 30
+    assert torch.allclose(share, torch.tensor(0.5 / 30), atol=0.012), "where all or nobody fails, as often as elsewhere"
+
+
+def test_held_out_robots_are_neither_counted_nor_sent(env: Any) -> None:
+    from ledger_lab.panels.slots import HeldOutSlots
+
+    base, panel = env.unwrapped, robust("velocity_rough_anymal_c_v1")
+    training = ROBOTS - len(panel.episodes)
+    failing = base.curriculum_manager.cfg.frontier_patches.func.failing.fill_(0.5)
+    with HeldOutSlots(env, panel, training).attached() as slots, torch.inference_mode():
+        slots.reset()
+        counted, before = failing.clone(), stand(env)
+        base.episode_length_buf[:training] = base.max_episode_length - 1
+        for _ in range(3):
+            slots.step(torch.zeros(training, 12))
+        after = stand(env)
+        assert not torch.equal(failing, counted)
+        assert torch.equal(after[training:], before[training:])
+
+        counted = failing.clone()
+        slots.begin([lambda _: torch.zeros(len(panel.episodes), 12)])
+        placed = stand(env)
+        assert len(placed[training:].unique(dim=0)) == 1, "they have one seed"
+        while not slots.idle:
+            base.episode_length_buf[:training] = 1  # nobody else's episode ends
+            slots.step(torch.zeros(training, 12))
+        assert torch.equal(failing, counted)
+        assert torch.equal(stand(env)[:training], after[:training])
