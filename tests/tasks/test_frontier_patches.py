@@ -57,9 +57,11 @@ def test_who_came_half_as_far_as_asked_or_left_the_patch_has_not_failed(env: Any
     base.episode_length_buf[:count] = torch.tensor([end[2] for end in ends])
     base.termination_manager.terminated[:count] = torch.tensor([end[3] for end in ends])
 
+    memory = term.params["memory"]
+    term.func.failing.fill_(0.5)
+
     base.curriculum_manager.compute(env_ids=ids)
 
-    memory = term.params["memory"]
     expected = [0.5 if end[4] is None else memory * 0.5 + (1.0 - memory) * end[4] for end in ends]
     assert torch.allclose(term.func.failing[patch], torch.tensor(expected))
     assert term.func.failing.sum() == pytest.approx(sum(expected) + 0.5 * (30 - count)), "the others are as they were"

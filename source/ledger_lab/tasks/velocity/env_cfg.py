@@ -344,7 +344,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.commands.base_velocity.resampling_time_range = (20.0, 20.0)  # a command lasts for all of an episode
     cfg.curriculum = CurriculumCfg()
     cfg.rewards.flat_orientation_l2 = None
-    cfg.rewards.dof_torques_l2.weight, cfg.rewards.feet_air_time.weight = -1.0e-5, 0.125
+    cfg.rewards.dof_torques_l2.weight, cfg.rewards.feet_air_time.weight = -1.0e-5, 0.125  # as Isaac Lab on such ground
     cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
