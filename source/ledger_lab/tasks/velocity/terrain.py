@@ -19,9 +19,9 @@ from isaaclab.terrains import (
     TerrainImporterCfg,
 )
 
-_STAIRS = {"step_height_range": (0.03, 0.15), "step_width": 0.4, "platform_width": 2.4, "border_width": 0.5}
+_STAIRS = {"step_height_range": (0.03, 0.10), "step_width": 0.4, "platform_width": 2.4, "border_width": 0.5}
 _SLOPE = {"slope_range": (0.0, 0.4), "platform_width": 2.4, "border_width": 0.5}
-_BOXES = {"obstacle_width_range": (0.4, 1.2), "obstacle_height_range": (0.03, 0.15), "platform_width": 2.4}
+_BOXES = {"obstacle_width_range": (0.4, 1.2), "obstacle_height_range": (0.03, 0.10), "platform_width": 2.4}
 
 
 def rough_terrain() -> TerrainImporterCfg:
