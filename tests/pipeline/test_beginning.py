@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,18 +87,50 @@ def test_what_is_new_may_follow_what_it_has_seen(tmp_path: Path) -> None:
     assert (beginning.path, beginning.told["task"]) == (shipped_checkpoint(flat), flat)
 
 
-def test_what_has_learned_from_other_observations_is_no_beginning(trained: Path, tmp_path: Path) -> None:
-    from ledger_lab.pipeline.beginning import find_beginning
+@pytest.fixture(scope="module")
+def cartpole(trained: Path) -> tuple[Any, ...]:
+    """What `find_beginning` is asked with for a run like the trained one, but for its name."""
     from ledger_lab.runners.adapter import load_adapter
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.session import registered_tasks
 
     registered_tasks()
     (run,) = read_ledger(trained).runs
+    return (trained, load_adapter("rsl_rl"), *resolve_configs("LedgerLab-Cartpole", "rsl_rl", run.declared.overrides))
+
+
+def drifted(trained: Path, folder: Path, parts: Iterable[str]) -> Path:
+    """Return the directory of a run like the trained one, of whose task some parts were others."""
+    (run,) = read_ledger(trained).runs
     fields = run.declared.panel_fields
-    other = {**fields, "environment_sha256": {**fields["environment_sha256"], "observations": "0" * 64}}
-    drifted = retold(trained, tmp_path, "drifted0", panel_fields=other)
-    configs = resolve_configs("LedgerLab-Cartpole", "rsl_rl", run.declared.overrides)
-    arguments = (tmp_path, load_adapter("rsl_rl"), *configs)
-    with pytest.raises(UserError, match=r"drifted0 was trained, so .* has learned from something else: observations: "):
-        find_beginning(str(drifted), *arguments)
+    then = fields["environment_sha256"] | dict.fromkeys(parts, "0" * 64)
+    return retold(trained, folder, "drifted0", panel_fields={**fields, "environment_sha256": then})
+
+
+@pytest.mark.parametrize("part", ["observations", "actions"])
+def test_what_has_learned_from_something_else_is_no_beginning(
+    trained: Path, tmp_path: Path, cartpole: tuple[Any, ...], part: str
+) -> None:
+    from ledger_lab.pipeline.beginning import find_beginning
+
+    with pytest.raises(UserError, match=rf"drifted0 was trained, so .* has learned from something else: {part}: "):
+        find_beginning(str(drifted(trained, tmp_path, [part])), *cartpole)
+
+
+def test_what_has_learned_elsewhere_is_a_beginning(trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]) -> None:
+    from ledger_lab.pipeline.beginning import find_beginning
+
+    (run,) = read_ledger(trained).runs
+    others = set(run.declared.panel_fields["environment_sha256"]) - {"observations", "actions"}
+    assert {"scene", "events", "terminations"} <= others
+    assert find_beginning(str(drifted(trained, tmp_path, others)), *cartpole).told["run_id"] == "drifted0"
+
+
+def test_a_run_that_does_not_say_what_its_task_was_is_no_beginning(
+    trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]
+) -> None:
+    from ledger_lab.pipeline.beginning import find_beginning
+
+    other = retold(trained, tmp_path, "foreign0", panel_fields={"env": "a cart-pole of one's own"})
+    with pytest.raises(UserError, match="foreign0 was trained, so .* != None .now != then.. Restore what .*env.yaml"):
+        find_beginning(str(other), *cartpole)

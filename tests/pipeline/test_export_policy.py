@@ -82,17 +82,18 @@ def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     return plan_export(parse_plain(export_policy_parser(), [*map(str, arguments), "--device", "cpu"]))
 
 
-def other_actions(declared: RunDeclared) -> dict[str, Any]:
-    """Return what the run would have declared, had its actions been others."""
+def other(declared: RunDeclared, part: str) -> dict[str, Any]:
+    """Return what the run would have declared, had a part of its task been another."""
     parts = declared.panel_fields["environment_sha256"]
-    return {**declared.panel_fields, "environment_sha256": {**parts, "actions": "0" * 64}}
+    return {**declared.panel_fields, "environment_sha256": {**parts, part: "0" * 64}}
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(trained)
     (run,) = read_ledger(trained).runs
     (tmp_path / "file").touch()
-    drifted = retold(trained, tmp_path, "drifted0", panel_fields=other_actions(run.declared))
+    drifted = retold(trained, tmp_path, "drifted0", panel_fields=other(run.declared, "actions"))
+    moved = retold(trained, tmp_path, "moved000", panel_fields=other(run.declared, "scene"))
     spoiled = tmp_path / "spoiled"
     shutil.copytree(run_dir, spoiled)
     (spoiled / "model_2.pt").write_bytes(b"something else")
@@ -102,6 +103,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path:
         ((run_dir, "--to", tmp_path / "file" / "below"), r"cannot write to .*below: Not a directory"),
         (("nothing", "--log_root", trained), r"no checkpoint, run directory or run id 'nothing'"),
         ((drifted,), r"when run drifted0 was trained, so its policy would see or do something else: actions: "),
+        ((moved,), r"when run moved000 was trained, so the contract would be wrong: scene: "),
         ((spoiled,), r"model_2.pt is not what run \w+ saved: its SHA-256 differs"),
     ):
         with pytest.raises(UserError, match=complaint) as refused:

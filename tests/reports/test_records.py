@@ -105,6 +105,16 @@ def test_policies_that_runs_began_with_are_named_together(tmp_path: Path) -> Non
     assert "(begun with a policy of `LedgerLab-U` or `LedgerLab-V`, whose part is told" in rows(tmp_path)[0][0]
 
 
+def test_what_a_run_began_with_is_paid_once(tmp_path: Path) -> None:
+    began: dict[str, object] = {"task": "LedgerLab-U", "checkpoint": "model_1.pt", "sha256": "0" * 64}
+    elsewhere = {"run_id": "dddddddd", "env_steps": 2_000, "wall_s": 60.0, "usd": 1.0}
+    here = {"run_id": "aaaaaaaa", "env_steps": 2_080, "wall_s": 70.0, "usd": 11.0}
+    recorded(tmp_path / "t-cpu", "aaaaaaaa", began_from=began | elsewhere)
+    recorded(tmp_path / "t-cpu", "bbbbbbbb", began_from=began | here, confirmation=9)
+    cells = rows(tmp_path)[0]
+    assert [cells[number].split(" + ")[1] for number in (4, 5, 6)] == ["1:10", "2.08 k", "$1.00"]
+
+
 def test_a_task_that_nobody_mastered_is_told_by_its_best_and_named_so(tmp_path: Path) -> None:
     recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
     ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)

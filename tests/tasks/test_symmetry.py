@@ -162,6 +162,20 @@ def test_isaac_labs_images_of_anymal_are_ours() -> None:
         assert torch.equal(*(each["policy"] if isinstance(each, TensorDict) else each for each in (ours, theirs)))
 
 
+def test_what_was_first_mirrored_in_a_rollout_carries_gradients() -> None:
+    from ledger_lab.tasks.velocity import symmetry as velocity
+
+    scene = {"robot": SimpleNamespace(joint_names=["FL_hip_joint", "FR_hip_joint"])}
+    env: Any = SimpleNamespace(unwrapped=SimpleNamespace(observation_manager=None, scene=scene))
+    actions = torch.ones(1, 2)
+    with torch.inference_mode():
+        velocity.go2(env, actions=actions)
+    _, images = velocity.go2(env, actions=actions.requires_grad_())
+    assert images is not None
+    images.square().sum().backward()
+    assert actions.grad is not None and actions.grad.tolist() == [[4.0, 4.0]]
+
+
 def test_what_has_no_image_is_refused_in_one_line() -> None:
     from ledger_lab.tasks.velocity import symmetry as velocity
 

@@ -69,7 +69,7 @@ def find_beginning(
     require_unchanged(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
     theirs, their_agent = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
-    require_same_task(declared, theirs, ("observations", "actions"), f"{what} has learned from something else")
+    require_same_task(found.run, theirs, ("observations", "actions"), f"{what} has learned from something else")
     taken = [read_setting(agent_cfg, setting) or {} for setting in _GROUPS]
     _require_first(_seen(theirs), _seen(env_cfg), [names for groups in taken for names in groups.values()], what)
     if differences := few_differences(_done(env_cfg), _done(theirs)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved, RunDeclared
+from ledger_lab.ledger import CheckpointSaved, Run
 from ledger_lab.panels import few_differences
 from ledger_lab.pipeline.find import FoundCheckpoint
 from ledger_lab.pipeline.pretrained import home_of
@@ -63,7 +63,7 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
             f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
             f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
         )
-    require_same_task(declared, env_cfg, ("observations", "actions"), "its policy would see or do something else")
+    require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
     return Candidate(
         run_id=declared.run_id,
         source=checkpoint.run.directory,
@@ -74,29 +74,33 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
     )
 
 
-def require_same_task(
-    declared: RunDeclared, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], otherwise: str
-) -> None:
+def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], otherwise: str) -> None:
     """Refuse a task that is not any more what a policy was trained for.
 
+    Parts are compared as wholes, observations with their noise. Where sensors look from and joints rest is said by the
+    ``scene``, which also holds the ground: without that part, both may have changed.
+
     Args:
-        declared: The run that trained it.
+        run: The run that trained it.
         env_cfg: The environment that its task and its overrides make today.
         parts: What must be the same of it, like ``observations``; its time step must, too.
         otherwise: What would be wrong otherwise.
 
     Raises:
-        UserError: If something differs.
+        UserError: If something differs, or the run does not say what it was.
     """
 
     def stated(fields: dict[str, Any]) -> dict[str, Any]:
-        return {"time_step": fields["time_step"]} | {part: fields["environment_sha256"].get(part) for part in parts}
+        hashes = fields.get("environment_sha256", {})
+        return {"time_step": fields.get("time_step")} | {part: hashes.get(part) for part in parts}
 
-    now, then = stated(describe_simulation(held_out_config(env_cfg, 1))), stated(declared.panel_fields)
+    now, then = stated(describe_simulation(held_out_config(env_cfg, 1))), stated(run.declared.panel_fields)
     if differences := few_differences(now, then):
+        written = run.directory / "params" / "env.yaml"
         raise UserError(
-            f"task {declared.task} is not what it was when run {declared.run_id} was trained, so {otherwise}: "
-            f"{differences} (now != then). Restore that, or train a new run"
+            f"task {run.declared.task} is not what it was when run {run.declared.run_id} was trained, so {otherwise}: "
+            f"{differences} (now != then). Restore {f'what {written} says' if written.exists() else 'that'}, or train "
+            "a new run"
         )
 
 

@@ -116,7 +116,7 @@ def plan_export(args: Namespace) -> ExportPlan:
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
-    require_same_task(declared, env_cfg, ("scene", "commands"), "the contract would be wrong")
+    require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
     folder = args.to or candidate.run_dir / "exported"

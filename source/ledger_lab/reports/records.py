@@ -131,9 +131,9 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
-        _time(cohort) + _before(runs, "wall_s", duration),
-        _steps(members) + _before(runs, "env_steps", quantity),
-        _cost(cohort, members) + _before(runs, "usd", usd),
+        _time(cohort) + _before(_beginnings(runs), "wall_s", duration),
+        _steps(members) + _before(_beginnings(runs), "env_steps", quantity),
+        _cost(cohort, members) + _before(_beginnings_elsewhere(runs), "usd", usd),
         _hardware(runs, members),
         _elsewhere(runs, members),
     )
@@ -153,9 +153,15 @@ def _beginnings(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return [run.declared.began_from for run in runs if run.declared.began_from is not None]
 
 
-def _before(runs: Sequence[Run], figure: str, written: Callable[[Any], str]) -> str:
-    """Return what the policies that runs began with had taken; of several, the most."""
-    known = [began[figure] for began in _beginnings(runs)]
+def _beginnings_elsewhere(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the checkpoints of other runs than these: what one of these cost counts among them already."""
+    ours = {run.declared.run_id for run in runs}
+    return [began for began in _beginnings(runs) if began["run_id"] not in ours]
+
+
+def _before(beginnings: Sequence[dict[str, Any]], figure: str, written: Callable[[Any], str]) -> str:
+    """Return what policies that runs began with had taken; of several, the most."""
+    known = [began[figure] for began in beginnings]
     return f" + {MISSING if None in known else written(max(known))}" if known else ""
 
 
