@@ -55,7 +55,8 @@ def list_tasks(argv: Sequence[str]) -> int:
         "physics engines and the panels that come with them. The id of a panel is the one it has on the task's default "
         "physics, here, with the packages installed now. Observations, actions and record are those of the policy that "
         "comes with the package (--pretrained): the record is its success on fresh episodes and the time until "
-        "that proved its target; of one that fell short, its best score.",
+        "that proved its target and, behind a +, what the policy that it began with had taken; of one that fell short, "
+        "its best score.",
     )
     parser.add_argument("--all", action="store_true", help="List the tasks that come with Isaac Lab, too.")
     parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
@@ -119,10 +120,11 @@ def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
 
 
 def _record(summary: RunSummary) -> str:
-    """Return how well a run's best checkpoint did, and after which time, if that proved its target."""
+    """Return how well a run's best checkpoint did, and what it took, and its beginning had, if it proved its target."""
     if (best := summary.best) is None:
         return MISSING
     if best.confirmed:
         took = duration(summary.wall_to_target_s)
-        return f"{best.confirmation_successes}/{best.confirmation_episodes} in {took}"
+        before = f" + {duration(summary.began_from['wall_s'])}" if summary.began_from else ""
+        return f"{best.confirmation_successes}/{best.confirmation_episodes} in {took}{before}"
     return f"{best.heldout_successes}/{best.heldout_episodes}, short of it"

@@ -31,7 +31,7 @@ class RoughPhysicsCfg(VelocityPhysicsCfg):
     newton_mjwarp: NewtonCfg = NewtonCfg(
         # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
         # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts; under a
-        # policy that walks, perturbed: 106 rows, and 14 contacts in the mean of all
+        # policy that walks, perturbed: 120 rows, and 14 contacts in the mean of all
         solver_cfg=MJWarpSolverCfg(
             njmax=136,
             nconmax=32,
