@@ -132,5 +132,5 @@ def test_a_run_that_does_not_say_what_its_task_was_is_no_beginning(
     from ledger_lab.pipeline.beginning import find_beginning
 
     other = retold(trained, tmp_path, "foreign0", panel_fields={"env": "a cart-pole of one's own"})
-    with pytest.raises(UserError, match="foreign0 was trained, so .* != None .now != then.. Restore what .*env.yaml"):
+    with pytest.raises(UserError, match=r"foreign0 was trained, .* != None \(now != then\)\. Restore what .*env\.yaml"):
         find_beginning(str(other), *cartpole)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from ledger_lab.ledger import read_ledger
+from ledger_lab.pipeline.list_tasks import _record
 from ledger_lab.pretrained import ROOT
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.format import duration
 from tests.conftest import script
+from tests.fakes.ledgers import write_run
 
 
 def test_the_tasks_are_listed_with_their_panels() -> None:
@@ -31,6 +34,11 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
         began = read_ledger(ROOT / task).runs[0].declared.began_from
         before = rf" \+ {duration(began['wall_s'])}" if began else ""
         assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +\d+/\d+ in [\d:]+{before}$", own.rstrip())
+
+
+def test_a_policy_that_fell_short_is_listed_by_its_best_score(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", scores=(7, 6))
+    assert _record(summarize_run(read_ledger(tmp_path).runs[0])) == "7/10, short of it"
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_what_is_shipped_is_what_a_recorded_run_saved_and_can_be_scored(task: st
     assert candidate.source == HERE / task and not candidate.run_dir.is_relative_to(HERE)
     contract = json.loads((HERE / task / CONTRACT).read_text())
     assert contract["policy"]["checkpoint_sha256"] == candidate.saved.sha256
+    assert contract["policy"].get("began_from") == run.declared.began_from
     for action in contract["actions"]:
         if action["class"].endswith(":WalkingPolicyAction"):  # another policy's, which the contract tells by its hash
             from ledger_lab.tasks.navigation.frozen import WALKING_POLICY

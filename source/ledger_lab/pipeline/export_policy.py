@@ -225,6 +225,7 @@ def _about(found: FoundCheckpoint) -> dict[str, Any]:
             "checkpoint_sha256": saved.sha256,
             "iterations": saved.iteration,
             "env_steps": saved.env_steps,
+            **({"began_from": declared.began_from} if declared.began_from else {}),
         },
         "scores": [
             {

@@ -10,10 +10,10 @@ def velocity(task: str) -> PpoRecipe:
 
     It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with less noise; on flat ground iterations
     are more, and each update may change the policy twice as much. A unit action moves Go2's joints half as far as
-    ANYmal's, so that it needs more noise to stir. With 512 environments the 128 slots of the panels are a fifth of all
-    robots; with half as many they would be a third. On rough ground the network is that of flat ground, and not Isaac
-    Lab's larger one, so that a robot that walks can go on from there (``--checkpoint``); noise is worth a
-    fifth there, as it would grow and spoil the walk.
+    ANYmal's, so that it needs more noise to stir. With 512 environments the 128 slots of the panels on flat ground are
+    a fifth of all robots, and the 256 on rough ground a third, or in two processes a fifth. On rough ground the network
+    is that of flat ground, and not Isaac Lab's larger one, so that a robot that walks can go on from there
+    (``--checkpoint``); noise is worth a fifth there, as it would grow and spoil the walk.
 
     Args:
         task: Ground and robot, like ``flat_anymal_c``.

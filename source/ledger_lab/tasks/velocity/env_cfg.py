@@ -3,12 +3,12 @@
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
 fall costs what it costs Isaac Lab's H1, and who tips over has fallen, too. On rough ground all headway counts
-(``progress``), ANYmal sees 54 heights, not 187, at a scale of 5 and with half the noise, stairs are lower, robots train
-on all levels from the start, and more often where they sometimes fail (``curriculum``), and an episode is one command
-of 10 s, or over when its robot leaves the ground. Go2 has the rewards of its own, but for its height, what it sees of
-the command, and a beat that it hears and is paid for keeping (``flat_go2``). The ground's friction is 1 for all. The
-factories at the end say what belongs to a robot and to a ground. What counts as success is not decided here but by a
-panel.
+(``progress``), ANYmal sees 54 heights, not 187, at a scale of 5 and with half the noise, stairs are lower and their
+treads wider, boxes are lower and lie scattered on a plane, robots train on all levels from the start, and more often
+where they sometimes fail (``curriculum``), and an episode is one command of 10 s, or over when its robot leaves the
+ground. Go2 has the rewards of its own, but for its height, what it sees of the command, and a beat that it hears and
+is paid for keeping (``flat_go2``). The ground's friction is 1 for all. The factories at the end say what belongs to a
+robot and to a ground. What counts as success is not decided here but by a panel.
 """
 
 import math
