@@ -16,7 +16,7 @@ from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, script
-from tests.pipeline.test_evaluate_bad_input import retold
+from tests.pipeline.test_evaluate_bad_input import retold, with_other
 
 PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
 
@@ -102,9 +102,7 @@ def cartpole(trained: Path) -> tuple[Any, ...]:
 def drifted(trained: Path, folder: Path, parts: Iterable[str]) -> Path:
     """Return the directory of a run like the trained one, of whose task some parts were others."""
     (run,) = read_ledger(trained).runs
-    fields = run.declared.panel_fields
-    then = fields["environment_sha256"] | dict.fromkeys(parts, "0" * 64)
-    return retold(trained, folder, "drifted0", panel_fields={**fields, "environment_sha256": then})
+    return retold(trained, folder, "drifted0", panel_fields=with_other(run.declared, *parts))
 
 
 @pytest.mark.parametrize("part", ["observations", "actions"])

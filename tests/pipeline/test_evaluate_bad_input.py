@@ -46,6 +46,12 @@ def retold(
     return directory
 
 
+def with_other(declared: RunDeclared, *parts: str) -> dict[str, Any]:
+    """Return the panel fields that a run would have declared, had parts of its task been others."""
+    fields = declared.panel_fields
+    return {**fields, "environment_sha256": fields["environment_sha256"] | dict.fromkeys(parts, "0" * 64)}
+
+
 def refused(complaint: str, root: Path, *arguments: str | Path) -> None:
     """Check that an evaluation is refused in one line, before anything is written."""
     before = find_journals(root)
@@ -116,9 +122,7 @@ def test_runs_of_different_simulations_panels_or_targets_are_not_mixed(trained: 
 
 def test_a_policy_that_would_see_something_else_is_taken_on_no_panel(trained: Path, tmp_path: Path) -> None:
     (run,) = read_ledger(trained).runs
-    parts = run.declared.panel_fields["environment_sha256"]
-    seen = {**run.declared.panel_fields, "environment_sha256": {**parts, "observations": "0" * 64}}
-    drifted = retold(trained, tmp_path, "80000000", panel_fields=seen)
+    drifted = retold(trained, tmp_path, "80000000", panel_fields=with_other(run.declared, "observations"))
     refused("panel cartpole_v1 is not the one that run 80000000 declared", tmp_path, drifted)
     complaint = "when run 80000000 was trained, so its policy would see or do something else: observations: "
     refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")

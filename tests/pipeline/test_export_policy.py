@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import PanelResult, RunDeclared, read_ledger
+from ledger_lab.ledger import PanelResult, read_ledger
 from tests.conftest import ROOT, one_run_dir, script
-from tests.pipeline.test_evaluate_bad_input import retold
+from tests.pipeline.test_evaluate_bad_input import retold, with_other
 
 
 def test_an_exported_policy_says_how_to_run_it(trained: Path, tmp_path: Path) -> None:
@@ -82,18 +82,12 @@ def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     return plan_export(parse_plain(export_policy_parser(), [*map(str, arguments), "--device", "cpu"]))
 
 
-def other(declared: RunDeclared, part: str) -> dict[str, Any]:
-    """Return what the run would have declared, had a part of its task been another."""
-    parts = declared.panel_fields["environment_sha256"]
-    return {**declared.panel_fields, "environment_sha256": {**parts, part: "0" * 64}}
-
-
 def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(trained)
     (run,) = read_ledger(trained).runs
     (tmp_path / "file").touch()
-    drifted = retold(trained, tmp_path, "drifted0", panel_fields=other(run.declared, "actions"))
-    moved = retold(trained, tmp_path, "moved000", panel_fields=other(run.declared, "scene"))
+    drifted = retold(trained, tmp_path, "drifted0", panel_fields=with_other(run.declared, "actions"))
+    moved = retold(trained, tmp_path, "moved000", panel_fields=with_other(run.declared, "scene"))
     spoiled = tmp_path / "spoiled"
     shutil.copytree(run_dir, spoiled)
     (spoiled / "model_2.pt").write_bytes(b"something else")
