@@ -337,13 +337,14 @@ def test_signals_reach_the_program(built: Workshop, number: signal.Signals) -> N
 import os, signal, time
 signal.signal({int(number)}, lambda *_: os._exit(42))
 print(os.getpid(), flush=True)
-time.sleep(60)
+while True:
+    time.sleep(0.05)  # a signal just before one long sleep would wait for its end
 """
     process = built.start("-p", "-c", program)
     assert process.stdout is not None
     assert int(process.stdout.readline()) == process.pid, "a shell stands between the caller and the program"
     process.send_signal(number)
-    assert process.wait(timeout=10) == 42
+    assert process.wait(timeout=60) == 42
     process.communicate()
 
 
