@@ -261,6 +261,19 @@ def test_physics_engines_are_chosen_in_either_way(choice: str, tmp_path: Path) -
     assert engine == ("ovphysx" if "ovphysx" in choice else "newton/kaminopadmm")
 
 
+def test_physics_is_deterministic_where_isaac_labs_flag_asks_for_it(tmp_path: Path) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.panels import few_differences
+
+    asked, plain = (planned(*flags, log_root=tmp_path) for flags in (["--deterministic"], []))
+    assert asked.env_cfg.sim.physics.deterministic and not plain.env_cfg.sim.physics.deterministic
+    assert asked.overrides == ["env.sim.physics.deterministic=true"], "evaluations take them from the declaration"
+    assert planned("--deterministic", *asked.overrides, log_root=tmp_path).overrides == asked.overrides
+    assert "deterministic" in str(few_differences(asked.identity.fields, plain.identity.fields))
+    with pytest.raises(UserError, match="newton/kaminopadmm can't be deterministic: choose physics=newton_mjwarp"):
+        planned("--deterministic", "physics=newton_kamino", log_root=tmp_path)
+
+
 def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

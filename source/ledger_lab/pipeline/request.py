@@ -125,7 +125,12 @@ def train_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="This is one of several processes that torchrun starts, on one machine or many.",
     )
-    judge = parser.add_argument_group("how it is judged")
+    judge = parser.add_argument_group(
+        "how it is judged",
+        "On Newton on the CPU a policy's held-out episodes repeat bit for bit, but for robots on height fields, whose "
+        "contacts are found for all of them together. There --deterministic makes them repeat, too; it slows the "
+        "physics down, and is recorded as an override.",
+    )
     judge.add_argument(
         "--panel",
         default=None,

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 STOCK_TASKS = "isaaclab_tasks"
 """The package with the tasks that come with Isaac Lab."""
 
+_CAN_BE_DETERMINISTIC = ("newton/featherstone", "newton/mjwarp", "newton/xpbd")
+"""Solvers of Newton that Isaac Lab takes a request for deterministic physics for."""
+
 
 def registered_tasks() -> list[str]:
     """Return the Gymnasium ids of every task that is registered with Isaac Lab, ours and others'."""
@@ -129,6 +132,11 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
             f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp (or set "
             "sim.physics in the task's configuration) or --viz newton_gl"
         )
+    if _is_deterministic(env_cfg) and is_newton(env_cfg) and physics_name(env_cfg) not in _CAN_BE_DETERMINISTIC:
+        raise UserError(
+            f"{physics_name(env_cfg)} can't be deterministic: choose physics=newton_mjwarp, or leave --deterministic "
+            "(env.sim.physics.deterministic) out"
+        )
     require_assets(env_cfg)
 
 
@@ -160,14 +168,24 @@ def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
     return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
 
 
+def _is_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> bool:
+    """Tell whether the physics engine is asked to be deterministic, by Isaac Lab's setting or by Newton's own."""
+    physics = env_cfg.sim.physics
+    mode = getattr(physics, "deterministic_mode", "not_guaranteed")
+    return getattr(physics, "deterministic", False) or mode != "not_guaranteed"
+
+
 def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
     """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``.
 
-    Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together.
+    Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together:
+    on height fields their order depends on who else is there, unless Newton is asked to be deterministic.
     """
-    solver = getattr(env_cfg.sim.physics, "solver_cfg", None)
-    separate = is_newton(env_cfg) and getattr(solver, "use_mujoco_contacts", True)
-    return "bitwise" if separate and env_cfg.sim.device == "cpu" else "statistical"
+    physics = env_cfg.sim.physics
+    if not is_newton(env_cfg) or env_cfg.sim.device != "cpu":
+        return "statistical"
+    separate = getattr(physics.solver_cfg, "use_mujoco_contacts", False)
+    return "bitwise" if separate or _is_deterministic(env_cfg) else "statistical"
 
 
 def physics_name(env_cfg: ManagerBasedRLEnvCfg) -> str:
