@@ -130,6 +130,11 @@ TRAIN_MISTAKES = [
     (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),
     (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
     (["--stop_on", "kl_out_of_rang"], r"no such event: did you mean 'kl_out_of_range'"),
+    (
+        ["--task", "LedgerLab-Ant", "env.sim.physics.deterministic=true"],
+        r"env.sim.physics.deterministic: MuJoCo-Warp then computes nothing for env.scene.joint_wrench; leave it out",
+    ),
+    (["physics=newton_kamino", "env.sim.physics.deterministic=true"], r"deterministic: newton/kaminopadmm can't be;"),
     (["--distributed"], r"--distributed: RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
     (["--npro", "2"], r"--nproc 2: write it in full"),
     (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
@@ -261,19 +266,6 @@ def test_physics_engines_are_chosen_in_either_way(choice: str, tmp_path: Path) -
     assert engine == ("ovphysx" if "ovphysx" in choice else "newton/kaminopadmm")
 
 
-def test_physics_is_deterministic_where_isaac_labs_flag_asks_for_it(tmp_path: Path) -> None:
-    from ledger_lab.errors import UserError
-    from ledger_lab.panels import few_differences
-
-    asked, plain = (planned(*flags, log_root=tmp_path) for flags in (["--deterministic"], []))
-    assert asked.env_cfg.sim.physics.deterministic and not plain.env_cfg.sim.physics.deterministic
-    assert asked.overrides == ["env.sim.physics.deterministic=true"], "evaluations take them from the declaration"
-    assert planned("--deterministic", *asked.overrides, log_root=tmp_path).overrides == asked.overrides
-    assert "deterministic" in str(few_differences(asked.identity.fields, plain.identity.fields))
-    with pytest.raises(UserError, match="newton/kaminopadmm can't be deterministic: choose physics=newton_mjwarp"):
-        planned("--deterministic", "physics=newton_kamino", log_root=tmp_path)
-
-
 def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +274,7 @@ def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
         ("env.events.reset_pole.params.position_range=[-0.1,0.1]",),
         ("physics=ovphysx",),
         ("env.decimation=4",),
+        ("env.sim.physics.deterministic=true",),
         ("env.sim.physics_material.static_friction=0.1",),
         ("env.actions.cart_force.scale=50.0",),
     ]

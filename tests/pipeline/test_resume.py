@@ -258,11 +258,10 @@ def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
     from ledger_lab.pipeline.resume import resumed_request
 
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
-    flags += ["--scale_lr", "--deterministic"]
-    write(tmp_path, cohort="c", command=["scripts/train.py", *flags])
-    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--grace_s", "290"]
+    write(tmp_path, cohort="c", command=["scripts/train.py", *flags, "--scale_lr"])
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "--grace_s", "290"]
     args, _ = resumed_request(*parse(train_parser(), argv), argv)
-    assert (args.cohort, args.scale_lr, args.deterministic, args.grace_s) == ("c", False, False, 290)
+    assert (args.cohort, args.scale_lr, args.grace_s) == ("c", False, 290)
 
 
 def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ plan = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations
 with record_run(task="T", library="l", exam=exam, target_success=0.9, log_root=Path(sys.argv[1]), **plan) as run:
     run.iteration(1, env_steps=20)
     print("trained", flush=True)
-    while True:
+    for _ in range(1200):
         time.sleep(0.05)
 """
 

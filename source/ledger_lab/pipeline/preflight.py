@@ -57,9 +57,6 @@ _SEED_LIMIT = 2**32
 
 _LONGEST_GRACE_S = 86_400
 
-_DETERMINISTIC = "env.sim.physics.deterministic=true"
-"""What Isaac Lab's ``--deterministic`` asks of a physics engine."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlan:
@@ -199,8 +196,6 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
     adapter = load_adapter(library)
     registered = require_task(args.task, library, args.agent)
     panel = task_panel(args.task, args.panel or registered.get("default_panel"), args.target)
-    if args.deterministic and _DETERMINISTIC not in overrides:
-        overrides = [*overrides, _DETERMINISTIC]
     if args.scale_lr:
         overrides = [*overrides, scale_learning_rate(args, adapter, overrides, world.size)]
     env_cfg, agent_cfg = resolve_configs(args.task, library, overrides, args.agent)

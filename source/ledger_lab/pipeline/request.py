@@ -127,9 +127,9 @@ def train_parser() -> argparse.ArgumentParser:
     )
     judge = parser.add_argument_group(
         "how it is judged",
-        "On Newton on the CPU a policy's held-out episodes repeat bit for bit, but for robots on height fields, whose "
-        "contacts are found for all of them together. There --deterministic makes them repeat, too; it slows the "
-        "physics down, and is recorded as an override.",
+        "With MuJoCo-Warp on the CPU a policy's held-out episodes repeat bit for bit; on height fields, where contacts "
+        "are found for all robots together, with env.sim.physics.deterministic=true alone, which is slower, and makes "
+        "another panel id.",
     )
     judge.add_argument(
         "--panel",

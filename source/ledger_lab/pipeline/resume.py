@@ -139,7 +139,7 @@ def resumed_request(
     if group.world.size != declared.world_size:
         group.agree(lambda: _refuse_processes(declared, group.world.size))
     group.agree(lambda: _require_as_declared(declared, asked, overrides, argv))
-    settled: dict[str, Any] = {"scale_lr": False, "deterministic": False}  # both are among the declared overrides
+    settled: dict[str, Any] = {"scale_lr": False}  # the scaled rate is among the declared overrides
     if args.save_state_every is None:
         settled["save_state_every"] = declared.save_state_every
     if group.world.size > 1:

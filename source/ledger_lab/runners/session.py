@@ -13,7 +13,7 @@ import torch
 import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.cli import load_external_tasks
-from isaaclab.sensors import RayCasterCfg
+from isaaclab.sensors import ImuCfg, JointWrenchSensorCfg, PvaCfg, RayCasterCfg
 from isaaclab.utils import validate
 from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 STOCK_TASKS = "isaaclab_tasks"
 """The package with the tasks that come with Isaac Lab."""
 
-_CAN_BE_DETERMINISTIC = ("newton/featherstone", "newton/mjwarp", "newton/xpbd")
-"""Solvers of Newton that Isaac Lab takes a request for deterministic physics for."""
+_SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
+"""Sensors whose values MuJoCo-Warp computes in a stage that is left out where it has to be deterministic."""
 
 
 def registered_tasks() -> list[str]:
@@ -132,12 +132,24 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
             f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp (or set "
             "sim.physics in the task's configuration) or --viz newton_gl"
         )
-    if _is_deterministic(env_cfg) and is_newton(env_cfg) and physics_name(env_cfg) not in _CAN_BE_DETERMINISTIC:
-        raise UserError(
-            f"{physics_name(env_cfg)} can't be deterministic: choose physics=newton_mjwarp, or leave --deterministic "
-            "(env.sim.physics.deterministic) out"
-        )
+    _require_deterministic(env_cfg)
     require_assets(env_cfg)
+
+
+def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Refuse a request for deterministic physics that Isaac Lab refuses when the simulation starts."""
+    if not is_newton(env_cfg) or not env_cfg.sim.physics.deterministic:
+        return
+    from isaaclab_newton.physics import FeatherstoneSolverCfg, MJWarpSolverCfg, XPBDSolverCfg
+
+    solver, why = env_cfg.sim.physics.solver_cfg, None
+    if not isinstance(solver, FeatherstoneSolverCfg | MJWarpSolverCfg | XPBDSolverCfg):
+        why = f"{physics_name(env_cfg)} can't be"
+    elif isinstance(solver, MJWarpSolverCfg) and not solver.use_mujoco_cpu:
+        blind = [name for name, part in vars(env_cfg.scene).items() if isinstance(part, _SENSORS_OF_MUJOCO)]
+        why = f"MuJoCo-Warp then computes nothing for env.scene.{blind[0]}" if blind else None
+    if why is not None:
+        raise UserError(f"env.sim.physics.deterministic: {why}; leave it out")
 
 
 def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
@@ -168,24 +180,18 @@ def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
     return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
 
 
-def _is_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> bool:
-    """Tell whether the physics engine is asked to be deterministic, by Isaac Lab's setting or by Newton's own."""
-    physics = env_cfg.sim.physics
-    mode = getattr(physics, "deterministic_mode", "not_guaranteed")
-    return getattr(physics, "deterministic", False) or mode != "not_guaranteed"
-
-
 def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
     """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``.
 
     Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together:
-    on height fields their order depends on who else is there, unless Newton is asked to be deterministic.
+    on height fields, which of them are kept and in which order depends on who else is there, unless Newton is asked to
+    be deterministic.
     """
-    physics = env_cfg.sim.physics
-    if not is_newton(env_cfg) or env_cfg.sim.device != "cpu":
+    if physics_name(env_cfg) != "newton/mjwarp" or env_cfg.sim.device != "cpu":
         return "statistical"
-    separate = getattr(physics.solver_cfg, "use_mujoco_contacts", False)
-    return "bitwise" if separate or _is_deterministic(env_cfg) else "statistical"
+    physics = env_cfg.sim.physics
+    in_order = physics.deterministic and not physics.solver_cfg.use_mujoco_cpu
+    return "bitwise" if in_order or physics.solver_cfg.use_mujoco_contacts else "statistical"
 
 
 def physics_name(env_cfg: ManagerBasedRLEnvCfg) -> str:
