@@ -14,6 +14,9 @@ from tests.fakes.held_out import Exam, task_cfg
 TASK = "LedgerLab-Velocity-Rough-AnymalC"
 PANEL = replace(load_panel("velocity_rough_anymal_c_v1"), seeds=tuple(range(16)), episode_length_s=0.6)
 
+_DETERMINISTIC = "env.sim.physics.deterministic=true"
+_NEWTONS_CONTACTS = "env.sim.physics.solver_cfg.use_mujoco_contacts=false"
+
 
 def fidget(observations: Any) -> torch.Tensor:
     """Move all twelve joints by what is seen."""
@@ -45,18 +48,20 @@ def test_company_changes_an_episode_exactly_where_none_is_promised_to_repeat(ask
 
 
 @pytest.mark.parametrize(
-    ("override", "promised"),
+    ("overrides", "promised"),
     [
-        ("env.sim.device=cpu", "bitwise"),
-        ("env.sim.device=cuda:0", "statistical"),
-        ("env.sim.physics.solver_cfg.use_mujoco_contacts=false", "statistical"),
-        ("physics=newton_kamino", "statistical"),
+        ([], "bitwise"),
+        (["env.sim.device=cuda:0"], "statistical"),
+        ([_NEWTONS_CONTACTS], "statistical"),
+        ([_NEWTONS_CONTACTS, _DETERMINISTIC], "bitwise"),
+        ([_NEWTONS_CONTACTS, _DETERMINISTIC, "env.sim.physics.solver_cfg.use_mujoco_cpu=true"], "statistical"),
+        (["physics=newton_kamino"], "statistical"),
     ],
 )
-def test_only_what_is_proven_is_promised(override: str, promised: str) -> None:
+def test_only_what_is_proven_is_promised(overrides: list[str], promised: str) -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.session import exactness, registered_tasks
 
     registered_tasks()
-    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", ["env.sim.device=cpu", override])
+    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", ["env.sim.device=cpu", *overrides])
     assert exactness(cfg) == promised
