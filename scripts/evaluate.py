@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Work in the supervised process, which alone imports what is heavy."""
-    from ledger_lab.pipeline.evaluate_run import evaluate_run
+    from ledger_lab.evaluation.run import evaluate_run
 
     evaluate_run(argv, started_ns, link)
 

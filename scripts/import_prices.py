@@ -1,7 +1,7 @@
 """Turn catalogs of gpuhunt that lie on disk into a price file."""
 
-from ledger_lab.pipeline.import_prices import import_prices
-from ledger_lab.pipeline.script import run_script
+from ledger_lab.commands.import_prices import import_prices
+from ledger_lab.terminal.script import run_script
 
 if __name__ == "__main__":
     run_script(import_prices)

@@ -1,7 +1,7 @@
 """Train all that a study asks for, and report it."""
 
-from ledger_lab.pipeline.run_study import run_study
-from ledger_lab.pipeline.script import run_script
+from ledger_lab.commands.study import run_study
+from ledger_lab.terminal.script import run_script
 
 if __name__ == "__main__":
     run_script(run_study)

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from ledger_lab.pipeline.launcher import launch_processes
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.launch.inline import launch_processes
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Work in the supervised process, which alone imports what is heavy."""
-    from ledger_lab.pipeline.train_run import train_run
+    from ledger_lab.training.run import train_run
 
     train_run(argv, started_ns, link)
 

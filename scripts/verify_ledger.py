@@ -1,7 +1,7 @@
 """Verify every journal of a ledger: exit status 0 if all are whole, 1 if any is damaged."""
 
-from ledger_lab.pipeline.script import run_script
-from ledger_lab.pipeline.verify_ledger import verify_ledger
+from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.terminal.script import run_script
 
 if __name__ == "__main__":
     run_script(verify_ledger)

@@ -23,7 +23,7 @@ PACK = sorted(name.removeprefix("LedgerLab-") for name in gym.registry if name.s
 def configured(task: str, *overrides: str) -> Any:
     """Return the configuration of a task's environment."""
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     return resolve_configs(f"LedgerLab-{task}", "rsl_rl", list(overrides))[0]

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.synthetic_ledger import checkpoint, declared, result, telemetry, window
 from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
@@ -25,7 +26,6 @@ from ledger_lab.ledger import (
     Status,
     SupervisionStarted,
 )
-from ledger_lab.pipeline.synthetic_ledger import checkpoint, declared, result, telemetry, window
 
 RANKS = 4
 

@@ -18,9 +18,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import read_world
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.pipeline.ranks import require_same
 from ledger_lab.runners.collectives import merged_moments, metered_collectives
 from ledger_lab.runners.process_group import joined
+from ledger_lab.training.ranks import require_same
 
 
 def main() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger_lab.pipeline.launcher import launch_processes
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.launch.inline import launch_processes
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train."""
-    from ledger_lab.pipeline import training_state
-    from ledger_lab.pipeline.train_run import train_run
+    from ledger_lab.training import state as training_state
+    from ledger_lab.training.run import train_run
 
     training_state.STATE_AT_LATEST_S = 0.0
     train_run(argv, started_ns, link)

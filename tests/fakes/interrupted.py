@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import psutil
 
-from ledger_lab.pipeline.launcher import launch_processes
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.launch.inline import launch_processes
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train until the signal comes."""
-    from ledger_lab.pipeline.judge import Judge
-    from ledger_lab.pipeline.train_run import train_run
+    from ledger_lab.training.judge import Judge
+    from ledger_lab.training.run import train_run
 
     *arguments, when = argv
     at, _, name = when.partition(":")

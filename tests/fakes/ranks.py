@@ -19,9 +19,9 @@ from ledgers import declared  # run as a script, this folder is on the path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.pipeline.attempt import attempt_life
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.supervision.attempt import attempt_life
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def fail() -> None:
@@ -49,9 +49,9 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     import torch.distributed as dist
 
     from ledger_lab.launch import read_world
-    from ledger_lab.pipeline.ranks import join_supervisors
     from ledger_lab.runners.collectives import metered_collectives
     from ledger_lab.runners.process_group import joined
+    from ledger_lab.training.ranks import join_supervisors
 
     run_dir, how = Path(argv[1]), argv[2]
     world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)

@@ -22,7 +22,7 @@ from ledger_lab.runners.adapter import LIBRARIES, load_adapter
 from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.process_group import joined
-from ledger_lab.runners.session import registered_tasks
+from ledger_lab.tasks.registry import registered_tasks
 
 NORMALIZED = {
     "rsl_rl": ["agent.actor.obs_normalization=True", "agent.critic.obs_normalization=True"],

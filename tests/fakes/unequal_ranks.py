@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ledger_lab.pipeline.launcher import launch_processes
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.launch.inline import launch_processes
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train."""
     import torch
 
-    from ledger_lab.pipeline.train_run import train_run
-    from ledger_lab.runners.rsl_rl_adapter import RslRlTrainer
+    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer
+    from ledger_lab.training.run import train_run
 
     build = RslRlTrainer.__init__
 

@@ -20,9 +20,9 @@ from ledgers import declared  # run as a script, this folder is on the path
 
 from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.pipeline.attempt import attempt_life
-from ledger_lab.pipeline.link import Link
-from ledger_lab.pipeline.supervisor import run_supervised
+from ledger_lab.supervision.attempt import attempt_life
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
 
 
 def wait() -> None:

@@ -82,7 +82,7 @@ def test_a_command_line_that_resumes_a_run_is_known(argv: list[str]) -> None:
 
 def test_torchrun_gets_a_list_of_arguments_and_a_port_that_is_free() -> None:
     argv = torchrun_argv(2, "scripts/train.py", ["--task", "T; rm -rf /"])
-    assert argv[:3] == [sys.executable, "-m", "ledger_lab.pipeline.torchrun"]
+    assert argv[:3] == [sys.executable, "-m", "ledger_lab.launch.torchrun_agent"]
     assert argv[-4:] == ["scripts/train.py", "--distributed", "--task", "T; rm -rf /"]
     assert argv[argv.index("--rdzv-endpoint") + 1] == "localhost:0"
     assert argv[argv.index("--nproc-per-node") + 1] == "2"

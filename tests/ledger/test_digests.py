@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.synthetic_ledger import write_ledger
 from ledger_lab import cores as cores_module
+from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, LedgerDamageError, PhaseWindow, find_journals, read_journal, read_ledger
 from ledger_lab.ledger import cache as cache_module
@@ -18,8 +20,6 @@ from ledger_lab.ledger import content as content_module
 from ledger_lab.ledger import digests as digests_module
 from ledger_lab.ledger.cache import cache_file
 from ledger_lab.ledger.tally import WindowSums
-from ledger_lab.pipeline.synthetic_ledger import write_ledger
-from ledger_lab.pipeline.verify_ledger import verify_ledger
 from ledger_lab.reports import summarize_run
 from tests.fakes.ledgers import result, window, write_run
 

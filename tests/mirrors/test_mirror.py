@@ -25,7 +25,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
 from ledger_lab.mirrors import Batch, RunFacts, load_sink
-from ledger_lab.pipeline.mirror_run import require_mirrors, start_mirrors
+from ledger_lab.mirrors.start import require_mirrors, start_mirrors
 from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
@@ -180,7 +180,7 @@ def test_a_mirror_that_fails_takes_nothing_from_who_started_it(tmp_path: Path, m
 def test_a_mirror_outlives_whoever_started_it(tmp_path: Path) -> None:
     run = LiveRun(tmp_path / "r_aa", "aa")
     program = (
-        "import sys, time; from pathlib import Path; from ledger_lab.pipeline.mirror_run import start_mirrors; "
+        "import sys, time; from pathlib import Path; from ledger_lab.mirrors.program import start_mirrors; "
         "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -16,7 +16,8 @@ COUNT = 6
 @contextmanager
 def cartpoles(change: Callable[[Any], None]) -> Iterator[Any]:
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])
@@ -143,7 +144,8 @@ def test_a_pool_that_is_too_small_concerns_every_slot(mujoco_contacts: bool) -> 
 def test_triangles_that_nobody_looked_at_concern_every_slot() -> None:
     from ledger_lab.panels.capacity import CapacityWatch
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     task = "LedgerLab-Velocity-Rough-AnymalC"
     registered_tasks()
@@ -191,7 +193,7 @@ def test_it_neither_finds_nor_changes_anything_where_there_is_room() -> None:
 def test_engines_without_capacities_are_not_watched(physics: str) -> None:
     from ledger_lab.panels.capacity import CapacityWatch
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [f"physics={physics}"])

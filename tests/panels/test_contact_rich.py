@@ -37,7 +37,8 @@ EXAM = Exam(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("Led
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import registered_tasks, simulation_app
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Ant"), {"device": "cpu"}):

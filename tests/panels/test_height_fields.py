@@ -32,7 +32,9 @@ def settle(observations: Any) -> torch.Tensor:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("asked", "promised"), [("true", "bitwise"), ("false", "statistical")])
 def test_company_changes_an_episode_exactly_where_none_is_promised_to_repeat(asked: str, promised: str) -> None:
-    from ledger_lab.runners.session import exactness, registered_tasks, simulation_app
+    from ledger_lab.physics import exactness
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     def cfg() -> Any:
         return task_cfg(TASK, f"env.sim.physics.deterministic={asked}")
@@ -59,8 +61,9 @@ def test_company_changes_an_episode_exactly_where_none_is_promised_to_repeat(ask
     ],
 )
 def test_only_what_is_proven_is_promised(overrides: list[str], promised: str) -> None:
+    from ledger_lab.physics import exactness
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import exactness, registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", ["env.sim.device=cpu", *overrides])

@@ -93,8 +93,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     import isaaclab.sim as sim_utils
     from isaaclab.assets import RigidObjectCfg
 
+    from ledger_lab.physics import is_newton
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, is_newton, registered_tasks, simulation_app
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     physics, change = WORLDS[request.param]
     registered_tasks()

@@ -34,7 +34,8 @@ def exam(panel: Any = PANEL) -> Exam:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import registered_tasks, simulation_app
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):

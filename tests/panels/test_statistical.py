@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.panels import compare_paired, load_panel
-from ledger_lab.runners.session import exactness
+from ledger_lab.physics import exactness
 from tests.fakes.held_out import Exam, still
 from tests.panels.test_leaks import balance
 
@@ -26,7 +26,8 @@ def ovphysx_cfg() -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import registered_tasks, simulation_app
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     with simulation_app(ovphysx_cfg(), {"device": "cpu"}):

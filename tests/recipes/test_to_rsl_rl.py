@@ -47,8 +47,8 @@ def test_a_stock_recipe_is_what_isaac_lab_trains_its_own_task_with(family: str, 
     from isaaclab.utils import to_dict
     from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 
-    from ledger_lab.runners.rsl_rl_adapter import native_config
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.recipes.to_rsl_rl import native_config
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     stock = to_dict(load_cfg_from_registry(f"Isaac-{family}", "rsl_rl_cfg_entry_point"))
@@ -62,10 +62,10 @@ def test_a_stock_recipe_is_what_isaac_lab_trains_its_own_task_with(family: str, 
 
 @STOCK
 def test_the_benchmark_turns_our_recipe_into_the_stock_one(family: str, recipe: PpoRecipe) -> None:
-    from ledger_lab.pipeline.bench_time_to_target import stock_overrides
+    from benchmarks.time_to_target import stock_overrides
+    from ledger_lab.recipes.to_rsl_rl import native_config
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.rsl_rl_adapter import native_config
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     _, agent = resolve_configs(f"LedgerLab-{family}", "rsl_rl", stock_overrides(f"LedgerLab-{family}"))

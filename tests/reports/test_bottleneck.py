@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
@@ -23,7 +24,6 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.panels.room import slots_in_all
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import declared, result, window, write_run
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, declare_cohort, read_ledger
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import write_run
 

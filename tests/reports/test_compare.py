@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import Verdict, compare, refusals, select_side
 from ledger_lab.reports.verdict_words import verdict_notes, verdict_sentence

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Health, Journal, Status, read_ledger
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.health import SavedBudget
 from tests.fakes.ledgers import SECOND, declared, window, write_run

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, Status, read_ledger
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.format import duration, quantity, usd
+from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_run
 
 PRICED = {

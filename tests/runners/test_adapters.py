@@ -18,7 +18,7 @@ from ledger_lab.ledger import FIGURES
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recipes import CARTPOLE, DIALECTS, PpoRecipe, dialect_of, to_rl_games, to_skrl
 from ledger_lab.runners.adapter import LIBRARIES, Adapter, load_adapter
-from ledger_lab.runners.capture import Capture
+from ledger_lab.training.capture import Capture
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 
@@ -66,7 +66,7 @@ COMPILED = {"rsl_rl": "agent.torch_compile_mode=default", "rl_games": "agent.par
 
 
 def _native_rsl_rl(recipe: PpoRecipe) -> Any:
-    from ledger_lab.runners.rsl_rl_adapter import native_config
+    from ledger_lab.recipes.to_rsl_rl import native_config
 
     return native_config(recipe)
 
@@ -84,7 +84,7 @@ every_library = pytest.mark.parametrize("library", LIBRARIES)
 def configured(library: str, *overrides: str, max_iterations: int = 3) -> tuple[Adapter, Any]:
     """Return a library's adapter, and our recipe of the cart-pole as its configuration."""
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     adapter = load_adapter(library)

@@ -12,7 +12,8 @@ from rsl_rl.modules import EmpiricalNormalization
 from skrl.resources.preprocessors.torch import RunningStandardScaler
 
 from ledger_lab.errors import UserError
-from ledger_lab.runners.checkpoint_file import load_networks, whole_file
+from ledger_lab.files import whole_file
+from ledger_lab.runners.checkpoint_file import load_networks
 
 NORMALIZERS = (
     EmpiricalNormalization,

@@ -11,7 +11,8 @@ def trajectory(overrides: list[str], recorded: bool) -> tuple[torch.Tensor, int]
 
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.cpu_graphs import recorded_physics
-    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     env_cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", overrides)

@@ -189,8 +189,8 @@ def test_waiting_for_other_processes_can_be_interrupted(monkeypatch: pytest.Monk
 
 
 def test_what_only_one_process_knows_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.pipeline import ranks
     from ledger_lab.runners.process_group import ProcessGroup
+    from ledger_lab.training import ranks
 
     group = ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=1), ["a", "b"], Path())
 

@@ -154,7 +154,7 @@ def test_each_library_has_ways_of_its_own(
 )
 def test_nothing_does_not_stand_in_for_a_number(library: str, override: str) -> None:
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     with pytest.raises(UserError, match=rf"^override '{override}': .* is of type .*, and '\w+' is not$"):
@@ -163,7 +163,7 @@ def test_nothing_does_not_stand_in_for_a_number(library: str, override: str) -> 
 
 def test_nothing_is_taken_where_it_is_declared() -> None:
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     solver = "env.sim.physics.solver_cfg.nconmax"

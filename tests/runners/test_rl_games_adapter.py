@@ -22,7 +22,7 @@ STOCK = "Isaac-Cartpole"
 def resolved(*overrides: str, task: str = "LedgerLab-Cartpole") -> dict[str, Any]:
     """Return a task's configuration, not yet prepared."""
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     _, agent_cfg = resolve_configs(task, "rl_games", list(overrides))

@@ -12,7 +12,7 @@ from ledger_lab.recipes import CARTPOLE
 
 def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type
     """Return our recipe with fields of the library's configuration changed."""
-    from ledger_lab.runners.rsl_rl_adapter import native_config
+    from ledger_lab.recipes.to_rsl_rl import native_config
 
     cfg = native_config(CARTPOLE)
     for name, value in fields.items():
@@ -42,7 +42,7 @@ def test_what_would_train_something_else_than_the_run_says_is_refused() -> None:
 
 def test_a_policy_with_a_memory_is_refused_by_whoever_wants_it_to_act() -> None:
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     anymal = ("Isaac-Velocity-Flat-AnymalD", "rsl_rl", [])

@@ -51,7 +51,7 @@ def trainer(cfg: dict[str, Any], run_dir: Path, heard: Heard | None = None, env:
 def test_importing_it_in_one_of_several_processes_starts_no_collectives() -> None:
     program = (
         "import os, torch\n"
-        "import ledger_lab.runners.skrl_adapter as adapter\n"
+        "import ledger_lab.runners.skrl.adapter as adapter\n"
         "assert not torch.distributed.is_initialized()\n"
         "assert os.environ['WORLD_SIZE'] == '2'\n"
         "assert adapter.config.torch.is_distributed\n"
@@ -138,7 +138,7 @@ def test_losses_are_told_without_their_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["Isaac-Cartpole", "Isaac-Ant"])
 def test_isaac_labs_own_configurations_are_trained_and_judged(task: str, tmp_path: Path) -> None:
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     _, cfg = resolve_configs(task, "skrl", ["agent.agent.rollouts=8", "agent.agent.mini_batches=2"])
@@ -164,7 +164,7 @@ def test_the_value_function_can_see_more_than_the_policy(tmp_path: Path) -> None
 
 def test_numbers_that_yaml_takes_for_words_are_numbers() -> None:
     from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     _, cfg = resolve_configs("Isaac-Cartpole", "rl_games", [])
@@ -209,7 +209,7 @@ def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
     import isaaclab_tasks
     import yaml
 
-    from ledger_lab.runners.skrl_config import require_harmless
+    from ledger_lab.runners.skrl.configuration import require_harmless
 
     files = [*Path(isaaclab_tasks.__file__).parent.rglob("skrl*ppo_cfg.yaml")]
     assert len(files) > 20
@@ -218,7 +218,7 @@ def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
 
 
 def test_processes_that_would_end_their_updates_by_themselves_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.runners import skrl_adapter
+    from ledger_lab.runners.skrl import adapter as skrl_adapter
 
     cfg = to_skrl(CARTPOLE)
     cfg["agent"]["kl_threshold"] = 0.1

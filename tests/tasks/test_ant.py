@@ -113,8 +113,9 @@ def observe(recorded: bool) -> Observed:
     """Simulate six ants: drop them, let them stand, turn one on its back, carry two away, and shake all."""
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.cpu_graphs import recorded_physics
-    from ledger_lab.runners.session import environment, registered_tasks, simulation_app
+    from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.ant.success import walked
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     env_cfg, _ = resolve_configs("LedgerLab-Ant", "rsl_rl", [f"env.sim.physics.use_cuda_graph={recorded}"])

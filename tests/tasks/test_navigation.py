@@ -267,7 +267,8 @@ def test_every_cell_of_the_robustness_panel_is_felt(seen: Observed) -> None:
 @pytest.fixture(scope="module")
 def exam(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exam]:
     """Exams on legs that would feel company."""
-    from ledger_lab.runners.session import registered_tasks, simulation_app
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     path = write_policy(tmp_path_factory.mktemp("crowded") / "policy", Crowded())
@@ -313,7 +314,8 @@ def test_with_actions_of_the_episode_before_they_are_not(exam: Exam, monkeypatch
 
 def test_a_panel_is_another_one_with_another_policy_that_walks(tmp_path: Path) -> None:
     from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config, registered_tasks
+    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     paths = [write_policy(tmp_path / "one", Sway()), write_policy(tmp_path / "other", Sway(seed=2))]

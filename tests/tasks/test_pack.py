@@ -39,7 +39,8 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
     from ledger_lab.runners.adapter import LIBRARIES, load_adapter
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config, registered_tasks
+    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     plans, described = [], []

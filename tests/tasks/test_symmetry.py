@@ -35,7 +35,7 @@ def configured(task: str, entry_point: str = "env_cfg_entry_point") -> Any:
     """Return a task's configuration."""
     from isaaclab_tasks.utils import load_cfg_from_registry
 
-    from ledger_lab.runners.session import registered_tasks
+    from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     return load_cfg_from_registry(task, entry_point)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ledger_lab.errors import UserError
 
-_AGENT = "ledger_lab.pipeline.torchrun"
+_AGENT = "ledger_lab.launch.torchrun_agent"
 """The module that is torchrun, but for an exit status that tells the truth."""
 
 
@@ -37,16 +37,6 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
     if "--distributed" in others:
         raise UserError(f"--nproc {known.nproc}: starts the processes that --distributed is said to: leave one out")
     return int(known.nproc), others
-
-
-def asks_to_resume(argv: Sequence[str]) -> bool:
-    """Tell whether a command line says ``--resume``, in full or shortened, as the training's own parser takes it.
-
-    Args:
-        argv: Command line, whatever it is of.
-    """
-    names = (argument.partition("=")[0] for argument in argv)
-    return any(name.startswith("--res") and "--resume".startswith(name) for name in names)
 
 
 def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ledger_lab.files import sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.rows import Row
@@ -190,12 +191,3 @@ class Journal:
         except OSError:
             if error is None:
                 raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new file's name survive a power loss."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from ledger_lab.runners.session import physics_name
+from ledger_lab.physics import physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

@@ -23,7 +23,7 @@ from ledger_lab.panels.parameter_tables import (
     newton_ground_friction_table,
     physx_friction_table,
 )
-from ledger_lab.runners.session import physics_name
+from ledger_lab.physics import physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

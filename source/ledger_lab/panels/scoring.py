@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from ledger_lab.ledger import Outcomes
+from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.slots import HeldOutSlots
-from ledger_lab.runners import Policy
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
+from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
-from ledger_lab.runners import Policy
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

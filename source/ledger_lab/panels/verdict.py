@@ -23,7 +23,7 @@ class VerdictRule:
     **What a confirmation may risk** is the part :attr:`stake` of the budget that is left. It risks less, because
     successes are whole numbers, and the rest stays in the budget. For 90 % of 256 episodes, confirmations 1, 2, 5, 10
     and 20 need 241, 242, 243, 244 and 247 successes. A small stake makes the first of them harder, a large one the
-    later ones. By ``scripts/bench.py verdict``, policies that stay at a true success of 93 % take 6 panels to their
+    later ones. By ``python -m benchmarks verdict``, policies that stay at a true success of 93 % take 6 panels to their
     pass (the median; 10 with a stake of 0.1), and of policies that rise to 95 % over 100 panels in an S, fewer than
     0.1 % never pass (more than 3 % with a stake of 0.5).
 

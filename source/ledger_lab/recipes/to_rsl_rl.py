@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
 from ledger_lab.recipes.rules import one_of, or_none, positive, widths
+
+if TYPE_CHECKING:
+    from isaaclab_rl.rsl_rl import RslRlOnPolicyRunnerCfg
 
 
 def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
@@ -111,3 +115,28 @@ def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
             "use_mixed_precision": recipe.mixed_precision,
         },
     }
+
+
+def native_config(recipe: PpoRecipe, symmetry: Callable[..., Any] | None = None) -> RslRlOnPolicyRunnerCfg:
+    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands understand, too.
+
+    Args:
+        recipe: The recipe.
+        symmetry: What mirrors samples, to learn from their images, too; see ``RslRlSymmetryCfg``.
+    """
+    from isaaclab_rl.rsl_rl import (
+        RslRlMLPModelCfg,
+        RslRlOnPolicyRunnerCfg,
+        RslRlPpoAlgorithmCfg,
+        RslRlSymmetryCfg,
+    )
+
+    fields = to_rsl_rl(recipe)
+    actor = fields["actor"]
+    noise = RslRlMLPModelCfg.GaussianDistributionCfg(**actor["distribution_cfg"])
+    fields["actor"] = RslRlMLPModelCfg(**{**actor, "distribution_cfg": noise})
+    fields["critic"] = RslRlMLPModelCfg(**fields["critic"])
+    fields["algorithm"] = RslRlPpoAlgorithmCfg(**fields["algorithm"])
+    if symmetry is not None:
+        fields["algorithm"].symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=symmetry)
+    return RslRlOnPolicyRunnerCfg(**fields)

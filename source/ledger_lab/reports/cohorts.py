@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
-from ledger_lab.reports.format import duration, usd
 from ledger_lab.reports.summary import CohortSummary
+from ledger_lab.units import duration, usd
 
 
 def cohort_line(cohort: CohortSummary) -> Text:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ledger_lab.costs import Price, billable_usd
 from ledger_lab.ledger import NON_FINITE, Attempt, Health, PhaseWindow, Run, Status
 from ledger_lab.meters import Phase
-from ledger_lab.reports.format import duration, usd
+from ledger_lab.units import duration, usd
 
 _ONCE = (Phase.STARTUP, Phase.COMPILE)
 """Phases that the rest of a budget would not have paid again."""

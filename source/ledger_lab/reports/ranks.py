@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ledger_lab.ledger import AttemptStarted, JournalContent, LearnerHashed, Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.format import percent
+from ledger_lab.units import percent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from typing import Any
 
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.reports.checkpoints import share_of
-from ledger_lab.reports.format import MISSING, duration, quantity, share_within, target_share, usd
 from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
+from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
 """Where a table of some name stands in the README."""

@@ -8,8 +8,8 @@ from typing import Any
 from rich.text import Text
 
 from ledger_lab.costs import OWNED, Price
-from ledger_lab.reports.format import usd
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.units import usd
 
 
 def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Text:

@@ -13,7 +13,10 @@ from rich.text import Text
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.format import (
+from ledger_lab.reports.health import health_lines
+from ledger_lab.reports.ranks import rank_line
+from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.units import (
     MISSING,
     duration,
     energy,
@@ -25,9 +28,6 @@ from ledger_lab.reports.format import (
     target_share,
     usd,
 )
-from ledger_lab.reports.health import health_lines
-from ledger_lab.reports.ranks import rank_line
-from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ledger_lab.reports.compare import FEW, RatioEstimate, Verdict
-from ledger_lab.reports.format import duration, usd
+from ledger_lab.units import duration, usd
 
 
 def verdict_sentence(verdict: Verdict) -> str:

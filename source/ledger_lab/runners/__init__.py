@@ -3,6 +3,7 @@
 What this module exports needs neither torch nor Isaac Lab.
 """
 
-from ledger_lab.runners.adapter import Adapter, BatchPlan, Policy, Trainer, TrainingObserver, load_adapter
+from ledger_lab.panels.policy import Policy
+from ledger_lab.runners.adapter import Adapter, BatchPlan, Trainer, TrainingObserver, load_adapter
 
 __all__ = ["Adapter", "BatchPlan", "Policy", "Trainer", "TrainingObserver", "load_adapter"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from ledger_lab.runners.adapter import Policy
+from ledger_lab.panels.policy import Policy
 
 WITHOUT_MEMORY = (
     "a policy with a memory (recurrent layers) can be trained with --no_eval, but not yet judged, played or exported: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,23 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ledger_lab.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    import torch
     from isaaclab.envs import ManagerBasedRLEnv
 
     from ledger_lab.meters import PhaseClock
     from ledger_lab.meters.probes import Part
     from ledger_lab.recipes import Dialect
     from ledger_lab.runners.acting_module import ActingModule
-
-type Policy = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
-"""Deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
-
-LIBRARIES = {
-    "rsl_rl": "ledger_lab.runners.rsl_rl_adapter:RslRlAdapter",
-    "rl_games": "ledger_lab.runners.rl_games_adapter:RlGamesAdapter",
-    "skrl": "ledger_lab.runners.skrl_adapter:SkrlAdapter",
-}
-"""Where the adapter of each library is found; it is imported when it is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,3 +259,11 @@ def load_adapter(library: str) -> Adapter:
     module, _, name = LIBRARIES[library].partition(":")
     adapter: Adapter = getattr(importlib.import_module(module), name)()
     return adapter
+
+
+LIBRARIES = {
+    "rsl_rl": "ledger_lab.runners.rsl_rl.adapter:RslRlAdapter",
+    "rl_games": "ledger_lab.runners.rl_games.adapter:RlGamesAdapter",
+    "skrl": "ledger_lab.runners.skrl.adapter:SkrlAdapter",
+}
+"""Where the adapter of each library is found; it is imported when it is asked for."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import pickle
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,38 +11,6 @@ from typing import Any
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.journal import sync_folder
-
-_LEAST_FREE_BYTES = 1 << 20
-"""Free space below which a failed save is blamed on the disk: torch's writer does not say why it failed."""
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Let a file appear under its name only when all of it is on disk.
-
-    Args:
-        path: The file.
-
-    Yields:
-        Where to write it.
-
-    Raises:
-        OSError: If the disk is full.
-    """
-    unfinished = path.with_name(f"{path.name}.partial")
-    try:
-        yield unfinished
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync_folder(path.parent)
-    except BaseException as error:
-        full = isinstance(error, RuntimeError) and shutil.disk_usage(path.parent).free < _LEAST_FREE_BYTES
-        unfinished.unlink(missing_ok=True)
-        if full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-        raise
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import package_versions
+from ledger_lab.physics import physics_name
 from ledger_lab.runners.configs import plain_config
-from ledger_lab.runners.session import physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

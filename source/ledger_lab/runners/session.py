@@ -6,80 +6,30 @@ import copy
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import torch
 import warp
 from isaaclab.app import launch_simulation, validate_launch
-from isaaclab.cli import load_external_tasks
 from isaaclab.sensors import ImuCfg, JointWrenchSensorCfg, PvaCfg, RayCasterCfg
 from isaaclab.utils import validate
 from isaaclab.utils.string import ResolvableString
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.assets.check import require_assets
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError
 from ledger_lab.launch import World
 from ledger_lab.panels.room import slots_in_all
+from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.ovphysx_rays import ordered_rays
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-STOCK_TASKS = "isaaclab_tasks"
-"""The package with the tasks that come with Isaac Lab."""
 
 _SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
 """Sensors whose values MuJoCo-Warp computes in a stage that is left out where it has to be deterministic."""
-
-
-def registered_tasks() -> list[str]:
-    """Return the Gymnasium ids of every task that is registered with Isaac Lab, ours and others'."""
-    try:
-        load_external_tasks()
-    except Exception as error:
-        raise UserError(f"a task package cannot be imported: {type(error).__name__}: {error}") from error
-    import isaaclab_tasks  # noqa: F401 - registers the stock tasks
-
-    import ledger_lab.tasks  # noqa: F401 - and ours, where the package is on the path but not installed
-
-    return sorted(name for name, spec in gym.registry.items() if "env_cfg_entry_point" in spec.kwargs)
-
-
-def require_task(task: str, library: str, agent: str | None = None) -> dict[str, Any]:
-    """Return what a task is registered with.
-
-    Args:
-        task: Gymnasium id.
-        library: Library that it is to be trained with.
-        agent: Name that one of its configurations for the library is registered by, if not the usual one.
-
-    Raises:
-        UserError: If the task is unknown, or has no such configuration for the library.
-    """
-    known = registered_tasks()
-    if task not in known:
-        raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py lists them)")
-    kwargs: dict[str, Any] = gym.spec(task).kwargs
-    if f"{library}_cfg_entry_point" not in kwargs:
-        raise UserError(f"task {task} has no configuration for {library}: it registers no {library}_cfg_entry_point")
-    if agent is not None:
-        own = [name for name in kwargs if name.startswith(f"{library}_") and name.endswith("cfg_entry_point")]
-        if agent not in own:
-            raise UserError(f"--agent {agent}: no configuration of {task} for {library}: {nearest(agent, own)}")
-    return kwargs
-
-
-def task_package(task: str) -> str:
-    """Return the top-level package, or module, that the environment's configuration of a task lies in.
-
-    Args:
-        task: Gymnasium id of a registered task.
-    """
-    entry = gym.spec(task).kwargs["env_cfg_entry_point"]
-    module: str = entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
-    return module.partition(".")[0]
 
 
 def resolve_device(device: str | None, world: World | None = None) -> str:
@@ -173,33 +123,6 @@ def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int 
         if generator.class_type.__name__ == "TerrainGenerator":  # another one's draws are its own matter
             generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
     return cfg
-
-
-def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
-    """Tell whether the physics engine is Newton, which keeps every environment in a world of its own."""
-    return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
-
-
-def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
-    """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``.
-
-    Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together:
-    on height fields, which of them are kept and in which order depends on who else is there, unless Newton is asked to
-    be deterministic.
-    """
-    if physics_name(env_cfg) != "newton/mjwarp" or env_cfg.sim.device != "cpu":
-        return "statistical"
-    physics = env_cfg.sim.physics
-    in_order = physics.deterministic and not physics.solver_cfg.use_mujoco_cpu
-    return "bitwise" if in_order or physics.solver_cfg.use_mujoco_contacts else "statistical"
-
-
-def physics_name(env_cfg: ManagerBasedRLEnvCfg) -> str:
-    """Return the physics engine and its solver in a few words, like ``newton/mjwarp``."""
-    physics = env_cfg.sim.physics
-    engine = type(physics).__name__.removesuffix("Cfg").lower()
-    solver = getattr(physics, "solver_cfg", None)
-    return engine if solver is None else f"{engine}/{type(solver).__name__.removesuffix('SolverCfg').lower()}"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ledger_lab.recipes import PpoRecipe, to_rl_games, to_skrl
-from ledger_lab.runners.rsl_rl_adapter import native_config
+from ledger_lab.recipes.to_rsl_rl import native_config
 
 
 def translations(recipe: PpoRecipe) -> tuple[Callable[[], object], Callable[[], Any], Callable[[], Any]]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.ledger import Health, Status, read_ledger
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit

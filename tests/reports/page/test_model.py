@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.ledger import (
     AttemptStarted,
     DeviceSample,
@@ -22,7 +23,6 @@ from ledger_lab.ledger import (
     declare_cohort,
     read_ledger,
 )
-from ledger_lab.pipeline.build_report import build_report
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import PageModel, build_model
 from ledger_lab.reports.page.exams import SHORT, SUCCESS, collect_exams

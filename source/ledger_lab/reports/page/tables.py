@@ -9,7 +9,9 @@ from typing import Any
 
 from ledger_lab.ledger import Status
 from ledger_lab.meters import Phase
-from ledger_lab.reports.format import (
+from ledger_lab.reports.page.model import PageModel, PageRun
+from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
+from ledger_lab.units import (
     MISSING,
     duration,
     energy,
@@ -20,8 +22,6 @@ from ledger_lab.reports.format import (
     target_share,
     usd,
 )
-from ledger_lab.reports.page.model import PageModel, PageRun
-from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
 
 STATUS_WORDS = {
     Status.TARGET_REACHED: ("✓", "target reached", "good"),

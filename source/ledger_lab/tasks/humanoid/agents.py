@@ -6,7 +6,7 @@ The one with symmetry learns from the mirror image of every sample, too.
 from functools import partial
 
 from ledger_lab.recipes.humanoid import HUMANOID
-from ledger_lab.runners.rsl_rl_adapter import native_config
+from ledger_lab.recipes.to_rsl_rl import native_config
 from ledger_lab.tasks.humanoid.symmetry import humanoid
 from ledger_lab.tasks.translations import translations
 

@@ -8,8 +8,8 @@ from functools import partial
 
 from isaaclab_tasks.core.velocity.mdp.symmetry import anymal
 
+from ledger_lab.recipes.to_rsl_rl import native_config
 from ledger_lab.recipes.velocity import velocity
-from ledger_lab.runners.rsl_rl_adapter import native_config
 from ledger_lab.tasks.translations import translations
 from ledger_lab.tasks.velocity import symmetry
 

@@ -1,0 +1,1 @@
+"""Benchmarks: claims about LedgerLab, measured. Run one with ``python -m benchmarks NAME``."""

@@ -1,0 +1,185 @@
+"""``python -m benchmarks evaluators``: common ways to evaluate a policy in parallel environments, beside each seed once."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from rich.table import Table
+
+from benchmarks.comparison import add_json
+from ledger_lab.errors import UserError
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+
+_NUM_ENVS = (16, 64, 256, 1024)
+_EARLY_STEPS = (50, 200)
+"""Shortest and longest success, in steps: the task is done."""
+_HORIZON_STEPS = 500
+"""Length of a failure, in steps: time runs out."""
+_RECENT = 100
+"""Episodes in the sliding window that RL libraries log the mean of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episodes:
+    """A policy's episodes in the order of their seeds; each is fixed by its seed alone."""
+
+    steps: NDArray[np.int64]
+    """Length of each episode; shape (episodes,)."""
+    success: NDArray[np.bool_]
+    """Outcome of each episode; shape (episodes,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Errors of one evaluator with one number of environments, over many panels."""
+
+    evaluator: str
+    num_envs: int
+    mean_error: float
+    """Mean of the evaluator's share minus the share of the panel's seeds, in [-1, 1]."""
+    error_spread: float
+    """Standard deviation over the panels."""
+    max_error: float
+    """Largest absolute error."""
+
+
+def bench_evaluators(argv: Sequence[str]) -> int:
+    """Evaluate one policy in several common ways, and print by how much each misses its share of successes.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks evaluators",
+        description="Evaluate a made-up policy, without a simulator, in vectorized environments that reset themselves: "
+        f"each episode ends early with a success ({_EARLY_STEPS[0]} to {_EARLY_STEPS[1]} steps) or late without one "
+        f"({_HORIZON_STEPS} steps), as its seed has it. Prints how far common evaluators are from the share of the "
+        "panel's seeds, by the number of environments.",
+    )
+    parser.add_argument("--success", type=float, default=0.6, help="True success of the policy (default: 0.6).")
+    parser.add_argument("--episodes", type=int, default=256, help="Episodes of the panel (default: 256).")
+    parser.add_argument("--panels", type=int, default=100, help="Panels to repeat it on (default: 100).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the panels (default: 0).")
+    add_json(parser, "every figure")
+    args = parser.parse_args(argv)
+    if args.panels < 1 or args.episodes < 1 or args.seed < 0 or not 0 <= args.success <= 1:
+        raise UserError("--panels and --episodes must be at least 1, --seed at least 0, and --success in [0, 1]")
+
+    console = make_console()
+    rng = np.random.default_rng(args.seed)
+    findings: list[Finding] = []
+    with Progress(console, "numbers of environments", len(_NUM_ENVS)) as progress:
+        for num_envs in _NUM_ENVS:
+            findings += examine(num_envs, args.episodes, args.success, args.panels, rng)
+            progress.advance(_NUM_ENVS.index(num_envs) + 1)
+    evaluators = list(dict.fromkeys(finding.evaluator for finding in findings))
+    table = Table("num_envs", *evaluators, box=None, pad_edge=False)
+    for row in itertools.batched(findings, len(evaluators)):
+        cells = (f"{100 * finding.mean_error:+.1f} ± {100 * finding.error_spread:.1f}" for finding in row)
+        table.add_row(str(row[0].num_envs), *cells)
+    console.print(f"evaluated minus true success of {args.episodes} seeds, in points (mean ± standard deviation)")
+    console.print(table)
+    write_findings(args.json, findings=[asdict(finding) for finding in findings])
+    return 0
+
+
+def examine(num_envs: int, count: int, success: float, panels: int, rng: Generator) -> list[Finding]:
+    """Try all evaluators on many panels.
+
+    Args:
+        num_envs: Environments side by side.
+        count: Episodes of each panel.
+        success: True success of the policy.
+        panels: How many panels.
+        rng: Random stream.
+
+    Returns:
+        One finding per evaluator.
+    """
+    errors: dict[str, list[float]] = {}
+    for _ in range(panels):
+        episodes = draw_episodes(4 * (count + num_envs), success, rng)
+        true = float(episodes.success[:count].mean())
+        for evaluator, share in evaluate(episodes, num_envs, count).items():
+            errors.setdefault(evaluator, []).append(share - true)
+    return [
+        Finding(
+            evaluator=evaluator,
+            num_envs=num_envs,
+            mean_error=float(np.mean(found)),
+            error_spread=float(np.std(found)),
+            max_error=float(np.abs(found).max()),
+        )
+        for evaluator, found in errors.items()
+    ]
+
+
+def draw_episodes(count: int, success: float, rng: Generator) -> Episodes:
+    """Draw episodes of which successes are short and failures last to the horizon."""
+    succeeds = rng.random(count) < success
+    early = rng.integers(*_EARLY_STEPS, count, endpoint=True)
+    return Episodes(steps=np.where(succeeds, early, _HORIZON_STEPS), success=succeeds)
+
+
+def evaluate(episodes: Episodes, num_envs: int, count: int) -> dict[str, float]:
+    """Return the share of successes by each evaluator.
+
+    Args:
+        episodes: More episodes than any evaluator looks at; the first ``count`` are those of the panel.
+        num_envs: Environments side by side.
+        count: Episodes of the panel.
+
+    Returns:
+        Shares by evaluator. A fixed number of frames is what ``count`` episodes take on average, and at least what the
+        first one takes; the last finished episodes are those at the end of these frames.
+    """
+    seeds, ends = run_vectorized(episodes.steps, num_envs)
+    in_time = seeds[: max(1, np.searchsorted(ends, episodes.steps.mean() * count / num_envs, side="right"))]
+    counted = {
+        "first N finished": seeds[:count],
+        "fixed number of frames": in_time,
+        f"last {_RECENT} finished": in_time[-_RECENT:],
+        "each seed once": seeds[seeds < count],
+    }
+    return {evaluator: float(episodes.success[chosen].mean()) for evaluator, chosen in counted.items()}
+
+
+def run_vectorized(steps: NDArray[np.int64], num_envs: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Run episodes as a vectorized environment does: one that ends makes room for the next seed at once.
+
+    Args:
+        steps: Length of each episode, in the order of their seeds; shape (episodes,).
+        num_envs: Environments side by side.
+
+    Returns:
+        The seeds in the order in which their episodes end (at the same step, in the order of the environments), and the
+        steps of the environment at which they do; each of shape (episodes,).
+    """
+    lengths = steps.tolist()
+    running = [(length, env, env) for env, length in enumerate(lengths[:num_envs])]
+    heapq.heapify(running)
+    waiting = iter(range(num_envs, len(lengths)))
+    ended: list[tuple[int, int]] = []
+    while running:
+        now, env, seed = heapq.heappop(running)
+        ended.append((seed, now))
+        following = next(waiting, None)
+        if following is not None:
+            heapq.heappush(running, (now + lengths[following], env, following))
+    seeds, ends = np.array(ended, dtype=np.int64).T
+    return seeds, ends

@@ -1,0 +1,189 @@
+"""``python -m benchmarks kills``: writers that are killed at random moments lose nothing that they were told is safe."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from benchmarks.comparison import add_json
+from benchmarks.synthetic_ledger import checkpoint, declared, result, telemetry, window
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, Tally, read_journal, read_ledger
+from ledger_lab.meters import hardware_facts
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+
+_ATTEMPTS = 20
+"""Attempts of a run, each of which is killed."""
+
+_LONGEST_LIFE_S = 0.06
+"""Writers are killed within this time after they were started [s]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Killed:
+    """What one killed writer left behind."""
+
+    acknowledged: int
+    """Durable rows that it said were safe."""
+    rows: int
+    """Whole rows in its journal."""
+    torn_bytes: int
+    """Bytes of an unfinished last line."""
+    trouble: str | None
+    """What is wrong with the journal; ``None`` where nothing is."""
+
+
+def bench_kills(argv: Sequence[str]) -> int:
+    """Kill writers at random moments, and check what they leave behind.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if nothing that was acknowledged is lost and every journal is valid, else 1.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks kills",
+        description="Start a process that writes rows of all classes into a journal, and tells over a pipe whenever a "
+        "durable one is safe; kill it with SIGKILL at a random moment; check that every row it spoke of is there, that "
+        "the journal is valid and holds a beginning of what it wrote, and nothing else. Each killed writer is one more "
+        "attempt of a run: in the end the whole ledger is read, and every attempt must be lost. Exit status 1 if "
+        "anything is wrong. A kill is no power failure: what fsync is worth then is up to the disk.",
+    )
+    parser.add_argument("--count", type=int, default=1000, help="Kills (default: 1000).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the moments (default: 0).")
+    parser.add_argument("--log_root", type=Path, help="Keep the ledger here, in a new folder (default: nowhere).")
+    add_json(parser, "all counts")
+    args = parser.parse_args(argv)
+    if args.count < 1:
+        raise UserError(f"--count {args.count}: must be at least 1")
+    if args.log_root is not None and args.log_root.exists():
+        raise UserError(f"--log_root {args.log_root} exists: name a new folder")
+
+    console, moments = make_console(), random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        root = args.log_root or Path(folder)
+        killed: list[Killed] = []
+        with Progress(console, "kills", args.count) as progress:
+            for index in range(args.count):
+                killed.append(_kill_one(root, index, moments.uniform(0.0, _LONGEST_LIFE_S)))
+                progress.advance(index + 1, f"{sum(each.trouble is not None for each in killed)} journals in trouble")
+        statuses = _statuses(root)
+    troubles = [f"writer {index}: {each.trouble}" for index, each in enumerate(killed) if each.trouble is not None]
+    begun = sum(each.rows > 0 for each in killed)
+    told = sum(each.acknowledged for each in killed)
+    torn = sum(each.torn_bytes > 0 for each in killed)
+    console.print(
+        f"{len(killed)} kills, {begun} of them after the first row · {sum(each.rows for each in killed)} rows found, "
+        f"{told} durable ones acknowledged · {len(troubles)} journals with lost or damaged rows, {torn} with a torn "
+        f"last line · attempts: {', '.join(f'{count} {status}' for status, count in statuses.items())}",
+        soft_wrap=True,
+    )
+    for trouble in troubles:
+        console.print(trouble, style="red", markup=False, soft_wrap=True)
+    write_findings(
+        args.json,
+        hardware=hardware_facts(),
+        kills=len(killed),
+        after_first_row=begun,
+        rows=sum(each.rows for each in killed),
+        acknowledged_rows=told,
+        torn_journals=torn,
+        troubles=troubles,
+        statuses={str(status): count for status, count in statuses.items()},
+    )
+    return 1 if troubles or set(statuses) - {Status.LOST} else 0
+
+
+def _kill_one(root: Path, index: int, life_s: float) -> Killed:
+    """Start a writer, kill it, and look at its journal."""
+    run, attempt = divmod(index, _ATTEMPTS)
+    directory = root / "rsl_rl" / "kills" / f"run_{run:05d}"
+    if attempt == 0:
+        directory.mkdir(parents=True)
+        with Journal(directory / "journal-0-0.jsonl") as journal:
+            journal.append(declared(f"{run:08x}", run))
+    path = directory / f"journal-{attempt + 1}-0.jsonl"
+    readable, writable = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(readable)
+        _write_until_killed(path, run, attempt + 1, writable)
+    os.close(writable)
+    time.sleep(life_s)
+    os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    with os.fdopen(readable, "rb") as pipe:
+        acknowledged = [int(number) for number in pipe.read().split()]
+    if not os.WIFSIGNALED(status):
+        raise RuntimeError(f"the writer of {path} ended by itself, with status {os.waitstatus_to_exitcode(status)}")
+    return _look_at(path, run, attempt + 1, pid, acknowledged)
+
+
+def _look_at(path: Path, run: int, attempt: int, pid: int, acknowledged: list[int]) -> Killed:
+    """Compare a journal with what its writer was writing."""
+    rows: tuple[Row, ...] = ()
+    torn_bytes, trouble = 0, None
+    try:
+        if path.exists():
+            content = read_journal(path)
+            rows, torn_bytes = tuple(each for each in content.rows if not isinstance(each, Tally)), content.torn_bytes
+    except LedgerDamageError as error:
+        trouble = str(error)
+    if trouble is None and acknowledged and acknowledged[-1] >= len(rows):
+        trouble = f"row {acknowledged[-1]} was acknowledged, and {len(rows)} rows are there"
+    expected = itertools.islice(_rows(run, attempt, pid), len(rows))
+    if trouble is None and list(rows) != list(expected):
+        trouble = "the rows are not those that were written"
+    return Killed(acknowledged=len(acknowledged), rows=len(rows), torn_bytes=torn_bytes, trouble=trouble)
+
+
+def _write_until_killed(path: Path, run: int, attempt: int, pipe: int) -> NoReturn:
+    """Write rows until somebody kills the process; tell over the pipe which durable ones are safe."""
+    try:
+        with Journal(path) as journal:
+            for sequence, row in enumerate(_rows(run, attempt, os.getpid())):
+                journal.append(row)
+                if row.DURABLE:
+                    os.write(pipe, b"%d\n" % sequence)
+    except BaseException:  # noqa: BLE001 - a forked process must not come back into its parent's code
+        traceback.print_exc()
+    os._exit(1)
+
+
+def _rows(run: int, attempt: int, pid: int) -> Iterator[Row]:
+    """Yield what a writer writes, without end: telemetry, durable rows, and now and then a long one."""
+    run_id = f"{run:08x}"
+    yield AttemptStarted(run_id=run_id, attempt=attempt, rank=0, pid=pid, host=os.uname().nodename, wall_ns=1)
+    for number in itertools.count(1):
+        yield window(number)
+        if number % 2 == 0:
+            yield telemetry(number)
+        if number % 3 == 0:
+            yield checkpoint(number, window(number).wall_ns)
+        if number % 7 == 0:
+            yield result(run_id, number, run, window(number).wall_ns, last=False)
+
+
+def _statuses(root: Path) -> Counter[Status]:
+    """Read the whole ledger, and count its attempts by their status; each has lasted for a while."""
+    attempts = [attempt for run in read_ledger(root).runs for attempt in run.attempts]
+    if any(attempt.wall_ns <= 0 for attempt in attempts):
+        raise RuntimeError("an attempt can't be billed: it has no age")
+    return Counter(attempt.status for attempt in attempts)

@@ -1,0 +1,313 @@
+"""``python -m benchmarks ledger``: appending rows and reporting on them, beside MLflow and Weights & Biases."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+from rich.table import Table
+
+from benchmarks import neighbour_appends
+from benchmarks.comparison import add_json, script
+from benchmarks.synthetic_ledger import checkpoint, least_rows, window, write_ledger
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Journal, Row
+from ledger_lab.meters import hardware_facts
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+from ledger_lab.units import quantity
+
+_BYTES_PER_ROW = 900
+"""Room that a row of a synthetic ledger needs, at most [B]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appending:
+    """How fast somebody takes rows."""
+
+    name: str
+    how: str
+    fsync: Literal["each row", "each batch", "each MiB", "none"]
+    """When rows are known to be on disk."""
+    p50_us: float | None
+    """Half of the calls take no longer [µs]; ``None`` where a call takes many rows."""
+    p99_us: float | None
+    rows_per_s: float
+    """Rows per second, until the last one is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reporting:
+    """How long a program takes over a whole ledger."""
+
+    runs: int
+    rows: int
+    program: str
+    kept_digests: bool
+    """Whether it found digests of an earlier call."""
+    wall_s: float
+    peak_memory_mb: float
+    """Peak resident memory of all its processes, looked at 50 times a second [MB = 10⁶ bytes]."""
+
+
+def bench_ledger(argv: Sequence[str]) -> int:
+    """Append and report, and print what it took.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If an argument makes no sense, or the disk is too small.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks ledger",
+        description="Append rows of ours one by one: durable ones, each on disk when the call returns, and telemetry, "
+        "which is on disk once a MiB has come together. With --neighbours, log the same nine figures per row to MLflow "
+        "with SQLite (one transaction per row, and the largest batches it takes) and to Weights & Biases offline. Then "
+        "write ledgers of the given sizes, and take the time of scripts/report.py over each, the first time and again, "
+        "and of scripts/verify_ledger.py. The largest ledger needs about 0.8 kB of disk per row.",
+    )
+    parser.add_argument(
+        "--appends", type=int, default=1000, help="Durable rows, and rows per neighbour (default: 1000)."
+    )
+    parser.add_argument("--runs", type=int, nargs="*", default=[1_000, 10_000], help="Runs of each ledger.")
+    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000], help="Rows of each ledger.")
+    parser.add_argument("--folder", type=Path, help="Folder to write in: its disk is measured (default: temporary).")
+    parser.add_argument(
+        "--neighbours",
+        metavar="PYTHON",
+        help="Python of an environment that has mlflow and wandb (default: ours only).",
+    )
+    add_json(parser, "all figures")
+    args = parser.parse_args(argv)
+    _check(args)
+
+    console = make_console()
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="bench-ledger-") as name:
+        folder = Path(name)
+        disk = _filesystem(folder)
+        appendings = [_append(folder, "durable rows", checkpoint_row, args.appends)]
+        appendings.append(_append(folder, "telemetry", window, 50 * args.appends))
+        neighbours = _neighbours(args.neighbours, folder, args.appends) if args.neighbours else {}
+        appendings += _neighbours_appending(neighbours, args.appends)
+        console.print(_appending_table(appendings), f"(on {disk})")
+        reportings: list[Reporting] = []
+        for runs, rows in zip(args.runs, args.rows, strict=True):
+            with Progress(console, f"runs written, of {quantity(rows)} rows together", runs) as progress:
+                root = folder / f"ledger-{runs}-{rows}"
+                root.mkdir()
+                write_ledger(root, runs, rows, progress.advance)
+            time.sleep(3.0)  # digests are kept of journals that nobody has just written to
+            reportings += _report(root, folder / f"cache-{runs}-{rows}", runs, rows)
+            shutil.rmtree(root)
+        if reportings:
+            console.print(_reporting_table(reportings))
+        if "mlflow" in neighbours and "read_s" in neighbours["mlflow"]:
+            found = neighbours["mlflow"]
+            console.print(f"MLflow returns the history of {found['read_rows']} rows in {found['read_s']:.2f} s")
+    for neighbour, found in neighbours.items():
+        found.pop("one_by_one_s", None)
+        if "error" in found:
+            console.print(f"{neighbour}: not measured: {found['error']}", markup=False, soft_wrap=True)
+    write_findings(
+        args.json,
+        hardware=hardware_facts(),
+        filesystem=disk,
+        load_average=os.getloadavg(),
+        appending=[asdict(each) for each in appendings],
+        reporting=[asdict(each) for each in reportings],
+        neighbours=neighbours,
+    )
+    return 0
+
+
+def checkpoint_row(number: int) -> Row:
+    """Return a durable row."""
+    return checkpoint(number, number)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what can't be measured.
+
+    Raises:
+        UserError: If an argument makes no sense, or the disk is too small.
+    """
+    if args.appends < 100:
+        raise UserError(f"--appends {args.appends}: a 99th percentile needs at least 100")
+    if len(args.runs) != len(args.rows):
+        raise UserError(f"--runs names {len(args.runs)} ledgers, --rows {len(args.rows)}: each needs both")
+    for runs, rows in zip(args.runs, args.rows, strict=True):
+        if runs < 1 or rows < runs * least_rows():
+            raise UserError(f"{runs} runs have at least {least_rows()} rows each: --rows {max(runs, 1) * least_rows()}")
+    if args.folder is not None and not args.folder.is_dir():
+        raise UserError(f"--folder {args.folder} is no folder")
+    needed, free = (
+        max(args.rows, default=0) * _BYTES_PER_ROW,
+        shutil.disk_usage(args.folder or tempfile.gettempdir()).free,
+    )
+    if needed > free:
+        raise UserError(
+            f"--rows {max(args.rows)} need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: --folder"
+        )
+    if args.neighbours is not None and shutil.which(args.neighbours) is None:
+        raise UserError(f"--neighbours {args.neighbours} is no program: name the python of their environment")
+
+
+def _append(folder: Path, how: str, row_of: Callable[[int], Row], count: int) -> Appending:
+    """Append rows of ours."""
+    rows = [row_of(number) for number in range(1, count + 1)]
+    seconds = np.empty(count)
+    journal = Journal(folder / f"journal-{how.replace(' ', '_')}.jsonl")
+    began_s = time.perf_counter()
+    for index, row in enumerate(rows):
+        call_s = time.perf_counter()
+        journal.append(row)
+        seconds[index] = time.perf_counter() - call_s
+    journal.close()
+    wall_s = time.perf_counter() - began_s
+    return _appending("LedgerLab", how, seconds, wall_s, "each row" if rows[0].DURABLE else "each MiB")
+
+
+def _appending(
+    name: str,
+    how: str,
+    seconds: Sequence[float] | np.ndarray,
+    wall_s: float,
+    fsync: Literal["each row", "each MiB", "none"],
+) -> Appending:
+    """Return what so many calls, which took that long [s], come to."""
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1e6
+    rate = len(seconds) / wall_s
+    return Appending(name=name, how=how, fsync=fsync, p50_us=float(p50), p99_us=float(p99), rows_per_s=rate)
+
+
+def _neighbours(python: str, folder: Path, rows: int) -> dict[str, dict[str, Any]]:
+    """Let both neighbours append; a neighbour that fails says why."""
+    found: dict[str, dict[str, Any]] = {}
+    # What makes modules of ours visible must not reach into their environment.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    for name in ("mlflow", "wandb"):
+        own = folder / name
+        own.mkdir()
+        finished = subprocess.run(
+            [python, neighbour_appends.__file__, name, str(own), str(rows)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        if finished.returncode == 0:
+            found[name] = json.loads(finished.stdout.splitlines()[-1])
+        else:
+            found[name] = {"error": next(iter(finished.stderr.strip().splitlines()[-1:]), "no message")}
+    return found
+
+
+def _neighbours_appending(neighbours: dict[str, dict[str, Any]], rows: int) -> list[Appending]:
+    """Return how fast the neighbours take rows."""
+    appendings = []
+    mlflow, wandb = neighbours.get("mlflow", {}), neighbours.get("wandb", {})
+    if "one_by_one_s" in mlflow:
+        seconds = mlflow["one_by_one_s"]
+        name = f"MLflow {mlflow['version']}, SQLite"
+        appendings.append(_appending(name, "a transaction each", seconds, sum(seconds), "each row"))
+        rate = rows / mlflow["batched_s"]
+        batched = Appending(
+            name=name, how="largest batches", fsync="each batch", p50_us=None, p99_us=None, rows_per_s=rate
+        )
+        appendings.append(batched)
+    if "one_by_one_s" in wandb:
+        seconds = wandb["one_by_one_s"]
+        wall_s = sum(seconds) + wandb["finish_s"]
+        name = f"Weights & Biases {wandb['version']}, offline"
+        appendings.append(_appending(name, "one by one", seconds, wall_s, "none"))
+    return appendings
+
+
+def _report(root: Path, cache: Path, runs: int, rows: int) -> list[Reporting]:
+    """Take the time of our programs over a ledger."""
+    programs = (("report.py", False), ("report.py", True), ("verify_ledger.py", False))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    reportings = []
+    for program, kept_digests in programs:
+        began_s = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, script(program), "--log_root", str(root)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        peak_mb = _peak_memory_mb(process)
+        wall_s = time.perf_counter() - began_s
+        if process.returncode != 0:
+            raise RuntimeError(f"{program} failed over {rows} rows: exit status {process.returncode}")
+        reportings.append(
+            Reporting(
+                runs=runs,
+                rows=rows,
+                program=program,
+                kept_digests=kept_digests,
+                wall_s=wall_s,
+                peak_memory_mb=peak_mb,
+            )
+        )
+    return reportings
+
+
+def _peak_memory_mb(process: subprocess.Popen[bytes]) -> float:
+    """Wait for a process, and return the peak of what it and its children had in memory together [MB].
+
+    Pages that they share count for each of them.
+    """
+    watched, peak_bytes = psutil.Process(process.pid), 0
+    while process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = [watched, *watched.children(recursive=True)]
+            peak_bytes = max(peak_bytes, sum(each.memory_info().rss for each in family))
+        time.sleep(0.02)
+    return peak_bytes / 1e6
+
+
+def _filesystem(folder: Path) -> str:
+    """Return the kind of the file system that holds a folder."""
+    mounts = [each for each in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(each.mountpoint)]
+    return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else "an unknown file system"
+
+
+def _appending_table(appendings: Sequence[Appending]) -> Table:
+    """Draw who takes rows how fast."""
+    durable, telemetry = appendings[:2]
+    table = Table("appending", "", "fsync", "p50", "p99", "rows/s", "ours", box=None, pad_edge=False)
+    for each in appendings:
+        p50, p99 = ("" if value is None else f"{value:.0f} µs" for value in (each.p50_us, each.p99_us))
+        ours = durable if each.fsync == "each row" else telemetry
+        ratio = "" if each is ours else f"{ours.rows_per_s / each.rows_per_s:.1f} × ({ours.how})"
+        table.add_row(each.name, each.how, each.fsync, p50, p99, quantity(each.rows_per_s), ratio)
+    return table
+
+
+def _reporting_table(reportings: Sequence[Reporting]) -> Table:
+    """Draw what our programs took."""
+    table = Table("runs", "rows", "program", "", "wall", "peak memory", box=None, pad_edge=False)
+    for each in reportings:
+        which = "" if each.program != "report.py" else "again" if each.kept_digests else "the first time"
+        cells = (quantity(each.runs), quantity(each.rows), each.program, which)
+        table.add_row(*cells, f"{each.wall_s:.1f} s", f"{each.peak_memory_mb:.0f} MB")
+    return table

@@ -1,0 +1,202 @@
+"""``python -m benchmarks overhead``: what metering costs, against plain ``isaaclab train``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rich.table import Table
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from benchmarks.comparison import add_json, run_python, script
+from ledger_lab.errors import UserError
+from ledger_lab.meters import hardware_facts
+from ledger_lab.recipes import dialect_of
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+from ledger_lab.units import quantity
+
+_HEARTBEATS = {"rsl_rl": "Perf/total_fps", "rl_games": "info/epochs", "skrl": "Policy / Standard deviation"}
+"""A scalar that each library writes once per iteration in both arms; only its time stamps are used."""
+
+_ARMS = ("metered", "plain")
+_PLAIN_DEVICES = {
+    "rsl_rl": ["agent.device"],
+    "rl_games": ["agent.params.config.device", "agent.params.config.device_name"],
+    "skrl": [],
+}
+"""Overrides without which the agent of ``isaaclab train`` would compute elsewhere than asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One training of each arm, at the same time or one right after the other."""
+
+    first: str
+    """Which arm had the first half of the cores, or ran first."""
+    together: bool
+    """Whether both ran at the same time."""
+    metered_steps_per_s: float
+    plain_steps_per_s: float
+    iterations: int
+    """Iterations of the slower arm that are compared."""
+
+    @property
+    def ratio(self) -> float:
+        """Metered ÷ plain."""
+        return self.metered_steps_per_s / self.plain_steps_per_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loop:
+    """When a training's iterations ended."""
+
+    beats_s: list[float]
+    """Times of their ends [s]."""
+    steps_per_beat: int
+    """Environment steps of an iteration."""
+
+    def within(self, begin_s: float, end_s: float) -> _Loop:
+        """Return the iterations that ended between two times."""
+        return replace(self, beats_s=[beat_s for beat_s in self.beats_s if begin_s <= beat_s <= end_s])
+
+    @property
+    def iterations(self) -> int:
+        """Iterations whose whole duration is known."""
+        return len(self.beats_s) - 1
+
+    @property
+    def steps_per_s(self) -> float:
+        """Environment steps per second."""
+        return self.iterations * self.steps_per_beat / (self.beats_s[-1] - self.beats_s[0])
+
+
+def bench_overhead(argv: Sequence[str]) -> int:
+    """Train both ways, and print the ratio of environment steps per second.
+
+    Both arms train the same task with the same recipe in processes of their own. On a CPU they do so at the same time,
+    each on one half of the cores, and change halves from pair to pair: what a machine does besides slows both, and they
+    differ by less than two trainings one after the other. On a GPU, which can't be halved, they take turns.
+
+    Their speed is taken from the same place, the time stamps of the library's own TensorBoard file: environment steps
+    of all iterations but the first few, over the time between them, as long as both arms are in their loops. So
+    everything in the loop counts: rollout, update, logging and checkpoints.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks overhead",
+        description="Compare the training of scripts/train.py with plain `isaaclab train`: same task, recipe and "
+        "environments; prints the ratio of environment steps per second with its spread. On a CPU both train at the "
+        "same time on one half of the cores each, and change halves from pair to pair; else they take turns.",
+    )
+    parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
+    parser.add_argument("--rl_library", choices=list(_HEARTBEATS), default="rsl_rl", help="Library (default: rsl_rl).")
+    parser.add_argument("--num_envs", type=int, default=1024, help="Environments (default: 1024).")
+    parser.add_argument("--max_iterations", type=int, default=40, help="Iterations per training (default: 40).")
+    parser.add_argument("--skip", type=int, default=5, help="Iterations to leave out at the beginning (default: 5).")
+    parser.add_argument("--pairs", type=int, default=6, help="Pairs of trainings (default: 6).")
+    parser.add_argument("--device", default="cpu", help="Device of both arms (default: cpu).")
+    add_json(parser, "every pair")
+    args = parser.parse_args(argv)
+    if args.pairs < 1 or args.max_iterations < args.skip + 2:
+        raise UserError("--pairs must be at least 1, and --max_iterations at least --skip + 2")
+
+    console = make_console()
+    pairs: list[Pair] = []
+    with Progress(console, "pairs", args.pairs) as progress:
+        for index in range(args.pairs):
+            pairs.append(_pair(_ARMS if index % 2 == 0 else _ARMS[::-1], args))
+            progress.advance(index + 1, f"ratio {pairs[-1].ratio:.3f}")
+    ratios = sorted(pair.ratio for pair in pairs)
+    table = Table("pair", "first", "metered steps/s", "plain steps/s", "ratio", box=None, pad_edge=False)
+    for index, pair in enumerate(pairs, start=1):
+        table.add_row(
+            str(index),
+            pair.first,
+            quantity(pair.metered_steps_per_s),
+            quantity(pair.plain_steps_per_s),
+            f"{pair.ratio:.3f}",
+        )
+    console.print(table)
+    console.print(
+        f"metered ÷ plain: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f} "
+        f"over {len(ratios)} pairs"
+    )
+    median = statistics.median(ratios)
+    rows = [asdict(pair) for pair in pairs]
+    write_findings(args.json, hardware=hardware_facts(), median_ratio=median, pairs=rows)
+    return 0
+
+
+def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
+    """Train once with each arm, in an order."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    together = args.device == "cpu" and half > 0
+    with ThreadPoolExecutor(2 if together else 1) as pool:
+        where = (cores[:half], cores[half : 2 * half]) if together else (cores, cores)
+        loops = dict(zip(order, pool.map(lambda arm, on: _train(arm, args, on), order, where), strict=True))
+    whole = min(loop.iterations for loop in loops.values())
+    if together:
+        begin_s = max(loop.beats_s[0] for loop in loops.values())
+        end_s = min(loop.beats_s[-1] for loop in loops.values())
+        loops = {arm: loop.within(begin_s, end_s) for arm, loop in loops.items()}
+    iterations = min(loop.iterations for loop in loops.values())
+    if 2 * iterations < whole:
+        raise UserError(
+            f"both trainings were in their loops for {iterations} of {whole} iterations only: say a larger "
+            f"--max_iterations than {args.max_iterations}"
+        )
+    metered, plain = (loops[arm].steps_per_s for arm in _ARMS)
+    return Pair(
+        first=order[0],
+        together=together,
+        metered_steps_per_s=metered,
+        plain_steps_per_s=plain,
+        iterations=iterations,
+    )
+
+
+def _train(arm: str, args: argparse.Namespace, cores: Sequence[int]) -> _Loop:
+    """Train once, in a process of its own, on some cores."""
+    os.sched_setaffinity(0, cores)  # of this thread, and of what it starts
+    common = ["--task", args.task, "--rl_library", args.rl_library, "--num_envs", str(args.num_envs)]
+    common += ["--max_iterations", str(args.max_iterations), "--device", args.device]
+    with tempfile.TemporaryDirectory() as folder:
+        # On a CPU, only the metered arm replays recorded physics: leave that speed-up out of the overhead.
+        launched = ["env.sim.physics.use_cuda_graph=False"] if args.device == "cpu" else []
+        elsewhere = [f"{override}={args.device}" for override in _PLAIN_DEVICES[args.rl_library]]
+        program = {
+            "metered": [os.path.abspath(script("train.py")), *common, "--no_eval", "--log_root", folder, *launched],
+            "plain": ["-m", "isaaclab", "train", *common, *elsewhere],
+        }[arm]
+        run_python(program, f"the {arm} training", cwd=Path(folder))
+        (events,) = Path(folder).rglob("events.out.tfevents.*")
+        accumulator = EventAccumulator(str(events), size_guidance={"scalars": 0})
+        accumulator.Reload()
+        beats = accumulator.Scalars(_HEARTBEATS[args.rl_library])[args.skip :]
+        horizon = _horizon(Path(folder), args.rl_library)
+    return _Loop(beats_s=[beat.wall_time for beat in beats], steps_per_beat=horizon * args.num_envs)
+
+
+def _horizon(folder: Path, library: str) -> int:
+    """Return the steps per iteration and environment, from the configuration that both arms write."""
+    (agent,) = folder.rglob("params/agent.yaml")
+    key = dialect_of(library).overrides["horizon"].rpartition(".")[2]
+    lines = (line.strip() for line in agent.read_text(encoding="utf-8").splitlines())
+    return int(next(line for line in lines if line.startswith(f"{key}:")).partition(":")[2])

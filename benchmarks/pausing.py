@@ -1,0 +1,33 @@
+"""Training that pauses while its policies are judged: what ``python -m benchmarks held_out`` compares ours with.
+
+Run as a module, it takes the command line of ``scripts/train.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.supervisor import run_supervised
+
+
+def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
+    """Train, and let the training wait until each panel is over."""
+    from ledger_lab.training.judge import Judge
+    from ledger_lab.training.run import train_run
+
+    class PausingJudge(Judge):
+        """Judges the policy of an iteration before the next one begins."""
+
+        def after_iteration(self, iterations: int) -> bool:
+            """Judge at the cadence of the run."""
+            go_on = super().after_iteration(iterations)
+            if not self._slots.idle:
+                self.finish(lambda: None)
+            return go_on
+
+    train_run(argv, started_ns, link, PausingJudge)
+
+
+if __name__ == "__main__":
+    run_supervised(main)

@@ -1,0 +1,288 @@
+"""``python -m benchmarks preemptions``: one training that is interrupted again and again, beside one that is not."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import psutil
+
+from benchmarks.comparison import add_json, script
+from ledger_lab.errors import UserError
+from ledger_lab.files import file_sha256
+from ledger_lab.ledger import STATE_FILE, Run, StateRestored, Status, read_ledger
+from ledger_lab.meters import hardware_facts
+from ledger_lab.reports import summarize_run
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+
+_HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
+_STARTING = 4
+"""One interruption in so many comes while an attempt starts."""
+_USD_PER_HOUR = 3.6
+_LAST = 10
+"""Iterations at the end whose returns are compared."""
+_SLACK_S = 2.0
+"""How far the life of a process, as its parent sees it, may be from what the ledger says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interruption:
+    """One attempt that was interrupted."""
+
+    how: str
+    attempt: int | None
+    """Its number; ``None`` where it was ended before it had one."""
+    life_s: float
+    """Until all of its processes were gone [s]."""
+    exit_status: int
+    starting: bool
+    """Whether it was to end while it started."""
+
+
+def bench_preemptions(argv: Sequence[str]) -> int:
+    """Interrupt a training at random moments, resume it each time, and check the ledger that it leaves.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if everything is exact, else 1.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks preemptions",
+        description="Train the cart-pole, and interrupt it at random moments, one in four of them in start-up: by "
+        "SIGTERM or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let "
+        "the last attempt end. Then check that each exit status is right, that the final ledger counts each iteration "
+        "once, that steps, time and cost are exact, that the target is reached, and that every checkpoint is whole; on "
+        "a CPU also that all of it is what a training without interruptions came to.",
+    )
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, like physics=ovphysx.")
+    parser.add_argument("--count", type=int, default=20, help="Interruptions (default: 20).")
+    parser.add_argument(
+        "--within_s",
+        type=float,
+        default=10.0,
+        help="Latest moment, once an attempt trains or starts [s] (default: 10).",
+    )
+    parser.add_argument("--max_iterations", type=int, default=600, help="Length of the training (default: 600).")
+    parser.add_argument("--save_state_every", type=int, default=5, help="Iterations between states (default: 5).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of moments and signals (default: 0).")
+    parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
+    add_json(parser, "every interruption")
+    args = parser.parse_args(argv)
+    if args.count < 1 or args.within_s <= 0:
+        raise UserError("--count must be at least 1, and --within_s positive")
+    console, chance = make_console(), random.Random(args.seed)
+    request = f"--max_iterations {args.max_iterations} --no-stop_at_target --usd_per_hour {_USD_PER_HOUR}".split()
+    request += ["--save_state_every", str(args.save_state_every), "--device", args.device, *args.overrides]
+    interruptions: list[Interruption] = []
+    with tempfile.TemporaryDirectory() as folder, Progress(console, "attempts", args.count + 2) as progress:
+        root, alone = Path(folder, "interrupted"), Path(folder, "alone")
+        for index in range(args.count):
+            how, after_s = _HOW[index % len(_HOW)], chance.uniform(0.0, args.within_s)
+            starting = index % _STARTING == _STARTING - 1
+            interruptions.append(_interrupt(root, request, how, after_s, starting=starting))
+            progress.advance(index + 1, how)
+        life_s = _whole_life(_command(root, request))
+        progress.advance(args.count + 1, "one without interruptions")
+        _whole_life(_command(alone, request))
+        (run,), (twin,) = read_ledger(root).runs, read_ledger(alone).runs
+        last = Interruption(how="none", attempt=run.attempts[-1].number, life_s=life_s, exit_status=0, starting=False)
+        lives = {each.attempt: each for each in (*interruptions, last)}
+        wrong = [*wrong_exits(interruptions), *_what_is_wrong(run, lives), *_differences(run, twin)]
+        facts, without = _facts(run), _facts(twin)
+    how_often = Counter(each.how for each in interruptions)
+    figures = (
+        f"{len(interruptions)} interruptions ({', '.join(f'{count} {how}' for how, count in how_often.items())}) · "
+        f"{facts['attempts']} attempts in the ledger, {facts['restored']} of them went on from a state · "
+        f"{facts['env_steps']} steps, ${facts['usd']:.4f}, {facts['wall_s']:.1f} s, of which restart "
+        f"{facts['restart_s']:.1f} s"
+    )
+    console.print(figures, markup=False, soft_wrap=True)
+    console.print(
+        f"mean return of the last iterations {_last(facts):.2f}, without interruptions {_last(without):.2f}",
+        soft_wrap=True,
+    )
+    if not wrong:
+        console.print(
+            "every exit status is right, every iteration is counted once, steps and cost are exact, the target is "
+            "reached, checkpoints are whole"
+            + (", and all is as without interruptions, bit for bit" if facts["exactness"] == ["bitwise"] else ""),
+            soft_wrap=True,
+        )
+    for each in wrong:
+        console.print(each, style="red", markup=False, soft_wrap=True)
+    rows = [asdict(each) for each in interruptions]
+    write_findings(
+        args.json,
+        hardware=hardware_facts(),
+        interruptions=rows,
+        ledger=facts,
+        without_interruptions=without,
+        wrong=wrong,
+    )
+    return int(bool(wrong))
+
+
+def _command(root: Path, request: Sequence[str]) -> list[str]:
+    """Return the command line that begins a training, or goes on with the one under a root."""
+    train = [sys.executable, script("train.py"), "--log_root", str(root)]
+    runs = read_ledger(root).runs if root.is_dir() else ()
+    return [*train, "--resume", runs[0].declared.run_id] if runs else [*train, *request]
+
+
+def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, starting: bool) -> Interruption:
+    """Let an attempt start, and train unless it is to end before, for a while, and end it.
+
+    The first one has saved a state before: else nothing could go on.
+    """
+    first = not root.is_dir()
+    before = {attempt.number for run in _runs(root) for attempt in run.attempts}
+    began_s = time.monotonic()
+    process = subprocess.Popen(_command(root, request), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while first and process.poll() is None and not list(root.rglob(STATE_FILE)):
+        time.sleep(0.1)
+    while not (first or starting) and process.poll() is None and not _trains(root, before):
+        time.sleep(0.1)
+    while starting and process.poll() is None and not psutil.Process(process.pid).children():
+        time.sleep(0.01)  # before there is a supervisor, it is no attempt's start
+    time.sleep(after_s)
+    if process.poll() is not None:
+        raise RuntimeError(f"the attempt ended by itself, with exit status {process.returncode}: a training of more "
+                           "--max_iterations lasts longer")  # fmt: skip
+    workers = psutil.Process(process.pid).children()
+    name, _, victim = how.partition(" ")
+    if victim != "training":
+        process.send_signal(signal.Signals[name])
+    if victim in ("training", "both"):
+        for worker in workers:
+            worker.kill()
+    exit_status = process.wait()
+    psutil.wait_procs(workers, timeout=120)
+    life_s = time.monotonic() - began_s
+    new = [attempt.number for run in _runs(root) for attempt in run.attempts if attempt.number not in before]
+    number = new[0] if new else None
+    return Interruption(how=how, attempt=number, life_s=life_s, exit_status=exit_status, starting=starting)
+
+
+def wrong_exits(interruptions: Sequence[Interruption]) -> Iterator[str]:
+    """Say which interrupted attempts ended with another exit status than they should have, for who requeues them.
+
+    Args:
+        interruptions: The interruptions; there was a state to go on from at each of them.
+    """
+    due = {"SIGTERM": EXIT_REQUEUE, "SIGUSR1": EXIT_REQUEUE, "SIGKILL training": exit_status_of(Status.KILLED)}
+    for number, each in enumerate(interruptions, start=1):
+        right = due.get(each.how, -signal.SIGKILL)
+        if each.exit_status != right:
+            when = " in start-up" if each.starting else ""
+            yield f"interruption {number}, by {each.how}{when}: exit status {each.exit_status}, not {right}"
+
+
+def _trains(root: Path, before: Set[int]) -> bool:
+    """Tell whether an attempt that was not there before has made an iteration."""
+    return any(
+        attempt.sums.iterations for run in _runs(root) for attempt in run.attempts if attempt.number not in before
+    )
+
+
+def _whole_life(command: Sequence[str]) -> float:
+    """Let an attempt run to its end; return how long that took [s]."""
+    began_s = time.monotonic()
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    if finished.returncode != 0:
+        raise RuntimeError(f"exit status {finished.returncode}: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+    return time.monotonic() - began_s
+
+
+def _runs(root: Path) -> Sequence[Run]:
+    """Return the runs under a root, which may not be there yet."""
+    return read_ledger(root).runs if root.is_dir() else ()
+
+
+def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterator[str]:
+    """Say what the ledger of an interrupted training has wrong."""
+    declared, summary = run.declared, summarize_run(run)
+    counted = [window.iteration for _, window in run.windows if window.figures]
+    if counted != list(range(1, declared.max_iterations + 1)):
+        yield f"iterations are not counted once each, in order: {counted}"
+    if summary.env_steps != declared.max_iterations * declared.env_steps_per_iteration:
+        yield f"{summary.env_steps} steps"
+    walls_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
+    expected_usd = sum(map(math.ceil, walls_s)) * _USD_PER_HOUR / 3600  # each attempt is billed by whole seconds
+    if summary.billable_usd is None or not math.isclose(summary.billable_usd, expected_usd):
+        yield f"the cost is {summary.billable_usd}, and not the {expected_usd} of all attempts"
+    if abs(sum(summary.phases.values()) - sum(walls_s)) > 1e-6:
+        yield f"phases sum to {sum(summary.phases.values())} s, attempts to {sum(walls_s)} s"
+    if not summary.target_reached:
+        yield "the target was not reached"
+    for attempt in run.attempts:
+        life = lives[attempt.number]
+        lost = "supervisor" in life.how or "both" in life.how  # nobody was left to see the end
+        wall_s = attempt.wall_ns / 1e9
+        if wall_s > life.life_s + _SLACK_S or (not lost and wall_s < life.life_s - _SLACK_S):
+            yield f"attempt {attempt.number} lived for {life.life_s:.1f} s, and has {wall_s:.1f} s in the ledger"
+    for saved in run.checkpoints:
+        if file_sha256(run.directory / saved.path) != saved.sha256:
+            yield f"{saved.path} is not what was saved"
+
+
+def _differences(run: Run, twin: Run) -> Iterator[str]:
+    """Say in what a training came to something else than one without interruptions, where that is no chance."""
+    if any(row.exactness != "bitwise" for attempt in run.attempts for row in attempt.of(StateRestored)):
+        return
+    ours, theirs = ({saved.iteration: saved.sha256 for saved in each.checkpoints} for each in (run, twin))
+    if other := [iteration for iteration, sha256 in theirs.items() if ours.get(iteration) != sha256]:
+        yield f"its checkpoints after {other} iterations are not those without interruptions"
+    learned, alone = ({w.iteration: w.figures for _, w in each.windows if w.figures} for each in (run, twin))
+    if strange := [iteration for iteration, figures in alone.items() if learned.get(iteration) != figures]:
+        yield f"returns or losses of iterations {strange} are not those without interruptions"
+    # Confirmations have other seeds in each run, and what they decide may change which policies are screened later.
+    told, expected = (
+        {row.checkpoint_sha256: row.outcomes for row in each.results if row.purpose == "screening"}
+        for each in (run, twin)
+    )
+    both = told.keys() & expected.keys()
+    if not both or any(told[sha256] != expected[sha256] for sha256 in both):
+        yield "its held-out episodes are not those without interruptions"
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """Return the figures of an interrupted training."""
+    summary = summarize_run(run)
+    return {
+        "attempts": len(run.attempts),
+        "restored": sum(len(attempt.of(StateRestored)) for attempt in run.attempts),
+        "statuses": Counter(str(attempt.status) for attempt in run.attempts),
+        "env_steps": summary.env_steps,
+        "usd": summary.billable_usd,
+        "wall_s": summary.wall_s,
+        "restart_s": summary.phases.get("restart", 0.0),
+        "to_target_s": summary.wall_to_target_s,
+        "exactness": sorted({row.exactness for attempt in run.attempts for row in attempt.of(StateRestored)}),
+        "heldout_success": [c.heldout_successes for c in summary.checkpoints if c.heldout_successes is not None],
+        "mean_return": [window.figures["mean_return"] for _, window in run.windows if "mean_return" in window.figures],
+    }
+
+
+def _last(facts: dict[str, Any]) -> float:
+    """Return the mean of the last returns."""
+    return fmean(facts["mean_return"][-_LAST:])

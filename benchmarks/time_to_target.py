@@ -1,0 +1,176 @@
+"""``python -m benchmarks time_to_target``: our recipe of a task beside the stock one."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from benchmarks.comparison import add_json, differences, run_python, script
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import read_ledger
+from ledger_lab.meters import hardware_facts
+from ledger_lab.recipes import ANT, CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, to_rsl_rl
+from ledger_lab.reports import summarize_run
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+from ledger_lab.units import duration
+
+RECIPES: dict[str, tuple[PpoRecipe, PpoRecipe]] = {
+    "LedgerLab-Ant": (ANT, STOCK_ANT),
+    "LedgerLab-Cartpole": (CARTPOLE, STOCK_CARTPOLE),
+}
+"""Our recipe and Isaac Lab's own, of the tasks that have both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training to its confirmed target."""
+
+    arm: str
+    """``tuned`` or ``stock``."""
+    seed: int
+    target_reached: bool
+    to_target_s: float | None
+    """Seconds from the start of the process until the confirmation; ``None`` where none came."""
+    after_startup_s: float | None
+    """The same without start-up and compilation."""
+    wall_s: float
+    iterations: int
+    """Iterations of the policy that was confirmed, else of the whole training."""
+    confirmations: int
+
+
+def bench_time_to_target(argv: Sequence[str]) -> int:
+    """Train both recipes to a confirmed target, in turn, and print every run and the medians.
+
+    Both arms are whole runs of ``scripts/train.py`` in processes of their own, on the same task, judged by the same
+    panel with the same rule; they differ in the recipe and in the number of environments alone. A run that never
+    reached its target counts as longer than its whole time.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks time_to_target",
+        description="Train a task with our recipe and with Isaac Lab's own (its networks, hyperparameters and "
+        "numbers of environments and iterations), alternating, each to a target that fresh held-out seeds confirm.",
+    )
+    parser.add_argument(
+        "--task", choices=list(RECIPES), default="LedgerLab-Cartpole", help="Task (default: LedgerLab-Cartpole)."
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="Training seeds (default: 1..5).")
+    parser.add_argument("--stock_num_envs", type=int, help="Environments of the stock arm (default: as shipped).")
+    parser.add_argument("--max_iterations", type=int, help="Longest training of both arms (default: the stock one's).")
+    parser.add_argument("--device", default=None, help="Device of both arms (default: as train.py chooses).")
+    parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")
+    add_json(parser, "every run")
+    args = parser.parse_args(argv)
+    if len(set(args.seeds)) != len(args.seeds):
+        raise UserError("--seeds: each seed can be trained once")
+    stock = RECIPES[args.task][1]
+    for name, usual in (("stock_num_envs", stock.num_envs), ("max_iterations", stock.max_iterations)):
+        if getattr(args, name) is None:
+            setattr(args, name, usual)
+        elif getattr(args, name) < 1:
+            raise UserError(f"--{name} {getattr(args, name)}: must be at least 1")
+    if args.log_root and args.log_root.exists() and any(args.log_root.iterdir()):
+        raise UserError(f"--log_root {args.log_root}: is not empty; name another folder")
+
+    console = make_console()
+    trainings: list[Training] = []
+    with ExitStack() as stack, Progress(console, "trainings", 2 * len(args.seeds)) as progress:
+        root = args.log_root or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for index, seed in enumerate(args.seeds):
+            for arm in ("tuned", "stock") if index % 2 == 0 else ("stock", "tuned"):
+                trainings.append(_train(arm, seed, args, root))
+                progress.advance(len(trainings), f"{arm} {duration(trainings[-1].to_target_s)}")
+    table = Table("arm", "seed", "to target", "after start-up", "iterations", "confirmations", box=None, pad_edge=False)
+    for training in sorted(trainings, key=lambda each: (each.arm, each.seed)):
+        table.add_row(
+            training.arm,
+            str(training.seed),
+            _seconds(training.to_target_s, training.wall_s),
+            _seconds(training.after_startup_s, training.wall_s),
+            str(training.iterations),
+            str(training.confirmations),
+        )
+    console.print(table)
+    medians = {name: _ratio(trainings, name) for name in ("to_target_s", "after_startup_s")}
+    for name, words in (("to_target_s", "start-up included"), ("after_startup_s", "after start-up")):
+        found = medians[name]
+        if found is None:
+            console.print(f"{words}: undefined, half of an arm's runs or more never reached the target")
+        else:
+            console.print(
+                f"median time to confirmed target, {words}: tuned {found['tuned_s']:.1f} s, stock "
+                f"{found['stock_s']:.1f} s: {found['stock_s'] / found['tuned_s']:.2f} times sooner"
+            )
+    rows = [asdict(training) for training in trainings]
+    write_findings(args.json, hardware=hardware_facts(), medians=medians, trainings=rows)
+    return 0
+
+
+def stock_overrides(task: str) -> list[str]:
+    """Return the Hydra overrides that turn our recipe of a task into the stock one, for RSL-RL."""
+    ours, stock = RECIPES[task]
+    return differences("agent", to_rsl_rl(ours), to_rsl_rl(stock))
+
+
+def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
+    """Train once, in a process and under a root of its own."""
+    log_root = root / f"{arm}-{seed}"
+    command = [script("train.py"), "--task", args.task, "--rl_library", "rsl_rl"]
+    command += ["--seed", str(seed), "--log_root", str(log_root), "--cohort", f"time-to-target-{arm}"]
+    command += ["--max_iterations", str(args.max_iterations)]
+    command += [] if args.device is None else ["--device", args.device]
+    if arm == "stock":
+        ours = ("agent.experiment_name", "agent.max_iterations", "agent.save_interval")
+        command += ["--num_envs", str(args.stock_num_envs)]
+        command += [override for override in stock_overrides(args.task) if not override.startswith(ours)]
+    run_python(command, f"the {arm} training")
+    (run,) = read_ledger(log_root).runs
+    summary = summarize_run(run)
+    startup_s = summary.phases.get("startup", 0.0) + summary.phases.get("compile", 0.0)
+    to_target_s = summary.wall_to_target_s
+    last = summary.confirmed or summary.checkpoints[-1]
+    return Training(
+        arm=arm,
+        seed=seed,
+        target_reached=summary.target_reached,
+        to_target_s=to_target_s,
+        after_startup_s=None if to_target_s is None else to_target_s - startup_s,
+        wall_s=summary.wall_s,
+        iterations=last.iteration,
+        confirmations=sum(row.purpose == "confirmation" for row in run.results),
+    )
+
+
+def _seconds(reached_s: float | None, wall_s: float) -> str:
+    """Return a time to target; of a run that never got there, that it is longer than the run."""
+    return f"> {wall_s:.1f} s" if reached_s is None else f"{reached_s:.1f} s"
+
+
+def _ratio(trainings: Sequence[Training], name: str) -> dict[str, float] | None:
+    """Return the medians of both arms; ``None`` where one is not known, as too many runs never got there."""
+    medians: dict[str, float] = {}
+    for arm in ("tuned", "stock"):
+        times = [getattr(training, name) for training in trainings if training.arm == arm]
+        median = statistics.median(float("inf") if time_s is None else time_s for time_s in times)
+        if median == float("inf"):
+            return None
+        medians[f"{arm}_s"] = median
+    return medians

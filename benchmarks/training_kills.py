@@ -1,0 +1,152 @@
+"""``python -m benchmarks training_kills``: real trainings that are killed at random moments leave a ledger that is true."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.comparison import add_json, script
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import LedgerDamageError, Status, read_ledger
+from ledger_lab.meters import hardware_facts
+from ledger_lab.reports import summarize_run
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+
+_VICTIMS = ("training", "supervisor", "both")
+_TRUE_STATUSES = {"training": {Status.KILLED}, "supervisor": {Status.LOST}, "both": {Status.LOST}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KilledTraining:
+    """What one killed training left behind."""
+
+    victim: str
+    after_s: float
+    """Age of the training when it was killed [s]."""
+    exit_status: int
+    """Of the supervisor; the negative number of the signal where it was killed."""
+    rows: int
+    status: str | None
+    """Of its one attempt; ``None`` where it was killed before it had declared one."""
+    wall_s: float | None
+    """What it is billed for [s]."""
+    trouble: str | None
+    """What is wrong; ``None`` where nothing is."""
+
+
+def bench_training_kills(argv: Sequence[str]) -> int:
+    """Kill trainings at random moments, and check what they leave behind.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if every ledger is whole and true, else 1.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks training_kills",
+        description="Start a training, kill it with SIGKILL at a random moment (the training itself, its supervisor, "
+        "or both at once), and check that what was in its journals then is there still, that they are valid, and that "
+        "its one attempt has one true status (killed, or lost where nobody was left to say so) and a time to be billed "
+        "for.",
+    )
+    parser.add_argument("--count", type=int, default=20, help="Trainings (default: 20).")
+    parser.add_argument("--within_s", type=float, default=40.0, help="Latest moment of a kill [s] (default: 40).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the moments and victims (default: 0).")
+    parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
+    add_json(parser, "every training")
+    args = parser.parse_args(argv)
+    if args.count < 1 or args.within_s <= 0:
+        raise UserError("--count must be at least 1, and --within_s positive")
+    console, chance = make_console(), random.Random(args.seed)
+    killed: list[KilledTraining] = []
+    with Progress(console, "trainings", args.count) as progress:
+        for index in range(args.count):
+            with tempfile.TemporaryDirectory() as folder:
+                victim = _VICTIMS[index % len(_VICTIMS)]
+                killed.append(_kill(Path(folder), victim, chance.uniform(0.0, args.within_s), args.device))
+            progress.advance(index + 1, f"{sum(each.trouble is not None for each in killed)} in trouble")
+    statuses = Counter(str(each.status or "nothing declared") for each in killed)
+    console.print(
+        f"{len(killed)} trainings killed · {sum(each.rows for each in killed)} rows found · "
+        f"{', '.join(f'{count} {status}' for status, count in statuses.items())}",
+        soft_wrap=True,
+    )
+    for each in killed:
+        if each.trouble is not None:
+            console.print(f"{each.victim} killed after {each.after_s:.1f} s: {each.trouble}", style="red", markup=False)
+    write_findings(args.json, hardware=hardware_facts(), trainings=[asdict(each) for each in killed])
+    return int(any(each.trouble is not None for each in killed))
+
+
+def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTraining:
+    """Train, kill, and look at what is left."""
+    arguments = ["--num_envs", "64", "--max_iterations", "100000", "--no-stop_at_target", "--device", device]
+    arguments += ["agent.save_interval=1", "--log_root", str(root)]
+    process = subprocess.Popen(
+        [sys.executable, script("train.py"), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    time.sleep(after_s)
+    if process.poll() is not None:
+        raise RuntimeError(f"the training ended by itself, with exit status {process.returncode}")
+    workers = psutil.Process(process.pid).children()
+    before = {path: path.read_bytes() for path in root.rglob("journal-*.jsonl")}
+    if victim != "training" or not workers:
+        process.send_signal(signal.SIGKILL)
+    if victim != "supervisor":
+        for worker in workers:
+            worker.kill()
+    exit_status = process.wait()
+    psutil.wait_procs(workers, timeout=60)
+    rows, status, wall_s = 0, None, None
+    try:
+        runs = read_ledger(root).runs
+        attempts = [attempt for run in runs for attempt in run.attempts]
+        rows = sum(len(journal.rows) for attempt in attempts for journal in attempt.journals)
+        status = attempts[0].status if attempts else None
+        wall_s = summarize_run(runs[0]).wall_s if attempts else None
+        trouble = _trouble(before, victim, len(attempts), status, wall_s)
+    except LedgerDamageError as error:
+        trouble = str(error)
+    return KilledTraining(
+        victim=victim,
+        after_s=after_s,
+        exit_status=exit_status,
+        rows=rows,
+        status=None if status is None else str(status),
+        wall_s=wall_s,
+        trouble=trouble,
+    )
+
+
+def _trouble(
+    before: dict[Path, bytes], victim: str, attempts: int, status: Status | None, wall_s: float | None
+) -> str | None:
+    """Return what is wrong with what a killed training left behind."""
+    for path, content in before.items():
+        whole = content[: content.rfind(b"\n") + 1]
+        if not path.read_bytes().startswith(whole):
+            return f"{path.name}: rows that were there before are gone"
+    if attempts > 1:
+        return f"{attempts} attempts"
+    if status is not None and status not in _TRUE_STATUSES[victim]:
+        return f"its status is {status}"
+    if status is not None and not wall_s:
+        return "it can't be billed"
+    return None

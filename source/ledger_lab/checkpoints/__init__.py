@@ -1,0 +1,1 @@
+"""Checkpoints: finding, loading, exporting and playing them."""

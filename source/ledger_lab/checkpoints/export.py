@@ -1,0 +1,320 @@
+"""``scripts/export_policy.py``: a policy for the robot, with what one must know to run it."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import json
+import math
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.console import Console
+
+from ledger_lab.checkpoints.candidate import Candidate, require_same_task, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.contract import describe_articulations, describe_interface, without_startup_events
+from ledger_lab.checkpoints.files import (
+    INPUT,
+    OPSET,
+    OUTPUT,
+    FlatPolicy,
+    largest_error,
+    live_actions,
+    policy_files,
+)
+from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
+from ledger_lab.errors import UserError
+from ledger_lab.exported import CONTRACT
+from ledger_lab.files import whole_file
+from ledger_lab.meters import package_versions
+from ledger_lab.meters.host import PACKAGES
+from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.command_line import add_pretrained, launcher_args, parse_plain
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
+from ledger_lab.tasks.registry import require_task
+from ledger_lab.terminal.console import Terminal
+from ledger_lab.terminal.progress import Progress
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+
+CONTRACT_VERSION = 1
+"""Goes up when a field of the contract changes its meaning."""
+NUM_ENVS, STEPS = 32, 32
+"""Observations that parity is tested on: so many steps of so many environments."""
+EXAMPLE_EVERY = 256
+"""One in so many of them goes into the contract with the live policy's actions, to be tried where it will run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPlan:
+    """An export that nothing speaks against."""
+
+    found: FoundCheckpoint
+    candidate: Candidate
+    env_cfg: ManagerBasedRLEnvCfg
+    """The simulation in which observations are recorded."""
+    launcher_args: dict[str, Any]
+    folder: Path
+    """Where the files go."""
+    tolerance: float
+
+
+def export_policy(argv: Sequence[str]) -> int:
+    """Write the policy of a checkpoint as TorchScript and ONNX, with its contract.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        SystemExit: With status 1 if a file differs from the live policy by more than the tolerance; nothing is written.
+        UserError: If the request can't be carried out.
+    """
+    args = parse_plain(export_policy_parser(), argv)
+    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    try:
+        _carry_out(plan_export(args), terminal.console)
+    finally:
+        terminal.restore()
+    return 0
+
+
+def plan_export(args: Namespace) -> ExportPlan:
+    """Resolve and check a request. Nothing is written but an empty folder.
+
+    Args:
+        args: Parsed command line of ``scripts/export_policy.py``.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    if not 0 < args.tolerance < math.inf:
+        raise UserError(f"--tolerance {args.tolerance:g}: must be above 0, and finite")
+    device = resolve_device(args.device)
+    flags = launcher_args(args, device)
+    found = best_checkpoint(named_checkpoint(args), args.log_root)
+    declared = found.run.declared
+    require_task(declared.task, declared.rl_library, declared.agent)
+    candidate = resolve_candidate(found, device, args.log_root)
+    require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+    env_cfg.sim.device, env_cfg.seed = device, declared.seed
+    require_runtime(env_cfg, flags)
+    require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
+    without_startup_events(env_cfg)
+    env_cfg.scene.num_envs = NUM_ENVS
+    folder = args.to or candidate.run_dir / "exported"
+    _make_folder(folder)
+    return ExportPlan(
+        found=found,
+        candidate=candidate,
+        env_cfg=env_cfg,
+        launcher_args=flags,
+        folder=folder,
+        tolerance=args.tolerance,
+    )
+
+
+def _carry_out(plan: ExportPlan, console: Console) -> None:
+    """Record observations in the task's own simulation, make the files, try them, and write them."""
+    declared, saved, device = plan.found.run.declared, plan.found.saved, plan.env_cfg.sim.device
+    console.print(
+        f"exporting {saved.path} of run {declared.run_id}, after {saved.iteration} iterations",
+        markup=False,
+        soft_wrap=True,
+    )
+    tell_shipped(plan.candidate.source, console)
+    with (
+        simulation_app(plan.env_cfg, plan.launcher_args),
+        environment(declared.task, plan.env_cfg) as env,
+        torch.no_grad(),
+    ):
+        articulations = describe_articulations(env)  # before a reset randomizes them
+        policy, recorded = _record(env, plan.candidate, console)
+        flat = FlatPolicy(policy, recorded[0])
+        observations = torch.cat([flat.flatten(groups) for groups in recorded]).cpu()
+        actions = live_actions(policy, recorded)
+        contract = {
+            **_about(plan.found),
+            **describe_interface(env, flat.groups),
+            "articulations": articulations,
+            "files": {
+                "input": {"name": INPUT, "dtype": "float32", "shape": ["batch", observations.shape[1]]},
+                "output": {"name": OUTPUT, "dtype": "float32", "shape": ["batch", actions.shape[1]]},
+                "onnx_opset": OPSET,
+            },
+            "examples": [
+                {INPUT: seen.tolist(), OUTPUT: done.tolist()}
+                for seen, done in zip(observations[::EXAMPLE_EVERY], actions[::EXAMPLE_EVERY], strict=True)
+            ],
+        }
+        files = policy_files(flat, observations[:2].to(device), _text(contract))
+        errors = {file.name: largest_error(file, observations, actions) for file in files}
+        if not tell_parity(errors, plan.tolerance, console):
+            sys.exit(1)  # from here: a runtime that ends the process itself, as Isaac Sim does, passes it on
+        contract["files"] |= {file.name: {"sha256": hashlib.sha256(file.content).hexdigest()} for file in files}
+        contract["parity"] = {
+            "observations": len(observations),
+            "largest_action": float(actions.abs().max()),
+            "largest_error": errors,
+            "tolerance": plan.tolerance,
+            "device": device,
+        }
+        contents = {file.name: file.content for file in files} | {CONTRACT: _text(contract).encode()}
+        _write(plan.folder, contents)
+        for name in contents:
+            console.print(str(plan.folder / name), style="green", markup=False, soft_wrap=True)
+
+
+def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files, each of them whole or not at all; the contract, which has the hashes of the others, last."""
+    try:
+        for name, content in contents.items():
+            with whole_file(folder / name) as unfinished:
+                unfinished.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+
+
+def _record(
+    env: ManagerBasedRLEnv, candidate: Candidate, console: Console
+) -> tuple[ActingModule, list[dict[str, torch.Tensor]]]:
+    """Let the policy act, and keep what it saw.
+
+    Returns:
+        The policy, and observations of each step, shape (environments, ...) per group.
+    """
+    observations, _ = env.reset()
+    policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
+    recorded = []
+    with Progress(console, "recording observations", STEPS) as progress:
+        for step in range(STEPS):
+            recorded.append({name: copy.deepcopy(seen) for name, seen in observations.items()})
+            observations, *_ = env.step(policy(observations))
+            progress.advance(step + 1)
+    return policy, recorded
+
+
+def _about(found: FoundCheckpoint) -> dict[str, Any]:
+    """Return what the ledger knows of a policy."""
+    declared, saved = found.run.declared, found.saved
+    return {
+        "contract_version": CONTRACT_VERSION,
+        "policy": {
+            "task": declared.task,
+            "run": declared.run_id,
+            "rl_library": declared.rl_library,
+            "seed": declared.seed,
+            "checkpoint": saved.path,
+            "checkpoint_sha256": saved.sha256,
+            "iterations": saved.iteration,
+            "env_steps": saved.env_steps,
+            **({"began_from": declared.began_from} if declared.began_from else {}),
+        },
+        "scores": [
+            {
+                "panel": result.panel,
+                "panel_id": result.panel_id,
+                "purpose": result.purpose,
+                "successes": result.outcomes.successes,
+                "episodes": result.outcomes.episodes,
+                "proves_target": declared.target_success if result.confirms else None,
+            }
+            for result in found.run.results
+            if result.checkpoint_sha256 == saved.sha256 and result.invalid is None
+        ],
+        "versions": {"trained": declared.versions, "exported": package_versions((*PACKAGES, "onnx"))},
+        "git": declared.git,
+    }
+
+
+def tell_parity(errors: Mapping[str, float], tolerance: float, console: Console) -> bool:
+    """Say how well files repeat the live policy.
+
+    Args:
+        errors: Largest error of each file.
+        tolerance: The largest one that is allowed.
+        console: Where to print.
+
+    Returns:
+        Whether all files keep to it.
+    """
+    fine = True
+    for name, error in errors.items():
+        near = error <= tolerance  # which a number that is none is not
+        fine = fine and near
+        said = "within" if near else "above, so nothing is written:"
+        console.print(
+            f"{name}: largest error {error:.1e} on {NUM_ENVS * STEPS} recorded observations, {said} the tolerance of "
+            f"{tolerance:.0e}",
+            style=None if near else "red",
+            markup=False,
+            soft_wrap=True,
+        )
+    return fine
+
+
+def _make_folder(folder: Path) -> None:
+    """Create the folder of the files."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"cannot write to {folder}: permission denied")
+
+
+def _text(contract: dict[str, Any]) -> str:
+    """Return a contract as a file."""
+    return json.dumps(contract, indent=2, allow_nan=False) + "\n"
+
+
+def export_policy_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/export_policy.py``."""
+    parser = argparse.ArgumentParser(
+        prog="export_policy.py",
+        description=(
+            "Write the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, with the "
+            "observation normalizer inside, and contract.json: which observations it takes, in which order and with "
+            "which scales, what becomes of its actions, joints, gains and rates. Both files are run, and compared with "
+            "the live policy on observations of the task's own simulation; where they differ, nothing is written, and "
+            "the exit status is 1."
+        ),
+    )
+    parser.add_argument(
+        "checkpoint",
+        nargs="?",
+        metavar="RUN_OR_CHECKPOINT",
+        help=(
+            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
+            "target, else the last one."
+        ),
+    )
+    add_pretrained(parser)
+    parser.add_argument(
+        "--to",
+        type=Path,
+        metavar="DIR",
+        default=None,
+        help="Folder to write (default: exported/ in the run's directory).",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-5,
+        help="Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5).",
+    )
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser

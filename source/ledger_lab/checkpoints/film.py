@@ -1,0 +1,131 @@
+"""Recording videos and pictures through one of Isaac Lab's viewers, without a display where the viewer can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from isaaclab.utils import configclass
+from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from ledger_lab.errors import UserError
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+
+_MOMENTS, _MOMENT_PX, _GAP_PX = 4, 270, 4
+"""Of an episode in a picture: how many, the side of each, and what is between two."""
+
+
+@configclass
+class StudioVisualizerCfg(NewtonGLVisualizerCfg):
+    """Newton's viewer, that of ``--viz newton_gl``, as LedgerLab opens it.
+
+    What Isaac Lab's Kit viewer knows of cameras that go along with a robot, a task's ``sim.default_visualizer_cfg``
+    says here, too.
+    """
+
+    class_type: type[Any] | str = "ledger_lab.checkpoints.studio:StudioVisualizer"
+    window_width: int = 960  # all frames are kept in memory until the episode is over
+    window_height: int = 540
+    origin_type: str = "world"
+    origin_env_index: int = 0
+    origin_track_path: str | None = None
+
+
+def in_studio(env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Let an environment be seen in our viewer, where its configuration doesn't say in which.
+
+    Args:
+        env_cfg: Resolved configuration, which changes.
+    """
+    if not env_cfg.sim.visualizer_cfgs:
+        env_cfg.sim.visualizer_cfgs = [StudioVisualizerCfg()]
+
+
+def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return launcher flags with the viewer that records: the one asked for, else Newton's, which needs no display.
+
+    Args:
+        flags: Isaac Lab's launcher flags.
+
+    Raises:
+        UserError: If that viewer can't record.
+    """
+    viewer = (flags["visualizer"] or ["newton_gl"])[0]
+    if viewer in ("rerun", "viser"):
+        raise UserError(f"--viz {viewer} cannot record: use --video with --viz newton_gl or kit")
+    return {**flags, "visualizer": [viewer]}
+
+
+@contextmanager
+def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every: int = 1) -> Iterator[None]:
+    """Record the steps of an environment within the context; an exception leaves no video.
+
+    Beside the video there is a picture of four moments of the first episode.
+
+    Args:
+        env: The environment, as ``gym.make`` returns it.
+        path: The file; an older one is replaced. The picture's differs in its suffix, ``.png``.
+        viewer: One of Isaac Lab's viewers.
+        steps: Most steps to record.
+        every: Steps per frame.
+
+    Raises:
+        RuntimeError: If no video was written.
+    """
+    # The movie library looks for a sound card when it is imported, and complains where there is none.
+    from isaaclab.envs.utils.video_recorder import VideoRecorder
+    from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
+
+    class Recorder(VideoRecorder):
+        def _close_clip(self) -> None:
+            if self._frames:
+                save_moments(self._frames[: max(1, (base.max_episode_length - 1) // every)], picture_of(path))
+            super()._close_clip()
+
+    base = env.unwrapped
+    written = path.with_name(f"{path.stem}_0000.mp4")  # Isaac Lab numbers what it writes
+    written.unlink(missing_ok=True)
+    cfg = VideoRecorderCfg(
+        source=f"visualizer:{viewer}",
+        output_dir=str(path.parent),
+        output_filename_prefix=path.stem,
+        video_length=steps,
+        frame_stride=every,
+    )
+    recorder = Recorder(cfg, base)
+    base.video_recorders.append(recorder)
+    try:
+        yield
+    finally:
+        base.video_recorders.remove(recorder)
+    recorder.close()
+    if not written.is_file():
+        raise RuntimeError(f"no video was written to {path}; --verbose shows what the viewer says")
+    written.replace(path)
+
+
+def picture_of(video: Path) -> Path:
+    """Return the file of the picture that belongs to a video."""
+    return video.with_suffix(".png")
+
+
+def save_moments(frames: Sequence[NDArray[np.uint8]], path: Path) -> None:
+    """Save moments of a recording side by side, from its first frame to its last, each as the square in its middle.
+
+    Args:
+        frames: All frames, shape (height, width, 3) each.
+        path: The file; an older one is replaced.
+    """
+    picture = Image.new("RGB", (_MOMENTS * (_MOMENT_PX + _GAP_PX) - _GAP_PX, _MOMENT_PX), "white")
+    for place, index in enumerate(np.linspace(0, len(frames) - 1, _MOMENTS).round().astype(int)):
+        moment = ImageOps.fit(Image.fromarray(frames[index]), (_MOMENT_PX, _MOMENT_PX), Image.Resampling.LANCZOS)
+        picture.paste(moment, (place * (_MOMENT_PX + _GAP_PX), 0))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.quantize(256).save(path, optimize=True)  # a third of the size, and looks the same

@@ -1,0 +1,81 @@
+"""Finding runs and checkpoints that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import CheckpointSaved, Run
+from ledger_lab.ledger.find import _run_in, find_run
+from ledger_lab.reports import summarize_run
+
+
+@dataclass(frozen=True)
+class FoundCheckpoint:
+    """A checkpoint, and the run that saved it."""
+
+    run: Run
+    saved: CheckpointSaved
+
+
+def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoint]:
+    """Find every checkpoint that is named, or that belongs to a named run.
+
+    Args:
+        names: Run ids or their beginnings, run directories, checkpoint files.
+        log_root: Root of the ledger, where run ids are looked up.
+
+    Returns:
+        The checkpoints, each once, in the order they are named.
+
+    Raises:
+        UserError: If a name stands for nothing, or for more than one run.
+    """
+    found: dict[tuple[str, str], FoundCheckpoint] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_file():
+            checkpoints = [_of_file(path)]
+        else:
+            run = find_run(name, log_root)
+            checkpoints = [FoundCheckpoint(run, saved) for saved in run.checkpoints]
+            if not checkpoints:
+                raise UserError(f"run {run.declared.run_id} has saved no checkpoint")
+        for checkpoint in checkpoints:
+            found[checkpoint.run.declared.run_id, checkpoint.saved.path] = checkpoint
+    return list(found.values())
+
+
+def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
+    """Find one checkpoint to look at: of a run, the one that was confirmed to reach the target, else the last.
+
+    Args:
+        name: Run id or its beginning, run directory, or checkpoint file.
+        log_root: Root of the ledger.
+
+    Raises:
+        UserError: If the name stands for nothing.
+    """
+    found = find_checkpoints([name], log_root)
+    first = summarize_run(found[0].run).confirmed
+    return next((c for c in found if first is not None and c.saved.path == first.path), found[-1])
+
+
+def _of_file(path: Path) -> FoundCheckpoint:
+    """Find the run that saved a file."""
+    path = path.resolve()
+    directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl"))), None)
+    if directory is None:
+        raise UserError(f"checkpoint {path} lies in no run's directory: it needs the journal of the run that saved it")
+    run = _run_in(directory)
+    for saved in run.checkpoints:
+        if run.directory / saved.path == path:
+            return FoundCheckpoint(run, saved)
+    raise UserError(f"{path} is no checkpoint of run {run.declared.run_id}: {nearest(path.name, _names(run))}")
+
+
+def _names(run: Run) -> list[str]:
+    """Return the names of a run's checkpoints."""
+    return [saved.path for saved in run.checkpoints]

@@ -1,0 +1,123 @@
+"""Policies that come with the package, where programs take runs and checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
+from ledger_lab.ledger import Run, find_journals
+from ledger_lab.ledger.find import find_run, read_runs
+from ledger_lab.pretrained import ROOT, shipped_checkpoint
+from ledger_lab.reports import RunSummary, summarize_run
+from ledger_lab.runners.command_line import DEFAULT_TASK
+from ledger_lab.units import target_share
+
+
+def named_checkpoints(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Return what a command line names: runs, checkpoints, and the checkpoint file that ``--pretrained`` stands for.
+
+    Args:
+        args: Parsed command line with ``--task`` and ``--pretrained``.
+        names: Runs and checkpoints on it.
+
+    Raises:
+        UserError: If nothing is named, or no policy comes for the task.
+    """
+    if args.pretrained:
+        return [*names, str(shipped_checkpoint(args.task or DEFAULT_TASK))]
+    if args.task is not None:
+        raise UserError(f"--task {args.task} goes with --pretrained: a run knows its task")
+    if not names:
+        raise UserError("name a run or a checkpoint, or say --task X --pretrained")
+    return [*names]
+
+
+def named_checkpoint(args: argparse.Namespace) -> str:
+    """Return the one thing that a command line names, see :func:`named_checkpoints`.
+
+    Args:
+        args: Parsed command line with ``checkpoint``, ``--task`` and ``--pretrained``.
+
+    Raises:
+        UserError: If nothing or two things are named, or no policy comes for the task.
+    """
+    name, *others = named_checkpoints(args, [] if args.checkpoint is None else [args.checkpoint])
+    if others:
+        raise UserError(f"{name} or --pretrained: name one of them")
+    return name
+
+
+def is_shipped(run_dir: Path) -> bool:
+    """Tell whether a run's directory came with the package, where nothing may be written."""
+    return run_dir.is_relative_to(ROOT)
+
+
+def home_of(run: Run, log_root: Path) -> Path:
+    """Return the directory for what is made of a run's checkpoints: scores, videos, files for a robot.
+
+    Args:
+        run: The run.
+        log_root: Root of the ledger.
+
+    Returns:
+        The run's own directory. For a run that came with the package, the directory that the run has under the root,
+        or is going to have.
+
+    Raises:
+        UserError: If the ledger can't be read.
+    """
+    if not is_shipped(run.directory):
+        return run.directory
+    run_id = run.declared.run_id
+    known = {each.declared.run_id: each.directory for each in read_runs(log_root)}
+    return known.get(run_id, log_root.resolve() / "pretrained" / run.declared.task / run_id)
+
+
+def bring_home(source: Path, home: Path) -> None:
+    """Copy a run that came with the package to where rows are added to it, so that these are read as the run's.
+
+    Args:
+        source: The run's directory.
+        home: Its directory under the root of the ledger. Where its journals lie there already, nothing is copied.
+
+    Raises:
+        OSError: If it can't be written.
+    """
+    if find_journals(home):
+        return
+    for file in sorted(path for path in source.rglob("*") if path.is_file()):
+        copy = home / file.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(copy) as unfinished:
+            shutil.copyfile(file, unfinished)
+
+
+def tell_shipped(run_dir: Path, console: Console) -> None:
+    """Say what is known of a policy that came with the package; of others, nothing.
+
+    Args:
+        run_dir: Directory of the run that trained it.
+        console: Where to print.
+    """
+    if is_shipped(run_dir):
+        summary = summarize_run(find_run(str(run_dir), run_dir))
+        console.print(f"pretrained: run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
+
+
+def merit(summary: RunSummary) -> str:
+    """Return in words what a run's best checkpoint proved, or how far it came."""
+    best, target = summary.best, target_share(summary.target_success)
+    if best is None:
+        return f"has no held-out score to hold against its target of {target}"
+    if best.confirmed:
+        won, episodes = best.confirmation_successes, best.confirmation_episodes
+        return f"reached its target of {target}: {won} of {episodes} fresh episodes"
+    won, episodes = best.heldout_successes, best.heldout_episodes
+    scores = sum(each.heldout_successes is not None for each in summary.checkpoints)
+    return f"fell short of its target of {target}: {won} of {episodes} held-out episodes, the best of {scores} scores"

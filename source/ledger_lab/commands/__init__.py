@@ -1,0 +1,1 @@
+"""The programs that read a ledger, one file a script."""

@@ -1,0 +1,95 @@
+"""``scripts/report.py --compare A B``: two runs or two cohorts against each other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ledger_lab.costs import Price
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Run
+from ledger_lab.reports import render_repricing, summarize_run
+from ledger_lab.reports.compare import Side, Verdict, compare, refusals, select_side
+from ledger_lab.reports.verdict_words import outcome_lines, verdict_notes, verdict_sentence
+from ledger_lab.terminal.console import make_console
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two sides, and the verdict about them."""
+
+    sides: tuple[Side, Side]
+    verdict: Verdict
+    asked: Price | None
+    """Price that stands in place of the declared ones."""
+
+
+def compare_runs(
+    a: str, b: str, runs: Sequence[Run], price: Price | None, declared_sizes: Mapping[str, int] | None = None
+) -> RunComparison:
+    """Compare two sides.
+
+    Args:
+        a: A cohort, a run id, or the beginning of one.
+        b: The other one.
+        runs: All runs of the ledger.
+        price: Price to use in place of the declared ones.
+        declared_sizes: Declared sizes of cohorts, by their names.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        UserError: If a name stands for nothing, or the sides do not measure the same thing. Each differing field is
+            printed to standard error before.
+    """
+    side_a, side_b = (select_side(name, runs, lambda run: summarize_run(run, price), declared_sizes) for name in (a, b))
+    differences = refusals(side_a, side_b)
+    if differences:
+        console = make_console(sys.stderr)
+        for difference in differences:
+            console.print(str(difference), markup=False, soft_wrap=True)
+        count = f"{len(differences)} field{'s' if len(differences) != 1 else ''}"
+        raise UserError(
+            f"{a} and {b} do not measure the same thing: the {count} above differ; compare runs of one task, panel, "
+            "target and cost window"
+        )
+    return RunComparison((side_a, side_b), compare(side_a, side_b, priced_alike=price is not None), price)
+
+
+def comparison_json(comparison: RunComparison) -> dict[str, Any]:
+    """Return a comparison as plain JSON values, its words included."""
+    verdict, asked = comparison.verdict, comparison.asked
+    words = {"verdict": verdict_sentence(verdict), "notes": verdict_notes(verdict)}
+    prices = {
+        "asked_price": None if asked is None else asked.to_dict(),
+        "declared_prices": {s.run_id: s.declared_price for side in comparison.sides for s in side.summaries},
+    }
+    return {**verdict.to_json(), **prices, **words}
+
+
+def show_comparison(comparison: RunComparison) -> None:
+    """Print a verdict: its sentence, what one must know to believe it, every run, and what else differs."""
+    console, verdict = make_console(), comparison.verdict
+    if comparison.asked is not None:
+        summaries = [summary for side in comparison.sides for summary in side.summaries]
+        console.print(render_repricing(comparison.asked, summaries))
+    console.print(f"A = {verdict.a} · B = {verdict.b}", markup=False, soft_wrap=True)
+    console.print(verdict_sentence(verdict), style="bold", markup=False, soft_wrap=True)
+    for note in verdict_notes(verdict):
+        console.print(f"  {note}", markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("side", "run", "seed", "to target", "spend"):
+        table.add_column(name, justify="left" if name in ("side", "run") else "right", no_wrap=True)
+    for line in outcome_lines(verdict):
+        table.add_row(*map(Text, line))
+    console.print(table)
+    if verdict.differs:
+        console.print("What else differs, and may be why:")
+    for difference in verdict.differs:
+        console.print(f"  {difference}", markup=False, soft_wrap=True)

@@ -1,0 +1,131 @@
+"""``scripts/list_envs.py``: the tasks, the physics they run on, their panels, and how soon one was mastered."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import gymnasium as gym
+from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
+from isaaclab_tasks.utils.preset_target import PresetTarget
+from rich.table import Table
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.find import find_run
+from ledger_lab.panels import PanelIdentity, find_panels, load_panel
+from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
+from ledger_lab.reports import RunSummary, summarize_run
+from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.session import held_out_config
+from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
+from ledger_lab.terminal.console import Terminal
+from ledger_lab.units import MISSING, duration, target_share
+
+_COLUMNS = (
+    "task",
+    "libraries",
+    "physics",
+    "obs",
+    "actions",
+    "envs",
+    "panel",
+    "id",
+    "episodes",
+    "target",
+    "record",
+)
+
+
+def list_tasks(argv: Sequence[str]) -> int:
+    """Print one row per task, with a line per panel.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If there is no such task.
+    """
+    parser = argparse.ArgumentParser(
+        prog="list_envs.py",
+        description="List the tasks of LedgerLab and of every other package installed, with their sizes, their "
+        "physics engines and the panels that come with them. The id of a panel is the one it has on the task's default "
+        "physics, here, with the packages installed now. Observations, actions and record are those of the policy that "
+        "comes with the package (--pretrained): the record is its success on fresh episodes and the time until "
+        "that proved its target and, behind a +, what the policy that it began with had taken; of one that fell short, "
+        "its best score.",
+    )
+    parser.add_argument("--all", action="store_true", help="List the tasks that come with Isaac Lab, too.")
+    parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
+    args = parser.parse_args(argv)
+    terminal = Terminal()
+    try:
+        known = find_panels()
+        panels = [load_panel(name) for name in known]
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in _COLUMNS:
+            table.add_column(name, no_wrap=name not in ("physics", "libraries"))
+        for task in registered_tasks():
+            kwargs = gym.spec(task).kwargs
+            if args.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not args.all):
+                continue
+            libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
+            presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+            shown = [task, ", ".join(libraries) or MISSING, ", ".join(presets) or MISSING]
+            own = [panel for panel in panels if panel.task == task]
+            default = kwargs.get("default_panel")
+            if default is not None and default not in known and libraries:
+                own.append(load_panel(default))
+            own.sort(key=lambda panel: default not in (panel.name, panel.source))
+            if not own:
+                table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
+                continue
+            env_cfg, _ = resolve_configs(task, libraries[0], [])
+            simulation = describe_simulation(held_out_config(env_cfg, 1))
+            sizes, records = _shipped(task)
+            shown += [*sizes, str(env_cfg.scene.num_envs)]
+            judged = []
+            for panel in own:
+                identity = PanelIdentity.of(panel, simulation).id
+                record = records.get((identity, panel.target_success), MISSING)
+                target = target_share(panel.target_success)
+                judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, record))
+            table.add_row(*shown, *map("\n".join, zip(*judged, strict=True)))
+        if not table.row_count:
+            raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
+        terminal.console.print(table)
+    finally:
+        terminal.restore()
+    return 0
+
+
+def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
+    """Return what is known of a task from the policy that comes with the package.
+
+    Args:
+        task: Gymnasium id of the task.
+
+    Returns:
+        How many numbers the policy takes and gives; and by panel id and target, what it came to.
+    """
+    if task not in shipped_tasks():
+        return [MISSING, MISSING], {}
+    files = shipped_contract(task)["files"]
+    summary = summarize_run(find_run(str(ROOT / task), ROOT))
+    sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
+    return sizes, {(summary.panel_id, summary.target_success): _record(summary)}
+
+
+def _record(summary: RunSummary) -> str:
+    """Return how well a run's best checkpoint did, and what it took, and its beginning had, if it proved its target."""
+    if (best := summary.best) is None:
+        return MISSING
+    if best.confirmed:
+        took = duration(summary.wall_to_target_s)
+        before = f" + {duration(summary.began_from['wall_s'])}" if summary.began_from else ""
+        return f"{best.confirmation_successes}/{best.confirmation_episodes} in {took}{before}"
+    return f"{best.heldout_successes}/{best.heldout_episodes}, short of it"

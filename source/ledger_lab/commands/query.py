@@ -1,0 +1,133 @@
+"""``scripts/report.py --sql`` and ``--schema``. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ledger_lab.errors import UserError
+from ledger_lab.reports.sql import Answer, query
+from ledger_lab.reports.table_rows import Contents
+from ledger_lab.reports.tables import TABLES
+from ledger_lab.terminal.console import make_console
+
+_SHOWN_ROWS = 500
+"""Rows that a terminal gets; files get all."""
+
+
+def show_schema() -> None:
+    """Print all tables with their columns."""
+    console = make_console()
+    for table in TABLES.values():
+        console.print(Text(table.name, style="bold").append(f"  {table.meaning}", style="not bold"))
+        grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column()
+        for column in table.columns:
+            grid.add_row(f"  {column.name}", column.type, Text(column.meaning))
+        console.print(grid)
+        console.print()
+
+
+def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file: str | None) -> None:
+    """Answer a query, as a table on the terminal or into a file.
+
+    Args:
+        contents: The ledger.
+        sql: The query.
+        json_file: File for JSON, a list of objects; ``-`` for standard output.
+        csv_file: File for CSV; ``-`` for standard output.
+
+    Raises:
+        UserError: If the query or the file is wrong.
+    """
+    answer = query(contents, sql)
+    if json_file is not None:
+        _write(json_file, _json(answer))
+    if csv_file is not None:
+        _write(csv_file, _csv(answer))
+    if json_file is None and csv_file is None:
+        _print(answer)
+
+
+def _print(answer: Answer) -> None:
+    """Draw an answer."""
+    console = make_console()
+    grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    numbers = [
+        all(isinstance(row[index], int | float | Decimal) or row[index] is None for row in answer.rows[:_SHOWN_ROWS])
+        for index in range(len(answer.columns))
+    ]
+    for name, number in zip(answer.columns, numbers, strict=True):
+        grid.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+    for row in answer.rows[:_SHOWN_ROWS]:
+        grid.add_row(*(Text(_cell(value)) for value in row))
+    console.print(grid)
+    count = len(answer.rows)
+    if count > _SHOWN_ROWS:
+        console.print(f"the first {_SHOWN_ROWS} of {count} rows; --csv FILE and --json FILE take all")
+    else:
+        console.print(f"{count} row{'' if count == 1 else 's'}", style="dim")
+
+
+def _cell(value: Any) -> str:
+    """Return a value as a terminal shows it."""
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _json(answer: Answer) -> bytes:
+    """Encode an answer as a list of objects.
+
+    Raises:
+        UserError: If two columns have one name, or a number is larger than readers of JSON take.
+    """
+    twice = next((name for name in answer.columns if answer.columns.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"--sql: two columns are called {twice!r}: give one of them another name with AS")
+    rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    try:
+        return orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+    except orjson.JSONEncodeError as error:
+        raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of DuckDB's that JSON has no form of its own for: decimals stay numbers, the rest is text."""
+    return float(value) if isinstance(value, Decimal) else str(value)
+
+
+def _csv(answer: Answer) -> bytes:
+    """Encode an answer as CSV; a missing value is an empty field."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(answer.columns)
+    for row in answer.rows:
+        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
+    return text.getvalue().encode()
+
+
+def _write(name: str, data: bytes) -> None:
+    """Write to a file, or to standard output.
+
+    Raises:
+        UserError: If the file can't be written.
+    """
+    if name == "-":
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        Path(name).write_bytes(data)
+    except OSError as error:
+        raise UserError(f"cannot write {name}: {error.strerror}") from error

@@ -1,0 +1,299 @@
+"""``scripts/report.py``: the ledger as a table, JSON or a page, and comparisons. Needs neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.cores import map_on_cores, no_collection
+from ledger_lab.costs import Price, load_price_book, resolve_price
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Ledger, Run, read_ledger
+from ledger_lab.ledger.find import telling_damage
+from ledger_lab.reports import (
+    Bottleneck,
+    CohortSummary,
+    RunSummary,
+    absent_cohort_lines,
+    find_bottlenecks,
+    render_checkpoints,
+    render_report,
+    render_repricing,
+    summarize_cohorts,
+    summarize_run,
+)
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.progress import ReadingProgress
+
+_BATCH, _PARALLEL_FROM = 32, 256
+"""Runs that a process summarizes at once, and from how many on more than one process does."""
+
+_EXPLAINED_ROWS = 200_000
+"""Rows of telemetry and phases that are looked at one by one, for bottlenecks, where nobody names the runs."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/report.py``."""
+    parser = argparse.ArgumentParser(
+        description=(
+            "Say what every run of a ledger cost and reached: steps per second, wall-clock to target, evaluation "
+            "overhead, peak memory, instance cost, failed runs and held-out success."
+        ),
+        epilog="Verify the ledger itself with scripts/verify_ledger.py.",
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--html",
+        metavar="FILE",
+        type=Path,
+        help="Write one page with tables and figures instead, which any browser shows without a network.",
+    )
+    what.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="Compare two cohorts or runs instead: how much sooner and cheaper, with intervals. Refused where they do "
+        "not measure the same thing, with every field that differs.",
+    )
+    what.add_argument(
+        "--sql",
+        metavar="QUERY",
+        help="Answer a query over the ledger's tables instead, in DuckDB's SQL; with --json or --csv into a file.",
+    )
+    what.add_argument("--schema", action="store_true", help="List the tables and columns that --sql knows.")
+    parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - for standard output.")
+    parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
+    parser.add_argument(
+        "--instance",
+        help="Price every run as this instance of the price book instead; the report names both prices.",
+    )
+    parser.add_argument(
+        "--usd_per_hour",
+        type=float,
+        help="Price every run at this rate: of the whole instance, or of one device [USD/h].",
+    )
+    parser.add_argument(
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="Price file of your own, in front of config/prices.toml; see scripts/import_prices.py.",
+    )
+    return parser
+
+
+@no_collection()
+def build_report(argv: Sequence[str]) -> int:
+    """Print the report.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If there is no such ledger or run, or a journal is damaged.
+    """
+    args = build_parser().parse_args(argv)
+    _require_sense(args)
+    # Comparisons, queries and pages take longer to load than most reports take.
+    if args.schema:
+        from ledger_lab.commands.query import show_schema
+
+        show_schema()
+        return 0
+    ledger = whole_ledger(args.log_root)
+    runs = selected_runs(ledger.runs, args.runs, args.log_root)
+    price = _asked_price(args)
+    if args.compare is not None:
+        from ledger_lab.commands.compare import compare_runs, comparison_json, show_comparison
+
+        sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
+        comparison = compare_runs(args.compare[0], args.compare[1], runs, price, declared_sizes=sizes)
+        if args.json is None:
+            show_comparison(comparison)
+        else:
+            _write_json(args.json, comparison_json(comparison))
+        return 0
+    summaries, cohorts = summarize_selected(ledger, runs, price)
+    if args.sql is not None:
+        from ledger_lab.commands.query import answer_sql
+        from ledger_lab.reports.table_rows import Contents
+
+        answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
+        return 0
+    if args.html is not None:
+        from ledger_lab.reports.page import write_page
+
+        absent = [] if args.runs else [cohort for cohort in ledger.cohorts if not cohort.run_ids]
+        left_out = len(ledger.runs) - len(runs)
+        with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
+            write_page(
+                args.html, runs, summaries, cohorts, source=str(args.log_root), asked=price, absent=absent,
+                left_out_runs=left_out, on_progress=progress.show,
+            )  # fmt: skip
+        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+        make_console().print(f"wrote {args.html}: {count}", markup=False, soft_wrap=True)
+        return 0
+    explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
+    bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
+    if args.json is None:
+        console = make_console()
+        if price is not None:
+            console.print(render_repricing(price, summaries))
+        console.print(render_report(summaries, cohorts, console.width, bottlenecks))
+        if not args.runs:
+            for line in absent_cohort_lines(ledger.cohorts):
+                console.print(line)
+        if not explained:
+            console.print(f"bottlenecks and advice are left out over {_rows(runs)} rows: name the runs to explain")
+        if args.checkpoints:
+            console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
+        return 0
+    found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
+    report = {
+        "asked_price": None if price is None else price.to_dict(),
+        "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
+        "bottlenecks_left_out": not explained,
+        "cohorts": [c.to_json() for c in cohorts],
+        "declared_cohorts": [
+            {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
+            for c in ledger.cohorts
+        ],
+    }
+    _write_json(args.json, report)
+    return 0
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    """Refuse what would be ignored.
+
+    Raises:
+        UserError: If an argument has no meaning beside another one.
+    """
+    if args.csv is not None and args.sql is None:
+        raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
+    if args.html is not None and args.json is not None:
+        raise UserError("--html and --json each write a file of their own: call report.py twice")
+    other = next((f"--{name}" for name in ("html", "compare", "sql", "schema") if getattr(args, name)), None)
+    if args.checkpoints and other is not None:
+        raise UserError(f"--checkpoints goes with the table and with --json, not with {other}")
+    if args.compare is not None and args.runs:
+        raise UserError("--compare takes its two sides whole: name nothing but A and B")
+
+
+def _write_json(file: str, report: dict[str, Any]) -> None:
+    """Write a report into a file, or to standard output where it is called ``-``."""
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
+    if file == "-":
+        print(text, end="")
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _rows(runs: Sequence[Run]) -> int:
+    """Return how many rows runs have."""
+    return sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
+
+
+def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> dict[str, Bottleneck]:
+    """Find the bottlenecks of runs, and learn from all others of the ledger."""
+    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
+    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
+    return find_bottlenecks(runs, summaries, everything)
+
+
+def _asked_price(args: argparse.Namespace) -> Price | None:
+    """Return the price that the report is to use in place of the declared ones, if any."""
+    if args.instance is None and args.usd_per_hour is None:
+        if args.prices is not None:
+            raise UserError(f"--prices {args.prices}: name the entry to price the runs by with --instance")
+        return None
+    return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
+
+
+def whole_ledger(log_root: Path) -> Ledger:
+    """Return a ledger that holds runs.
+
+    Args:
+        log_root: Its root.
+
+    Raises:
+        UserError: If there is no run, or a journal is damaged.
+    """
+    if not log_root.is_dir():
+        raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
+    with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
+        ledger = read_ledger(log_root, on_progress=progress.show)
+    if not ledger.runs:
+        raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
+    return ledger
+
+
+def summarize_selected(
+    ledger: Ledger, runs: Sequence[Run], price: Price | None = None
+) -> tuple[list[RunSummary], list[CohortSummary]]:
+    """Summarize runs and their cohorts; what a cohort cost is no property of those of its runs that somebody picks.
+
+    Args:
+        ledger: The ledger.
+        runs: The runs asked for.
+        price: Price to use in place of the declared ones.
+
+    Returns:
+        One summary per run, and one per cohort, task and panel, of all of its runs.
+    """
+    chosen = {run.declared.run_id for run in runs}
+    named = {run.declared.cohort for run in runs} - {None}
+    together = [run for run in ledger.runs if run.declared.run_id in chosen or run.declared.cohort in named]
+    summaries = summarize_runs(together, price)
+    known = {summary.run_id: summary for summary in summaries}
+    return [known[run.declared.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
+
+
+def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:
+    """Work out every figure of each run, on all cores where there are many.
+
+    Args:
+        runs: The runs.
+        price: Price to use in place of the declared ones.
+    """
+    batches = [runs[start : start + _BATCH] for start in range(0, len(runs), _BATCH)]
+    summarized = map_on_cores(partial(_summarize_batch, price), batches, parallel=len(runs) >= _PARALLEL_FROM)
+    return [summary for batch in summarized for summary in batch]
+
+
+def _summarize_batch(price: Price | None, runs: Sequence[Run]) -> list[RunSummary]:
+    """Work out every figure of some runs."""
+    return [summarize_run(run, price) for run in runs]
+
+
+def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:
+    """Return the runs asked for.
+
+    Args:
+        runs: All runs.
+        prefixes: Run ids, or their beginnings; none stands for all runs.
+        log_root: Root of the ledger.
+
+    Raises:
+        UserError: If a prefix begins no id.
+    """
+    for prefix in prefixes:
+        if not any(run.declared.run_id.startswith(prefix) for run in runs):
+            raise UserError(
+                f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}"
+            )
+    return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]

@@ -1,0 +1,186 @@
+"""``scripts/study.py``: all trainings of a study, one after the other, and their report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import FrameType
+
+from ledger_lab.commands.compare import compare_runs
+from ledger_lab.commands.report import build_report
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
+from ledger_lab.ledger.endings import Terminated
+from ledger_lab.ledger.find import read_runs
+from ledger_lab.reports.verdict_words import verdict_sentence
+from ledger_lab.studies import Study, Training, check_arguments, load_study
+from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
+from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
+
+_ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
+"""How trainings end that say nothing about their arm. They go on from the state that they left, or are made again; what
+they took stays in the ledger."""
+
+
+def run_study(argv: Sequence[str]) -> int:
+    """Train what a study asks for and the ledger doesn't hold yet, and report all of it.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if every training did its work, 1 if one failed, 75 if the system asked it to end.
+
+    Raises:
+        UserError: If there is no such study, or a training refuses what the study asks for.
+    """
+    at = [*argv, "--"].index("--")
+    args, extra = _parser().parse_args(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
+    study = load_study(args.study)
+    console = make_console()
+    runs = _runs(study, args.log_root)
+    missing = [training for training in study.trainings() if not _made(training, runs)]
+    count = len(study.seeds) * len(study.arms)
+    console.print(
+        f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
+        f"{count - len(missing)} of {count} trainings are in {args.log_root}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if args.dry_run:
+        for training in missing:
+            command = _command(training, study, runs, args.log_root, extra)
+            console.print(shlex.join(command), markup=False, soft_wrap=True)
+        return 0
+    for number, training in enumerate(missing, start=count - len(missing) + 1):
+        what = " ".join((*training.arm.levels, f"seed {training.seed}"))
+        console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
+        command = _command(training, study, runs, args.log_root, extra)
+        try:
+            status = _train(command)
+        except Terminated:
+            console.print("called again, the study goes on")
+            return EXIT_REQUEUE
+        if status == EXIT_USER_ERROR:
+            interrupted = _resumable(training, runs)
+            way = f"mend {args.study}"
+            if interrupted is not None:
+                way = (
+                    f"mend that, resume it by scripts/train.py --resume {interrupted.declared.run_id}, or remove "
+                    f"{interrupted.directory / STATE_FILE}, and it is made anew"
+                )
+            raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
+    console.print()
+    return _report(study, args.log_root)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/study.py``."""
+    parser = argparse.ArgumentParser(
+        prog="study.py",
+        usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
+        description=(
+            "Train every combination of a study's factors with every seed, whole trainings of scripts/train.py one "
+            "after the other, each arm a cohort; then report them, and compare each arm with the first one. Called "
+            "again, it makes what is missing: trainings that were interrupted, killed or lost go on where they saved a "
+            f"state, and are made anew where they had saved none. Exit status {EXIT_REQUEUE} says that the system "
+            "asked it to end: a batch job may requeue itself on it."
+        ),
+        epilog="Arguments after -- go to every training, like -- --instance aws-g6.xlarge. Studies: config/studies.",
+    )
+    parser.add_argument("study", metavar="STUDY", help="Name of a study in config/studies, or a .toml file.")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    parser.add_argument("--dry_run", action="store_true", help="Print the commands of the missing trainings alone.")
+    return parser
+
+
+def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
+    """Return the command line that makes a training, or goes on with it."""
+    asked = [*training.arm.arguments, *extra]
+    if interrupted := _resumable(training, runs):
+        what = ["--resume", interrupted.declared.run_id, *_said_anew(asked)]
+    else:
+        what = [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort]
+        what += ["--cohort_size", str(len(study.seeds))]
+    return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *what, "--log_root", str(log_root)]
+
+
+def _said_anew(arguments: Sequence[str]) -> list[str]:
+    """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for flag in ("--nproc", "--mirror", "--grace_s"):
+        parser.add_argument(flag, action="append", default=[])
+    said, _ = parser.parse_known_args(list(arguments))
+    return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]
+
+
+def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
+    """Return the latest run of a training that was ended from outside and left a state to go on from, if any."""
+    left = [
+        run
+        for run in runs
+        if _of(training, run)
+        and (run.directory / STATE_FILE).is_file()
+        and any(attempt.of(StateSaved) for attempt in run.attempts)
+    ]
+    return left[-1] if left else None
+
+
+def _runs(study: Study, log_root: Path) -> list[Run]:
+    """Return the study's runs that the ledger holds."""
+    cohorts = {arm.cohort for arm in study.arms}
+    return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
+
+
+def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
+    """Tell whether a training was made, or is being made, and did not end in one of some ways before it was proven."""
+    return any(_of(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
+
+
+def _of(training: Training, run: Run) -> bool:
+    """Tell whether a run is one of a training."""
+    return (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
+
+
+def _train(command: Sequence[str]) -> int:
+    """Train, and return the exit status. Who asks the study to end asks the training, and waits for its end."""
+    asked: list[signal.Signals] = []
+    with subprocess.Popen(command) as process:
+
+        def pass_on(signum: int, _: FrameType | None) -> None:
+            asked.append(signal.Signals(signum))
+            process.send_signal(signum)
+
+        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup's meaning
+        former = {signum: signal.signal(signum, pass_on) for signum in heard}
+        try:
+            status = process.wait()
+        finally:
+            for signum, handler in former.items():
+                signal.signal(signum, handler)
+    if asked:
+        raise exception_of(asked[0])
+    return status
+
+
+def _report(study: Study, log_root: Path) -> int:
+    """Print the report of a study's runs, and what each arm comes to against the first one."""
+    runs = _runs(study, log_root)
+    if not runs:
+        raise UserError(f"study {study.name}: no training left a run in {log_root}, see above")
+    build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
+    console = make_console()
+    first, *others = study.arms
+    for arm in others:
+        try:
+            said = verdict_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
+        except UserError as error:
+            said = str(error)
+        console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", markup=False, soft_wrap=True)
+    failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
+    return 0 if all(_made(training, runs, failed) for training in study.trainings()) else 1

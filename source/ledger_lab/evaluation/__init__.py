@@ -1,0 +1,1 @@
+"""Scoring checkpoints on the episodes of a panel, in one simulation."""

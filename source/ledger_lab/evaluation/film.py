@@ -1,0 +1,115 @@
+"""Films of single episodes of a scored checkpoint."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from isaaclab.visualizers import VisualizerCfg
+from rich.console import Console
+
+from ledger_lab.checkpoints.candidate import Candidate
+from ledger_lab.checkpoints.film import in_studio, recorded
+from ledger_lab.evaluation.score import Simulation
+from ledger_lab.ledger import Outcomes
+from ledger_lab.panels import Panel
+from ledger_lab.panels.scoring import score_policies
+from ledger_lab.panels.slots import HeldOutSlots
+from ledger_lab.physics import is_newton
+from ledger_lab.runners.session import environment, held_out_config
+from ledger_lab.terminal.progress import Progress
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+_FRAMES_PER_S = 30
+"""Of a recorded episode: on a CPU, drawing takes much longer than simulating."""
+
+
+def worst_episodes(outcomes: Sequence[Outcomes], count: int) -> list[tuple[int, int]]:
+    """Find the worst of all episodes: failed ones first, then the shortest, then those of the lowest return.
+
+    Args:
+        outcomes: What became of the same policy in several simulations.
+        count: How many to find.
+
+    Returns:
+        Place of the simulation, and of the episode in its outcomes; the worst first.
+    """
+    ranked = [
+        (success, steps, -math.inf if gained is None else gained, place, episode)
+        for place, each in enumerate(outcomes)
+        for episode, (success, steps, gained) in enumerate(
+            zip(each.success, each.steps, each.episode_return, strict=True)
+        )
+    ]
+    return [(place, episode) for *_, place, episode in sorted(ranked)[:count]]
+
+
+def record_episodes(
+    candidate: Candidate,
+    simulation: Simulation,
+    panel: Panel,
+    outcomes: Outcomes,
+    episodes: Sequence[int],
+    viewer: str,
+    console: Console,
+) -> None:
+    """Replay episodes one by one and record each to a file that is named by its cell and seed.
+
+    Args:
+        candidate: The checkpoint.
+        simulation: Where it was scored.
+        panel: What it was scored on.
+        outcomes: Its score.
+        episodes: Places of the episodes in the outcomes.
+        viewer: One of Isaac Lab's viewers.
+        console: Where the progress and the files are shown.
+    """
+    folder = candidate.run_dir / "videos" / panel.name / _file_name(simulation.name)
+    cells = {cell.name: cell for cell in panel.cells}
+    with environment(simulation.task, _filmed_config(simulation)) as env:
+        every = max(1, round(1 / (env.unwrapped.step_dt * _FRAMES_PER_S)))
+        for episode in episodes:
+            cell, seed = outcomes.cell[episode], outcomes.seed[episode]
+            path = folder / _file_name(f"{candidate.path.stem}_{cell}_{seed}.mp4")
+            alone = replace(panel, cells=(cells[cell],), seeds=(seed,))
+            with HeldOutSlots(env, alone).attached() as slots:
+                slots.reset()
+                policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
+                title = " · ".join(part for part in ("recording", simulation.name, cell, f"seed {seed}") if part)
+                with (
+                    Progress(console, title, 1 + outcomes.steps[episode]) as progress,
+                    recorded(env, path, viewer, 1 + slots.horizon, every),
+                ):
+                    steps = itertools.count(1)
+                    (score,) = score_policies(slots, [policy], lambda: progress.advance(next(steps)))  # noqa: B023
+            again = score.outcomes
+            same = again.fingerprint[0] == outcomes.fingerprint[episode]
+            console.print(
+                f"{'success' if again.success[0] else 'failure'} after {again.steps[0]} steps ({again.ended_by[0]}"
+                f"{'' if same else '; not the scored episode bit for bit'}): {path}",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
+    """Return the configuration of a simulation in which one slot is to be seen."""
+    cfg = held_out_config(simulation.env_cfg, 1)
+    if not is_newton(cfg):
+        cfg.scene.num_envs = 1  # slots stand side by side there, and the camera looks at the origin
+    viewer = cfg.sim.default_visualizer_cfg or VisualizerCfg()
+    cfg.sim.default_visualizer_cfg = viewer.replace(visible_env_indices=[0])
+    in_studio(cfg)
+    return cfg
+
+
+def _file_name(text: str) -> str:
+    """Return a text as it can stand in the name of a file."""
+    return re.sub(r"[^\w.=+-]+", "_", text)

@@ -1,0 +1,199 @@
+"""What ``scripts/evaluate.py`` is asked for: found, and checked before a simulation starts."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ledger_lab.checkpoints.candidate import Candidate, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.film import recording_args
+from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
+from ledger_lab.checkpoints.shipped import named_checkpoints
+from ledger_lab.errors import UserError
+from ledger_lab.evaluation.score import Simulation
+from ledger_lab.ledger import RunDeclared
+from ledger_lab.panels import Panel, PanelIdentity, few_differences
+from ledger_lab.panels.checks import require_takeable, task_panel
+from ledger_lab.runners.command_line import launcher_args
+from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
+from ledger_lab.tasks.registry import require_task
+
+_ENGINE_CHOICES = ("physics", "env.sim.physics")
+"""Overrides that choose a physics engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan:
+    """An evaluation that nothing speaks against."""
+
+    panel: Panel
+    candidates: list[Candidate]
+    versus: bool
+    """Whether the first of two candidates is compared with the second."""
+    simulations: list[Simulation]
+    """The one that the runs declared, then those of ``--sim``."""
+    videos: int
+    """How many of the worst episodes are recorded."""
+    device: str
+    launcher_args: dict[str, Any]
+    """Isaac Lab's launcher flags, for scoring."""
+    recording_args: dict[str, Any]
+    """The same, for recording."""
+
+    @property
+    def recorded(self) -> int:
+        """Which of the candidates is recorded: the one that was named last."""
+        return 0 if self.versus else len(self.candidates) - 1
+
+
+def plan_evaluation(args: Namespace) -> EvaluationPlan:
+    """Resolve and check a request. Nothing is written.
+
+    Args:
+        args: Parsed command line of ``scripts/evaluate.py``.
+
+    Returns:
+        The plan.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    device = resolve_device(args.device)
+    found = _named(args)
+    runs = list({checkpoint.run.declared.run_id: checkpoint.run.declared for checkpoint in found}.values())
+    _require_one_task(runs)
+    panel = _panel(args, runs)
+    flags = launcher_args(args, device)
+    if args.video is not None and args.video < 1:
+        raise UserError(f"--video {args.video}: must be at least 1")
+
+    simulations = [_simulation(run, "", panel, flags, device) for run in runs]
+    for run, simulation in zip(runs, simulations, strict=True):
+        _require_declared_panel(run, panel, simulation.identity)
+        _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
+    simulations = simulations[:1]
+    for name in args.sim:
+        other = _simulation(runs[0], name, panel, flags, device)
+        same = next((each for each in simulations if each.identity.id == other.identity.id), None)
+        if same is not None:
+            known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
+            raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
+        simulations.append(other)
+
+    candidates = [resolve_candidate(checkpoint, device, args.log_root) for checkpoint in found]
+    for candidate in candidates:
+        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+    return EvaluationPlan(
+        panel=panel,
+        candidates=candidates,
+        versus=args.versus is not None,
+        simulations=simulations,
+        videos=args.video or 0,
+        device=device,
+        launcher_args={**flags, "visualizer": None} if args.video else flags,
+        recording_args=recording_args(flags) if args.video else flags,
+    )
+
+
+def _named(args: Namespace) -> list[FoundCheckpoint]:
+    """Find the checkpoints that are named; with ``--versus``, the one and the other."""
+    names = named_checkpoints(args, args.checkpoints)
+    if args.versus is None:
+        return find_checkpoints(names, args.log_root)
+    if len(names) != 1:
+        raise UserError(f"--versus compares one checkpoint with another, but {len(names)} come before it")
+    one, other = (best_checkpoint(name, args.log_root) for name in (names[0], args.versus))
+    if one.saved.sha256 == other.saved.sha256:
+        raise UserError(f"--versus {args.versus}: {other.saved.path} is the same checkpoint: name another one")
+    return [one, other]
+
+
+def _require_one_task(runs: Sequence[RunDeclared]) -> None:
+    """Refuse runs that no panel judges together."""
+    for run in runs:
+        if run.task != runs[0].task:
+            raise UserError(
+                f"runs {runs[0].run_id} and {run.run_id} were trained on different tasks ({runs[0].task} and "
+                f"{run.task}), which no panel judges together: score them one by one"
+            )
+        require_task(run.task, run.rl_library, run.agent)
+
+
+def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
+    """Load the panel, with the target that is asked for: on the command line, by the runs, or by the panel."""
+    name = args.panel
+    if name is None:
+        names = sorted({run.panel for run in runs})
+        if len(names) > 1:
+            raise UserError(f"the runs declared different panels ({', '.join(names)}): name one with --panel")
+        name = names[0]
+    panel = task_panel(runs[0].task, name, args.target)
+    targets = sorted({run.target_success for run in runs if run.panel == panel.source})
+    if args.target is not None or not targets:
+        return panel
+    if len(targets) > 1:
+        asked = ", ".join(f"{target:g}" for target in targets)
+        raise UserError(f"the runs declared different targets ({asked}): name one with --target")
+    return replace(panel, target_success=targets[0])
+
+
+def _simulation(run: RunDeclared, name: str, panel: Panel, flags: dict[str, Any], device: str) -> Simulation:
+    """Resolve the simulation that a run declared, changed by the overrides of a ``--sim``, if any."""
+    overrides = _changed(run.overrides, _simulation_overrides(name)) if name else run.overrides
+    env_cfg, _ = resolve_configs(run.task, run.rl_library, overrides, run.agent)
+    env_cfg.sim.device, env_cfg.seed = device, run.seed
+    require_runtime(env_cfg, flags)
+    require_takeable(panel, env_cfg)
+    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))
+    return Simulation(name=name, task=run.task, env_cfg=env_cfg, identity=identity)
+
+
+def _simulation_overrides(name: str) -> list[str]:
+    """Return the overrides of one ``--sim``."""
+    try:
+        overrides = shlex.split(name)
+    except ValueError as error:
+        raise UserError(f"--sim {name!r}: {error}") from error
+    for override in overrides:
+        if not override.startswith(("physics=", "env.")):
+            raise UserError(
+                f"--sim {override!r}: only physics=NAME and env.PATH=VALUE make another simulation; the policy stays "
+                "as it was trained"
+            )
+    return overrides
+
+
+def _changed(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Put overrides on top of declared ones; the settings of an engine go when another engine comes."""
+    keys = {override.partition("=")[0] for override in overrides}
+    kept = [override for override in declared if override.partition("=")[0] not in keys]
+    if keys & set(_ENGINE_CHOICES):
+        gone = (*(f"{choice}=" for choice in _ENGINE_CHOICES), "env.sim.physics.")
+        kept = [override for override in kept if not override.startswith(gone)]
+    return [*kept, *overrides]
+
+
+def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdentity) -> None:
+    """Refuse to score on a panel that has changed since the run declared it."""
+    differences = few_differences(identity.fields, run.panel_fields)
+    if differences and panel.source == run.panel:
+        raise UserError(
+            f"panel {panel.name} is not the one that run {run.run_id} declared, so scores could not be compared: "
+            f"{differences} (now != then). Restore that, train a new run, or score on a copy of the panel, which "
+            "--panel FILE.toml names"
+        )
+
+
+def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
+    """Refuse runs for which the same panel is not the same exam, because they were trained in other simulations."""
+    differences = few_differences(ours.fields, theirs.fields)
+    if differences:
+        raise UserError(
+            f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
+            f"same for both: {differences}. Score them one by one"
+        )

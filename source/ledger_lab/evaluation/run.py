@@ -1,0 +1,152 @@
+"""``scripts/evaluate.py``: any number of checkpoints on all episodes of a panel, in one pass per simulation."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from ledger_lab.checkpoints.shipped import bring_home, tell_shipped
+from ledger_lab.errors import UserError
+from ledger_lab.evaluation.film import record_episodes, worst_episodes
+from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
+from ledger_lab.evaluation.request import evaluate_parser
+from ledger_lab.evaluation.score import Simulation, score_checkpoints
+from ledger_lab.evaluation.show import show_scores
+from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
+from ledger_lab.meters import Phase, PhaseClock, package_versions
+from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.runners.code import code_sha256
+from ledger_lab.runners.command_line import parse_plain
+from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
+from ledger_lab.supervision.attempt import attempt_life
+from ledger_lab.supervision.link import Link
+from ledger_lab.terminal.console import Terminal, tell_error
+
+
+def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
+    """Score checkpoints and write the results beside their runs' journals.
+
+    Args:
+        argv: Command line without the program's name.
+        started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
+        link: Line to the supervisor of this process.
+
+    Raises:
+        SystemExit: In the end; with status 0 only if every checkpoint was scored on every episode, and validly.
+        UserError: If the request can't be carried out; no row was written.
+    """
+    args = parse_plain(evaluate_parser(), argv)
+    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    try:
+        _carry_out(plan_evaluation(args), terminal, PhaseClock(started_ns), link)
+    finally:
+        terminal.restore()
+
+
+def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link: Link) -> NoReturn:
+    """Open the journals, score, show the scores, record videos."""
+    name = f"journal-evaluation-{secrets.token_hex(4)}"
+    console = terminal.console
+    with ExitStack() as shutdown:
+        try:
+            journals = _begin(plan, name, shutdown, terminal, clock, link)
+        except OSError as error:
+            hint = "; raise ulimit -n, or score fewer runs at once" if "Too many open files" in str(error) else ""
+            raise UserError(f"cannot write beside the runs' journals: {error}{hint}") from error
+
+        def append_everywhere(row: Row) -> None:
+            for journal in journals.values():
+                journal.append(row)
+
+        for source in dict.fromkeys(candidate.source for candidate in plan.candidates):
+            tell_shipped(source, console)
+        shutdown.enter_context(metered_compilation(clock))
+        scores: list[list[PanelResult]] = []
+        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
+        with attempt_life(append_everywhere, clock, peak, link.end, EvaluationEnded) as attempt:
+            for simulation in plan.simulations:
+                shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
+                clock.set_base(Phase.EVALUATE)
+                scores.append(
+                    score_checkpoints(plan.candidates, simulation, plan.panel, clock, append_everywhere, console)
+                )
+            # Only now: an evaluation that failed leaves nothing behind that looks like a score.
+            for results in scores:
+                for candidate, result in zip(plan.candidates, results, strict=True):
+                    journals[candidate.run_dir].append(result)
+            if any(result.invalid for results in scores for result in results):
+                attempt.status = Status.INVALID
+            show_scores(plan, scores, console)
+            _record_worst(plan, scores, shutdown, console)
+        if attempt.error is not None:
+            tell_error(attempt.error, console, terminal.log)
+        sys.exit(attempt.exit_status)
+
+
+def _begin(
+    plan: EvaluationPlan, name: str, shutdown: ExitStack, terminal: Terminal, clock: PhaseClock, link: Link
+) -> dict[Path, Journal]:
+    """Say what is going to be scored, and put it into the supervisor's charge.
+
+    Returns:
+        A journal per run's directory.
+    """
+    for candidate in plan.candidates:
+        bring_home(candidate.source, candidate.run_dir)
+    run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
+    journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
+    log = next(iter(journals)) / f"{name}.log"
+    terminal.keep_log(log)
+    for run_dir, journal in journals.items():
+        for simulation in plan.simulations:
+            journal.append(_started(plan, simulation, run_dir, clock))
+    supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
+    link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
+    return journals
+
+
+def _record_worst(
+    plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], shutdown: ExitStack, console: Console
+) -> None:
+    """Record the worst episodes of one checkpoint, wherever they took place."""
+    outcomes = [results[plan.recorded].outcomes for results in scores]
+    chosen = worst_episodes(outcomes, plan.videos)
+    for place, simulation in enumerate(plan.simulations):
+        episodes = [episode for where, episode in chosen if where == place]
+        if episodes:
+            shutdown.enter_context(simulation_app(simulation.env_cfg, plan.recording_args))
+            record_episodes(
+                plan.candidates[plan.recorded],
+                simulation,
+                plan.panel,
+                outcomes[place],
+                episodes,
+                plan.recording_args["visualizer"][0],
+                console,
+            )
+
+
+def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock: PhaseClock) -> EvaluationStarted:
+    """Return the row that says what is going to be scored in one run's directory, and in which simulation."""
+    own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
+    return EvaluationStarted(
+        run_id=own[0].run_id,
+        panel=plan.panel.source,
+        panel_id=simulation.identity.id,
+        panel_fields=simulation.identity.fields,
+        checkpoints=[candidate.saved.path for candidate in own],
+        device=plan.device,
+        versions=package_versions(),
+        code_sha256=code_sha256(simulation.task, simulation.env_cfg),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        wall_ns=clock.wall_ns(),
+    )

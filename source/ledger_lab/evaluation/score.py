@@ -1,0 +1,123 @@
+"""Scoring checkpoints in a simulation of their own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from ledger_lab.checkpoints.candidate import Candidate, require_unchanged
+from ledger_lab.ledger import CapacityUsed, PanelResult, Row
+from ledger_lab.meters import PhaseClock
+from ledger_lab.panels import Panel, PanelIdentity
+from ledger_lab.panels.scoring import score_policies
+from ledger_lab.panels.slots import HeldOutSlots
+from ledger_lab.physics import exactness
+from ledger_lab.runners.cpu_graphs import recorded_physics
+from ledger_lab.runners.session import environment, held_out_config
+from ledger_lab.terminal.progress import Progress
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+MAX_SLOTS = 16384
+"""Episodes that run at once; more checkpoints than fit are scored in rounds, in the same simulation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """A simulation that a panel is taken in."""
+
+    name: str
+    """The overrides that make it another one than the runs declared; empty for that one."""
+    task: str
+    env_cfg: ManagerBasedRLEnvCfg
+    identity: PanelIdentity
+    """The panel's identity in it."""
+
+
+def score_checkpoints(
+    candidates: Sequence[Candidate],
+    simulation: Simulation,
+    panel: Panel,
+    clock: PhaseClock,
+    append: Callable[[Row], None],
+    console: Console,
+) -> list[PanelResult]:
+    """Score all candidates on every episode of a panel in one pass.
+
+    Args:
+        candidates: The checkpoints.
+        simulation: Where they are scored.
+        panel: The panel.
+        clock: The evaluation's clock.
+        append: Takes what the simulation needed of its capacities.
+        console: Where the progress is shown.
+
+    Returns:
+        One result per candidate.
+
+    Raises:
+        UserError: If a checkpoint can't be loaded, has changed, or the task's episodes can't be fixed by a seed.
+    """
+    for candidate in candidates:
+        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+    episodes = len(panel.episodes)
+    places = min(len(candidates), max(1, MAX_SLOTS // episodes))
+    rounds = -(-len(candidates) // places)
+    cfg = held_out_config(simulation.env_cfg, places * episodes)
+    title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"
+    if simulation.name:
+        title += f" with {simulation.name}"
+    with (
+        environment(simulation.task, cfg) as env,
+        recorded_physics(env),
+        HeldOutSlots(env, panel, places=places).attached() as slots,
+        capacity_told(slots, clock, append),
+    ):
+        slots.reset()
+        policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
+        total = rounds * (1 + slots.horizon)
+        with Progress(console, title, total) as progress:
+            steps = itertools.count(1)
+            scores = score_policies(slots, policies, lambda: progress.advance(next(steps)))
+            progress.advance(total)
+    return [
+        PanelResult(
+            run_id=candidate.run_id,
+            checkpoint=candidate.saved.path,
+            checkpoint_sha256=candidate.saved.sha256,
+            panel=panel.name,
+            panel_id=simulation.identity.id,
+            purpose="evaluation",
+            confirmation=None,
+            needed=None,
+            exactness=exactness(cfg),
+            device=cfg.sim.device,
+            wall_ns=clock.wall_ns(),
+            invalid=score.invalid,
+            outcomes=score.outcomes,
+        )
+        for candidate, score in zip(candidates, scores, strict=True)
+    ]
+
+
+@contextmanager
+def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> Iterator[None]:
+    """Write in the end how much a simulation needed of what its physics engine has room for, if that has limits.
+
+    What an exception ends, leaves no row: nothing must come between it and who judges why the work ended.
+
+    Args:
+        slots: The simulation's slots, attached.
+        clock: The clock of whoever runs it.
+        append: Takes the row.
+    """
+    yield
+    if (used := slots.capacity_used) is not None:
+        append(CapacityUsed(**used, wall_ns=clock.wall_ns()))

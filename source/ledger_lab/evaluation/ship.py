@@ -1,0 +1,117 @@
+"""``scripts/ship_policy.py``: a run's policy into the package, for everybody's ``--pretrained``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ledger_lab.checkpoints.shipped import is_shipped, merit
+from ledger_lab.errors import UserError
+from ledger_lab.evaluation.plan import plan_evaluation
+from ledger_lab.evaluation.request import evaluate_parser
+from ledger_lab.exported import CONTRACT, POLICY, read_origin
+from ledger_lab.ledger import Run, Status, find_journals
+from ledger_lab.ledger.find import find_run
+from ledger_lab.names import require_folder_name
+from ledger_lab.pretrained import ROOT
+from ledger_lab.reports import RunSummary, summarize_run
+from ledger_lab.runners.command_line import parse_plain
+from ledger_lab.terminal.console import Terminal
+
+
+def ship_policy(argv: Sequence[str]) -> int:
+    """Put a run's best policy into the package.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If the policy can't be shipped; nothing has changed then.
+    """
+    parser = argparse.ArgumentParser(
+        prog="ship_policy.py",
+        description=(
+            "Put the policy of a run into the package, in place of the one that came for its task: the checkpoint that "
+            "was confirmed to reach the target, all journals of the run, and what scripts/export_policy.py wrote of "
+            "this checkpoint. All hashes are checked, and that this code can score it."
+        ),
+    )
+    parser.add_argument("run", metavar="RUN", help="Run id or run directory.")
+    parser.add_argument(
+        "--short_of_target",
+        action="store_true",
+        help=(
+            "Ship a run that did not reach its target: its checkpoint with the best held-out score. Whoever uses it is "
+            "told so."
+        ),
+    )
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    args = parser.parse_args(argv)
+    terminal = Terminal()
+    try:
+        run = find_run(args.run, args.log_root)
+        summary = summarize_run(run)
+        checkpoint = _shippable(run, summary, short_of_target=args.short_of_target)
+        plan_evaluation(parse_plain(evaluate_parser(), [str(checkpoint), "--device", "cpu"]))
+        exported = _exported(run, checkpoint)
+        folder = _ship(run, checkpoint, exported)
+        terminal.console.print(f"run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        terminal.console.print(f"{folder}: {size / 1e6:.2f} MB", style="green", markup=False, soft_wrap=True)
+    finally:
+        terminal.restore()
+    return 0
+
+
+def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
+    """Return the checkpoint of a run that deserves it."""
+    name = f"run {summary.run_id}"
+    require_folder_name(f"task of {name}", summary.task)
+    if is_shipped(run.directory):
+        raise UserError(f"{name} came with the package: name another one")
+    if summary.status in (Status.RUNNING, Status.INVALID):
+        raise UserError(f"{name} is {summary.status}: name one that has ended, and validly")
+    best = summary.best
+    if best is None:
+        raise UserError(f"{name} {merit(summary)}: name another one")
+    if not best.confirmed and not short_of_target:
+        raise UserError(f"{name} {merit(summary)}: --short_of_target ships it as what it is")
+    return run.directory / best.path
+
+
+def _exported(run: Run, checkpoint: Path) -> Path:
+    """Return the folder with a checkpoint's policy for robots, which must be of this checkpoint."""
+    folder = run.directory / "exported"
+    way_out = f"scripts/export_policy.py {checkpoint} writes it"
+    origin = read_origin(folder / POLICY, way_out)
+    if run.directory / origin.checkpoint != checkpoint:
+        raise UserError(f"{folder} holds the policy of {origin.checkpoint}, not of it: {way_out}")
+    saved = next(row for row in run.checkpoints if run.directory / row.path == checkpoint)
+    if origin.checkpoint_sha256 != saved.sha256:
+        raise UserError(f"{folder} holds the policy of another {origin.checkpoint}: {way_out}")
+    return folder
+
+
+def _ship(run: Run, checkpoint: Path, exported: Path) -> Path:
+    """Copy what is shipped, and let it take its place as a whole."""
+    folder = ROOT / run.declared.task
+    files = {file: file.relative_to(run.directory) for file in (*find_journals(run.directory), checkpoint)}
+    files |= {exported / name: Path(name) for name in (CONTRACT, POLICY)}
+    try:
+        with tempfile.TemporaryDirectory(prefix=".", dir=ROOT) as scratch:
+            fresh = Path(scratch, "fresh")
+            for file, place in files.items():
+                (fresh / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, fresh / place)
+            if folder.exists():
+                folder.rename(Path(scratch, "old"))
+            fresh.rename(folder)
+    except OSError as error:
+        raise UserError(f"cannot write to {ROOT}: {error.strerror}") from error
+    return folder

@@ -1,0 +1,57 @@
+"""Files that are whole or absent, and their hashes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_LEAST_FREE_BYTES = 1 << 20
+"""Free space below which a failed save is blamed on the disk: torch's writer does not say why it failed."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Let a file appear under its name only when all of it is on disk.
+
+    Args:
+        path: The file.
+
+    Yields:
+        Where to write it.
+
+    Raises:
+        OSError: If the disk is full.
+    """
+    unfinished = path.with_name(f"{path.name}.partial")
+    try:
+        yield unfinished
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        full = isinstance(error, RuntimeError) and shutil.disk_usage(path.parent).free < _LEAST_FREE_BYTES
+        unfinished.unlink(missing_ok=True)
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new file's name survive a power loss."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

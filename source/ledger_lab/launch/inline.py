@@ -1,0 +1,32 @@
+"""``train.py --nproc N``: becoming the launcher of several processes of oneself."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch import requested_processes, torchrun_argv, torchrun_environ
+from ledger_lab.terminal.console import tell_error
+
+
+def launch_processes() -> None:
+    """Become torchrun where the command line asks for several processes with ``--nproc``; else take it out, and return.
+
+    Nothing of this process is left then: signals and the terminal are torchrun's, and so is the exit status.
+    """
+    program, *argv = sys.argv
+    try:
+        processes, arguments = requested_processes(argv)
+        if processes is not None and os.environ.get("WORLD_SIZE", "1") != "1":
+            raise UserError(
+                f"--nproc {processes}: WORLD_SIZE is {os.environ['WORLD_SIZE']} already: a launcher has started this "
+                "process; say --distributed in its place"
+            )
+    except UserError as error:
+        sys.exit(tell_error(error))
+    if processes is None or processes == 1:
+        sys.argv = [program, *arguments]
+        return
+    command = torchrun_argv(processes, program, arguments)
+    os.execve(command[0], command, torchrun_environ(processes, len(os.sched_getaffinity(0)), os.environ))

@@ -1,0 +1,90 @@
+"""``python -m ledger_lab.launch.torchrun_agent``: torchrun with an exit status that tells the truth.
+
+torchrun itself ends with 1 and a long traceback, however its processes ended, and with one that tells nothing of them
+when it is asked to end. Here it passes on what it is asked, waits, and ends as its processes did.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import psutil
+
+from ledger_lab.errors import UserError, first_line
+from ledger_lab.ledger import Status
+from ledger_lab.terminal.console import tell_error
+from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, asks_to_resume, exit_status_of
+
+_PASSED_ON = tuple(signum for signum in ENDING if signum is not signal.SIGXCPU)
+"""Signals that are passed on. Not SIGXCPU: each process has a budget of its own."""
+
+
+def main(argv: Sequence[str]) -> NoReturn:
+    """Run a program in several processes until all of them are gone.
+
+    Args:
+        argv: Command line of torchrun.
+
+    Raises:
+        SystemExit: Always; with the status of the first rank, where it failed by itself, else of whoever failed first.
+            That of a process that a signal ended is 128 + signal. Where it is asked to end before there is any process,
+            or one that listens: that of an attempt that ends so. 2 where no process could be started.
+    """
+    resuming = asks_to_resume(argv)
+    for signum in _PASSED_ON:
+        signal.signal(signum, functools.partial(_pass_on, resuming))
+    # Only now: to load it takes seconds, in which we may be asked to end.
+    from torch.distributed import DistError
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
+    from torch.distributed.run import parse_args, run
+
+    logging.disable(logging.ERROR)  # what went wrong is told by the processes
+    try:
+        run(parse_args(["--signals-to-handle", "", *argv]))
+    except ChildFailedError as error:
+        first = next(iter(error.failures.values()))  # they stand in the order in which they were seen
+        failed = error.failures.get(0, first)
+        if failed.exitcode < 0 or failed.exitcode in (EXIT_REQUEUE, exit_status_of(Status.PREEMPTED)):
+            failed = first  # torchrun ends the others when one has failed
+        if -failed.exitcode in ENDING:
+            sys.exit(exit_status_of(ENDING[signal.Signals(-failed.exitcode)], resuming))
+        sys.exit(failed.exitcode if failed.exitcode >= 0 else 128 - failed.exitcode)
+    except (DistError, RendezvousError, OSError) as error:
+        why = first_line(error)
+        if os.strerror(errno.EADDRINUSE).lower() in why.lower():
+            why += ": end who listens there, or say another port (--master-port, --rdzv-endpoint)"
+        sys.exit(tell_error(UserError(f"the processes cannot be started: {why}")))
+    sys.exit(0)
+
+
+def _pass_on(resuming: bool, signum: int, _: FrameType | None) -> None:
+    """Pass a signal on to all processes, which end in their own time.
+
+    Args:
+        resuming: Whether they go on with a run.
+        signum: The signal.
+
+    Raises:
+        SystemExit: If there are none.
+    """
+    processes = psutil.Process().children()
+    if not processes:
+        sys.exit(exit_status_of(ENDING[signal.Signals(signum)], resuming))
+    for process in processes:
+        try:
+            process.send_signal(signum)
+        except psutil.NoSuchProcess:
+            continue  # it has ended by itself
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,173 @@
+"""``scripts/mirror.py``: a run in other people's dashboards. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import RunDeclared, Status
+from ledger_lab.ledger.find import telling_damage
+from ledger_lab.ledger.reader import find_journals
+from ledger_lab.mirrors import (
+    SINKS,
+    Event,
+    RunFacts,
+    RunFollower,
+    Sink,
+    SinkUnavailableError,
+    Translator,
+    load_sink,
+)
+
+_LONGEST_WAIT_S = 60.0
+"""Longest time between two attempts to reach a destination [s]."""
+
+
+def mirror_run(argv: Sequence[str]) -> int:
+    """Follow a run's journals to its end, and send what they say.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If there is no such run, or the destination can't take it.
+    """
+    args = _parser().parse_args(argv)
+    if args.every <= 0 or args.patience < 0:
+        raise UserError("--every must be above 0, and --patience at least 0 seconds")
+    run_dir = _find(args.run, args.log_root)
+    follower = RunFollower(run_dir)
+    sink = load_sink(args.to, {"project": args.project, "uri": args.uri, "dir": args.dir})
+    os.nice(10)  # whoever trains on this host comes first
+    with telling_damage():
+        _mirror(follower, run_dir, sink, args)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/mirror.py``."""
+    parser = argparse.ArgumentParser(
+        prog="mirror.py",
+        description=(
+            "Send a run to a dashboard: figures of the training, phases, held-out scores, telemetry, health and its "
+            "end. The mirror only reads the run's journals. It can be started with the run, during it or long after, "
+            "and again after it was stopped: it goes on where the destination's data end. Whatever happens to it or to "
+            "the network costs the training nothing."
+        ),
+        epilog=(
+            "Secrets come from the environment alone: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. WANDB_MODE=offline keeps W&B's files in the run's "
+            "directory; send them later with wandb sync."
+        ),
+    )
+    parser.add_argument("run", metavar="RUN", help="Run directory, run id or its beginning.")
+    parser.add_argument("--to", required=True, choices=SINKS, help="Destination.")
+    parser.add_argument(
+        "--project", help="Project of W&B, or experiment of MLflow (default: ledger_lab).", metavar="NAME"
+    )
+    parser.add_argument("--uri", help="MLflow's tracking server (default: MLFLOW_TRACKING_URI).")
+    parser.add_argument(
+        "--dir", type=Path, help="Folder for TensorBoard's or W&B's files (default: in the run's directory)."
+    )
+    parser.add_argument("--once", action="store_true", help="Send what is there, and stop although the run goes on.")
+    parser.add_argument(
+        "--every", type=float, default=2.0, metavar="S", help="Seconds between two looks at the journals (default: 2)."
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="Seconds to go on trying, once the run is over, to reach a destination that is down (default: 600).",
+    )
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser
+
+
+def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Namespace) -> None:
+    """Send rows as they come, until the run is over."""
+    events = follower.poll()
+    facts = _facts(events, run_dir)
+    has = dict(sink.open(facts))
+    translator = Translator()
+    status, sent = Status.RUNNING, 0
+    newest = facts.declared_at
+    print(f"mirroring run {facts.declared.run_id} to {args.to}", flush=True)
+    while True:
+        came: list[Event] = []
+        if events:
+            batch = translator.translate(events, has)
+            newest = max(newest, events[-1].time)
+            if batch.cursor != has:
+                came = _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
+                sent += sum(batch.cursor.values()) - sum(has.values())
+                has = batch.cursor
+        elif args.once or (status := follower.status) is not Status.RUNNING:
+            break
+        else:
+            time.sleep(args.every)
+        events = came + follower.poll()
+    status = follower.status
+    _insist(lambda: sink.close(status, newest), follower, args)
+    print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", flush=True)
+
+
+def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
+    """Try until it works; once the run is over, no longer than the user's patience.
+
+    Returns:
+        Rows that came meanwhile: whether the run goes on, only its journals tell.
+
+    Raises:
+        UserError: If the patience is at its end.
+    """
+    wait_s, over_since = 1.0, None
+    came: list[Event] = []
+    while True:
+        try:
+            attempt()
+            return came
+        except SinkUnavailableError as error:
+            print(f"{datetime.now(UTC):%H:%M:%S} {error}; trying again in {wait_s:.0f} s", flush=True)
+            came += follower.poll()
+            if args.once or follower.status is not Status.RUNNING:
+                over_since = time.monotonic() if over_since is None else over_since
+                if time.monotonic() - over_since + wait_s > args.patience:
+                    raise UserError(f"{error}; call this again when it does: it goes on where it stopped") from error
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+def _facts(events: Sequence[Event], run_dir: Path) -> RunFacts:
+    """Return what the run declared."""
+    for event in events:
+        if isinstance(event.row, RunDeclared):
+            return RunFacts(event.row, event.time, run_dir)
+    raise UserError(f"{run_dir} declares no run")
+
+
+def _find(name: str, log_root: Path) -> Path:
+    """Return the directory of the run that the user named; directories end with their runs' ids."""
+    if Path(name).is_dir():
+        return Path(name).resolve()
+    directories = {path.parent for path in find_journals(log_root)}
+    found = sorted(each for each in directories if each.name.rpartition("_")[2].startswith(name))
+    if len(found) == 1:
+        return found[0].resolve()
+    if found:
+        raise UserError(f"{name!r} begins the ids of {len(found)} runs: name more of one")
+    raise UserError(f"no run directory and no run {name!r} under {log_root}")
+
+
+if __name__ == "__main__":
+    from ledger_lab.terminal.script import run_script
+
+    run_script(mirror_run)

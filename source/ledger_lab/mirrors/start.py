@@ -1,0 +1,48 @@
+"""Starting mirrors beside a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ledger_lab.mirrors import (
+    require_sink,
+)
+
+
+def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
+    """Start mirrors of a run that live and die by themselves.
+
+    They are nobody's children, in sessions of their own: neither Ctrl-C nor the end of the run's processes is meant for
+    them, and what they take is not the run's. What they say goes to ``mirror-<name>.log`` in the run's directory.
+
+    Args:
+        run_dir: The run's directory, with a journal that declares the run.
+        names: Destinations.
+    """
+    for name in names:
+        with (run_dir / f"mirror-{name}.log").open("ab") as log:
+            command = [sys.executable, "-m", "ledger_lab.mirrors.program", str(run_dir), "--to", name]
+            subprocess.run(
+                ["setsid", "--fork", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+                start_new_session=True,  # setsid itself gets there after its fork: a signal could come between
+            )
+
+
+def require_mirrors(names: Iterable[str]) -> None:
+    """Check before a training that its mirrors can be started.
+
+    Args:
+        names: Destinations.
+
+    Raises:
+        UserError: If one doesn't exist, or its package is missing.
+    """
+    for name in names:
+        require_sink(name)

@@ -1,0 +1,97 @@
+"""Checks of a panel against a task, before anything is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Panel, VerdictRule, load_panel
+from ledger_lab.panels.predicate import resolve_success
+from ledger_lab.panels.seedable import require_seedable
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+_BYTES_PER_SLOT = 16_000
+"""Memory that a slot of the smallest task here takes, the cart-pole on Newton, rounded down."""
+
+
+def task_panel(task: str, name: str | None, target: float | None = None) -> Panel:
+    """Load the panel to judge a task by, and check that it can.
+
+    Args:
+        task: Gymnasium id.
+        name: Name or file of a panel, or ``None`` where nobody named one.
+        target: Share of successes to ask for in place of the panel's.
+
+    Raises:
+        UserError: If there is none, it belongs to another task, or its success function is missing.
+    """
+    if name is None:
+        raise UserError(f"task {task} comes without a panel: name one with --panel FILE.toml")
+    panel = load_panel(name)
+    if panel.task != task:
+        raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")
+    resolve_success(panel)
+    if target is None:
+        return panel
+    if not 0 < target <= 1:
+        raise UserError(f"--target {target}: must lie above 0 and not above 1")
+    return replace(panel, target_success=target)
+
+
+def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Check that a panel's episodes can be taken in an environment, and can lead to a verdict.
+
+    Args:
+        panel: The panel.
+        env_cfg: Resolved configuration.
+
+    Raises:
+        UserError: If they can't be taken, or are too few.
+    """
+    require_takeable(panel, env_cfg)
+    if not VerdictRule(panel.target_success).is_decidable(len(panel.episodes)):
+        raise UserError(
+            f"panel {panel.name}: not even {len(panel.episodes)} successes of {len(panel.episodes)} episodes prove a "
+            f"success of {panel.target_success:g}: give it more seeds, or a lower --target"
+        )
+
+
+def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Check that a panel's episodes can be taken in an environment.
+
+    Args:
+        panel: The panel.
+        env_cfg: Resolved configuration.
+
+    Raises:
+        UserError: If the task has parts that a seed doesn't fix, or the episodes don't fit into its own.
+    """
+    require_seedable(env_cfg)
+    _require_memory(panel, env_cfg.sim.device)
+    step_s = env_cfg.sim.dt * env_cfg.decimation
+    if round(panel.episode_length_s / step_s) < 1:
+        raise UserError(f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step")
+    if panel.episode_length_s > env_cfg.episode_length_s + step_s / 2:
+        raise UserError(
+            f"panel {panel.name}: episode_length_s {panel.episode_length_s} is longer than the task's own episodes of "
+            f"{env_cfg.episode_length_s} s: shorten it, or set env.episode_length_s"
+        )
+
+
+def _require_memory(panel: Panel, device: str) -> None:
+    """Refuse a panel whose episodes can't run at once on any task."""
+    on_gpu = device != "cpu" and torch.cuda.is_available()
+    free_bytes = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
+    needed_bytes = len(panel.episodes) * _BYTES_PER_SLOT
+    if needed_bytes > free_bytes:
+        raise UserError(
+            f"panel {panel.name}: {len(panel.episodes)} episodes at once need {needed_bytes / 1e9:.1f} GB of memory at "
+            f"least, and {free_bytes / 1e9:.1f} GB are free: use fewer seeds or cells"
+        )

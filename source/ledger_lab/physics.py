@@ -1,0 +1,35 @@
+"""Names and properties of the physics engine that a configuration chooses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
+    """Tell whether the physics engine is Newton, which keeps every environment in a world of its own."""
+    return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
+
+
+def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
+    """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``.
+
+    Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together:
+    on height fields, which of them are kept and in which order depends on who else is there, unless Newton is asked to
+    be deterministic.
+    """
+    if physics_name(env_cfg) != "newton/mjwarp" or env_cfg.sim.device != "cpu":
+        return "statistical"
+    physics = env_cfg.sim.physics
+    in_order = physics.deterministic and not physics.solver_cfg.use_mujoco_cpu
+    return "bitwise" if in_order or physics.solver_cfg.use_mujoco_contacts else "statistical"
+
+
+def physics_name(env_cfg: ManagerBasedRLEnvCfg) -> str:
+    """Return the physics engine and its solver in a few words, like ``newton/mjwarp``."""
+    physics = env_cfg.sim.physics
+    engine = type(physics).__name__.removesuffix("Cfg").lower()
+    solver = getattr(physics, "solver_cfg", None)
+    return engine if solver is None else f"{engine}/{type(solver).__name__.removesuffix('SolverCfg').lower()}"

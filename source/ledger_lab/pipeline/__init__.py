@@ -1,1 +1,0 @@
-"""The only room that knows all rooms: one module per thing a user can do."""

@@ -1,0 +1,1 @@
+"""What a training iteration consists of, measured piece by piece."""

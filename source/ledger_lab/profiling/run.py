@@ -1,0 +1,265 @@
+"""``scripts/profile_run.py``: what a training iteration of a task consists of, piece by piece.
+
+The library's own loop trains in the task's own simulation; its callables are timed where they are called. A profile is
+no run of the ledger: it writes no journal, and its files lie where a run's would, with an id of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
+from ledger_lab.ledger.redaction import redact_files
+from ledger_lab.meters import PhaseClock, hardware_facts
+from ledger_lab.meters.probes import Probes
+from ledger_lab.panels.slots import in_batches, rows_of
+from ledger_lab.physics import physics_name
+from ledger_lab.profiling.nsys import find_nsys, run_under_nsys
+from ledger_lab.profiling.ranges import Ranges
+from ledger_lab.profiling.stages import CHECKPOINT, Schedule, Stages
+from ledger_lab.profiling.table import component_table, components, largest
+from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.runners.command_line import DEFAULT_TASK, parse
+from ledger_lab.runners.cpu_graphs import recorded_physics
+from ledger_lab.runners.parts import environment_parts
+from ledger_lab.runners.session import environment, simulation_app
+from ledger_lab.terminal.console import Terminal
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.terminal.progress import Progress
+from ledger_lab.training.plan import TrainPlan, plan_training
+from ledger_lab.training.request import train_parser
+
+_HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
+_BLOCKS = 20
+_TOP_OPERATORS = 15
+
+
+def profile_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/profile_run.py``."""
+    parser = argparse.ArgumentParser(
+        prog="profile_run.py",
+        description=(
+            "Train a task for a few iterations, and time what each of them consists of: the physics step, every "
+            "manager and term, forward passes, returns, minibatches, checkpoints, rows of the journal. Prints "
+            "microseconds per call (median, 10th and 90th percentile) with their share of an iteration. The loop is "
+            "the library's own, and the table says how much slower the timing made it. On a GPU every call is waited "
+            "for, so look at --trace or --nsys for what overlaps."
+        ),
+        epilog="Held-out slots are left out. Nothing is written into the ledger.",
+    )
+    what = parser.add_argument_group("what to profile")
+    what.add_argument("--task", default=DEFAULT_TASK, help=f"Gymnasium id of a task (default: {DEFAULT_TASK}).")
+    what.add_argument(
+        "--rl_library", default=None, help=f"Library: {', '.join(LIBRARIES)} (default: the task's own choice)."
+    )
+    what.add_argument("--num_envs", type=int, default=None, help="Environments (default: the task's).")
+    what.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
+    what.add_argument("--panel", default=None, help="Held-out panel, for its number of episodes (default: the task's).")
+    how = parser.add_argument_group("how")
+    how.add_argument("--warm_up", type=int, default=5, help="Iterations before anything is measured (default: 5).")
+    how.add_argument(
+        "--iterations",
+        type=int,
+        default=10,
+        help="Iterations to measure: so many left alone, and so many piece by piece, in turns (default: 10).",
+    )
+    how.add_argument(
+        "--trace",
+        action="store_true",
+        help="Record one more iteration with torch's profiler: a Chrome trace (chrome://tracing, ui.perfetto.dev) with "
+        "ranges for the phases, and a table of the operators that take longest.",
+    )
+    how.add_argument(
+        "--nsys",
+        action="store_true",
+        help="Record the iterations with NVIDIA Nsight Systems instead, with NVTX ranges for the phases.",
+    )
+    how.add_argument("--json", type=Path, metavar="FILE", help="Write all figures to this file, too.")
+    how.add_argument("--log_root", type=Path, default=Path("logs"), help="Where the files go (default: logs).")
+    how.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # what runs under nsys: the directory made for it
+    return parser
+
+
+def profile_run(argv: Sequence[str]) -> int:
+    """Profile a task as the command line says.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0; the exit status of Nsight Systems where that runs the program.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    args, overrides = parse(profile_parser(), argv)
+    for name in ("warm_up", "iterations"):
+        if getattr(args, name) < 1:
+            raise UserError(f"--{name} {getattr(args, name)}: must be at least 1")
+    if args.nsys and args.trace:
+        raise UserError("--nsys and --trace record each other: choose one")
+    nsys = find_nsys() if args.nsys else None
+    if args.into:
+        schedule = Schedule(warm_up=args.warm_up + args.iterations, pairs=0, traced=0)
+    else:
+        schedule = Schedule(warm_up=args.warm_up, pairs=args.iterations, traced=1 if args.trace else 0)
+    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    try:
+        plan = _plan(args, overrides, schedule)
+        if nsys is None:
+            terminal.keep_log(plan.run_dir / f"console_{plan.run_id}.log")
+            _carry_out(plan, schedule, args, terminal.console)
+            return 0
+    finally:
+        terminal.restore()
+        redact_files([terminal.log] if terminal.log else [])
+    own = [argument for argument in argv if argument != "--nsys"]
+    report = plan.run_dir / f"nsys_{plan.run_id}"
+    return run_under_nsys(nsys, [*own, "--into", str(plan.run_dir)], report, on_gpu=plan.device != "cpu")
+
+
+def _plan(args: argparse.Namespace, overrides: list[str], schedule: Schedule) -> TrainPlan:
+    """Check the request as a training's, and make its directory, or take the one that was made for it."""
+    asked = {**vars(train_parser().parse_args([])), **vars(args), "no_eval": True, "max_iterations": schedule.total}
+    if args.into is None:
+        return plan_training(argparse.Namespace(**asked), overrides)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        plan = plan_training(argparse.Namespace(**{**asked, "log_root": Path(elsewhere)}), overrides)
+    plan.env_cfg.log_dir = str(args.into)
+    return replace(plan, run_dir=args.into, run_id=args.into.name.rpartition("_")[2])
+
+
+def _carry_out(plan: TrainPlan, schedule: Schedule, args: argparse.Namespace, console: Console) -> None:
+    """Train through all stages, and say what was found."""
+    on_gpu = plan.device != "cpu"
+    synchronize = functools.partial(torch.cuda.synchronize, plan.device) if on_gpu else None
+    clock, probes = PhaseClock(time.perf_counter_ns()), Probes(synchronize)
+    ranges = Ranges(nvtx=args.into is not None)
+    if args.trace or args.into:
+        clock.announce(ranges.opened, ranges.closed)
+    console.print(
+        f"profile {plan.run_id} · {plan.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} environments · "
+        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{plan.run_dir}\nstarting the simulation …",
+        markup=False,
+        soft_wrap=True,
+    )
+    with ExitStack() as stack:
+        # What the library writes is none of the profile's, but has to be written to the same disk.
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scratch_", dir=plan.run_dir)))
+        journal = stack.enter_context(Journal(scratch / "rows.jsonl"))
+        stack.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
+        env = stack.enter_context(environment(plan.task, plan.env_cfg))
+        stack.enter_context(recorded_physics(env))
+        with Progress(console, "profiling", schedule.total) as progress:
+            stages = Stages(schedule, probes, ranges, synchronize, journal, progress.advance)
+            trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, stages)
+            if args.into:
+                _train_for_nsys(stages, trainer, ranges, on_gpu=on_gpu)
+                return
+            stages.train(trainer, [*trainer.parts(), *environment_parts(env)])
+        _measure_alone(plan, env, stages, probes, scratch)
+        _tell(plan, stages, args, console)
+
+
+def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, *, on_gpu: bool) -> None:
+    """Train with ranges in Nsight Systems' timeline, and nothing else."""
+    ranges.active = True
+    if on_gpu:
+        torch.cuda.profiler.start()
+    stages.train(trainer, [])
+    if on_gpu:
+        torch.cuda.profiler.stop()
+
+
+def _measure_alone(plan: TrainPlan, env: Any, stages: Stages, probes: Probes, scratch: Path) -> None:
+    """Measure what a training does beside its loop, in blocks of calls."""
+    assert stages.checkpoint is not None
+    policy = plan.adapter.load_policy(stages.checkpoint, env, plan.agent_cfg)
+    base = env.unwrapped
+    seats = torch.arange(len(plan.panel.episodes), device=base.device) % base.num_envs
+    seen = rows_of(base.obs_buf, seats)
+    with torch.inference_mode():
+        probes.repeat(_HELD_OUT, lambda: in_batches(policy, seen), _BLOCKS, 20)
+    window = PhaseWindow(
+        iteration=1,
+        env_steps=1,
+        phase_ns=dict.fromkeys(("simulate", "manage", "infer", "returns", "learn", "log", "unattributed"), 10**9),
+        wall_ns=10**9,
+        figures=dict.fromkeys(("mean_return", "value_loss", "policy_loss", "entropy", "kl", "grad_norm"), 0.123456789),
+        non_finite=[],
+    )
+    saved = CheckpointSaved(path="model_100.pt", sha256="0" * 64, size_bytes=1, iteration=1, env_steps=1, wall_ns=10**9)
+    with Journal(scratch / "more_rows.jsonl") as journal:
+        probes.repeat(_DURABLE, lambda: journal.append(saved), _BLOCKS, 5)
+        probes.repeat(_BUFFERED, lambda: journal.append(window), _BLOCKS, 100)
+
+
+def _tell(plan: TrainPlan, stages: Stages, args: argparse.Namespace, console: Console) -> None:
+    """Print the table, and write the files."""
+    per_checkpoint = 1 / plan.batch.save_interval
+    rates = {
+        CHECKPOINT: per_checkpoint,
+        _HELD_OUT: float(plan.batch.horizon),
+        _DURABLE: per_checkpoint,
+        _BUFFERED: 1.0,
+    }
+    found = components(stages.probes.samples, len(stages.probed_ns), rates)
+    console.print(component_table(found))
+    plain_ms, probed_ms = (statistics.median(times) / 1e6 for times in (stages.plain_ns, stages.probed_ns))
+    ratio = statistics.median(probed / plain for plain, probed in zip(stages.plain_ns, stages.probed_ns, strict=True))
+    most = " · ".join(f"{name} {share:.0%}" for name, share in largest(found, 5))
+    console.print(
+        f"an iteration takes {plain_ms:.1f} ms, timed piece by piece {probed_ms:.1f} ms "
+        f"({100 * (ratio - 1):+.0f} %, median of {len(stages.plain_ns)} pairs)\nmost of its own time: {most}\n"
+        f"a checkpoint every {plan.batch.save_interval} iterations; held-out policies as if one were judged all along",
+        markup=False,
+        soft_wrap=True,
+    )
+    findings: dict[str, Any] = {
+        "run_id": plan.run_id,
+        "task": plan.task,
+        "rl_library": plan.adapter.library,
+        "physics": physics_name(plan.env_cfg),
+        "device": plan.device,
+        "num_envs": plan.env_cfg.scene.num_envs,
+        "batch": asdict(plan.batch),
+        "warm_up": stages.schedule.warm_up,
+        "hardware": hardware_facts(),
+        "plain_iteration_us": [each / 1e3 for each in stages.plain_ns],
+        "probed_iteration_us": [each / 1e3 for each in stages.probed_ns],
+        "components": [asdict(each) for each in found],
+    }
+    files = [plan.run_dir / f"profile_{plan.run_id}.json"]
+    for path in [*files, *([args.json] if args.json else [])]:
+        try:
+            write_findings(path, **findings)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+    if stages.profiler is not None:
+        files += _write_trace(plan, stages.profiler, console)
+    console.print("\n".join(map(str, files)), style="green", markup=False, soft_wrap=True)
+
+
+def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Console) -> list[Path]:
+    """Write what torch's profiler recorded, and print the operators that took longest."""
+    trace = plan.run_dir / f"trace_{plan.run_id}.json.gz"
+    profiler.export_chrome_trace(str(trace))
+    order = "self_cpu_time_total" if plan.device == "cpu" else "self_device_time_total"
+    table = profiler.key_averages().table(sort_by=order, row_limit=_TOP_OPERATORS, max_name_column_width=50)
+    operators = plan.run_dir / f"operators_{plan.run_id}.txt"
+    operators.write_text(table + "\n", encoding="utf-8")
+    console.print(table, markup=False, soft_wrap=True)
+    return [trace, operators]

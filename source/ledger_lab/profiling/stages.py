@@ -1,0 +1,144 @@
+"""The stages of a profile: the library's own training loop, first left alone, then timed piece by piece."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from ledger_lab.files import file_sha256
+from ledger_lab.ledger import CheckpointSaved, Journal
+from ledger_lab.meters.probes import Part, Probes
+from ledger_lab.profiling.ranges import Ranges
+from ledger_lab.runners import Trainer
+
+ITERATION, CHECKPOINT = "iteration", "checkpoint"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How many iterations each stage has."""
+
+    warm_up: int
+    pairs: int
+    """Pairs of a plain iteration, which nothing but a clock at both ends disturbs, and one whose parts are timed. They
+    take turns, so that a machine that gets slower does so for both."""
+    traced: int
+    """Iterations that torch's profiler records, after one that warms it up; 0 for none."""
+
+    @property
+    def total(self) -> int:
+        """All iterations."""
+        return self.measured_until + (self.traced + 1 if self.traced else 0)
+
+    @property
+    def measured_until(self) -> int:
+        """Iterations until the last pair is over."""
+        return self.warm_up + 2 * self.pairs
+
+    def is_plain(self, iteration: int) -> bool:
+        """Tell whether an iteration, counted from 1, is the first one of a pair."""
+        return self.warm_up < iteration <= self.measured_until and (iteration - self.warm_up) % 2 == 1
+
+    def is_probed(self, iteration: int) -> bool:
+        """Tell whether an iteration, counted from 1, is the second one of a pair."""
+        return self.warm_up < iteration <= self.measured_until and not self.is_plain(iteration)
+
+
+@dataclass
+class Stages:
+    """Hears of a training's iterations, and changes what is measured from one to the next."""
+
+    schedule: Schedule
+    probes: Probes
+    ranges: Ranges
+    synchronize: Callable[[], None] | None
+    journal: Journal
+    """Takes the rows that a training writes of its checkpoints, so that saving one costs what it costs there."""
+    on_advance: Callable[[int], None]
+    """Called with the iterations done."""
+    plain_ns: list[int] = field(default_factory=list)
+    """Time of each plain iteration [ns]."""
+    probed_ns: list[int] = field(default_factory=list)
+    """Time of each probed iteration [ns]."""
+    checkpoint: Path | None = None
+    """The newest checkpoint."""
+    profiler: torch.profiler.profile | None = None
+    """Torch's profiler, when it has recorded something."""
+
+    def train(self, trainer: Trainer, parts: Sequence[Part]) -> None:
+        """Run the loop to its end.
+
+        Args:
+            trainer: The loop; it hears of nobody but these stages.
+            parts: What is timed in the probed stage.
+        """
+        self._trainer, self._parts = trainer, parts
+        self._began_ns = self._now_ns()
+        try:
+            trainer.train()
+        finally:
+            self.probes.detach()
+
+    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
+        """End the measurement of one iteration, and begin that of the next."""
+        now_ns = self._now_ns()
+        schedule = self.schedule
+        if schedule.is_plain(iterations):
+            self.plain_ns.append(now_ns - self._began_ns)
+        elif schedule.is_probed(iterations):
+            self.probes.close()
+            self.probed_ns.append(now_ns - self._began_ns)
+            self.probes.detach()
+            with self.probes.window(CHECKPOINT):
+                self._trainer.save()
+        if schedule.traced and iterations >= schedule.measured_until:
+            self._trace(iterations - schedule.measured_until)
+        self.on_advance(iterations)
+        if schedule.is_probed(iterations + 1):
+            for part in self._parts:
+                self.probes.attach(part)
+            self.probes.open(ITERATION)
+        self._began_ns = self._now_ns()
+        return True
+
+    def on_checkpoint(self, path: Path, iterations: int) -> None:
+        """Do what a training does with a checkpoint."""
+        self.checkpoint = path
+        self.journal.append(
+            CheckpointSaved(
+                path=path.name,
+                sha256=file_sha256(path),
+                size_bytes=path.stat().st_size,
+                iteration=iterations,
+                env_steps=0,
+                wall_ns=0,
+            )
+        )
+
+    def _trace(self, done: int) -> None:
+        """Let torch's profiler begin, go on to the next iteration, or end.
+
+        Args:
+            done: Iterations since the last pair was over.
+        """
+        if self.profiler is None:
+            self.ranges.active = True
+            self.profiler = torch.profiler.profile(
+                schedule=torch.profiler.schedule(wait=0, warmup=1, active=self.schedule.traced, repeat=1)
+            )
+            self.profiler.start()
+            return
+        self.profiler.step()
+        if done == self.schedule.traced + 1:
+            self.profiler.stop()
+            self.ranges.active = False
+
+    def _now_ns(self) -> int:
+        """Return the time when all queued work is done."""
+        if self.synchronize is not None:
+            self.synchronize()
+        return time.perf_counter_ns()

@@ -1,0 +1,390 @@
+"""rl_games behind the contract of :mod:`ledger_lab.runners.adapter`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from isaaclab.utils.seed import configure_seed
+from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
+from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.network_builder import NetworkBuilder
+from rl_games.algos_torch.players import rescale_actions
+from rl_games.algos_torch.running_mean_std import RunningMeanStd, RunningMeanStdObs
+from rl_games.common import a2c_common
+from rl_games.common.algo_observer import IsaacAlgoObserver
+from rl_games.common.player import BasePlayer
+from rl_games.torch_runner import Runner
+
+from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters.compilation import metered_torch_compilation
+from ledger_lab.meters.probes import Part
+from ledger_lab.recipes import RL_GAMES
+from ledger_lab.recipes.ppo import DEFAULT_SEED
+from ledger_lab.recipes.rules import one_of
+from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
+from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
+from ledger_lab.runners.configs import complete
+from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+
+class RlGamesAdapter:
+    """rl_games 1.6, whose configurations are nested dictionaries."""
+
+    library = "rl_games"
+    dialect = RL_GAMES
+    circumstances = (
+        "params.seed",
+        *(
+            f"params.config.{name}"
+            for name in ("name", "device", "device_name", "multi_gpu", "num_actors", "max_epochs", "save_frequency",
+                         "save_best_after", "score_to_win", "print_stats", "games_to_track")
+        ),
+    )  # fmt: skip
+    optional: Mapping[str, Any] = {
+        "params.seed": DEFAULT_SEED,
+        "params.load_checkpoint": False,
+        "params.torch_threads": 0,  # as many as the process has: the library's four round otherwise than the judge's
+        "params.env.clip_observations": math.inf,
+        "params.env.clip_actions": math.inf,
+        "params.config.clip_actions": True,
+        "params.config.max_frames": -1,
+        "params.config.torch_compile": False,  # what the library takes minutes for unasked
+        "params.config.value_bootstrap": True,
+        "params.config.schedule_type": "legacy",
+        "params.config.mixed_precision": False,
+        "params.config.normalize_value": False,
+        "params.config.weight_decay": 0.0,
+        "params.config.seq_length": 4,
+    }
+
+    def prepare(
+        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
+    ) -> dict[str, Any]:
+        """Set what is asked for, and refuse or drop what would train something else than a run says."""
+        complete(agent_cfg, self.optional)
+        params = agent_cfg["params"]
+        for group in ("algo", "config"):
+            if "name" not in params.get(group, {}):
+                raise UserError(f"the agent's configuration is none of rl_games: it has no params.{group}.name")
+        config = params["config"]
+        if seed is not None:
+            params["seed"] = seed
+        if max_iterations is not None:
+            config["max_epochs"] = max_iterations
+        if params["algo"]["name"] != "a2c_continuous":
+            raise UserError(
+                f"agent.params.algo.name {params['algo']['name']!r}: only 'a2c_continuous' (PPO) is trained"
+            )
+        if config["clip_actions"] and not math.isfinite(params["env"]["clip_actions"]):
+            raise UserError(
+                "agent.params.config.clip_actions: actions in -1..1 are stretched to agent.params.env.clip_actions, "
+                "which is infinite: set that to a number, or this to False"
+            )
+        for key, value, idle in (
+            ("params.load_checkpoint", params["load_checkpoint"], False),
+            ("params.config.max_frames", config["max_frames"], -1),
+            ("pbt.enabled", agent_cfg.get("pbt", {}).get("enabled", False), False),
+        ):
+            if value != idle:
+                raise UserError(
+                    f"agent.{key} {value}: a run trains one fresh policy, for agent.params.config.max_epochs"
+                )
+        for name, reason in (
+            ("epochs_between_resets", "it would reset held-out episodes, too"),
+            ("normalize_rms_advantage", "rl_games 1.6 fails to build what it needs"),
+        ):
+            if config.get(name):
+                raise UserError(f"agent.params.config.{name} {config[name]}: {reason}: leave it out")
+        config["device"] = config["device_name"] = device
+        config["print_stats"] = config["multi_gpu"] = False
+        return agent_cfg
+
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+        """Look for it among those that the networks register."""
+        return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
+
+    def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
+        """Refuse networks with recurrent layers."""
+        if "rnn" in agent_cfg["params"]["network"]:
+            raise UserError(WITHOUT_MEMORY)
+
+    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
+        """Read the batch arithmetic; minibatches have a size, for all environments or for each."""
+        config = agent_cfg["params"]["config"]
+        try:
+            horizon, max_iterations = config["horizon_length"], config["max_epochs"]
+            size, per_env = config.get("minibatch_size"), config.get("minibatch_size_per_env")
+            if size is None and (not per_env or horizon % per_env):
+                raise ValueError(f"horizon_length {horizon} is no multiple of minibatch_size_per_env {per_env}")
+            return BatchPlan(
+                max_iterations=max_iterations,
+                horizon=horizon,
+                epochs=config["mini_epochs"],
+                minibatches=None if size is not None else horizon // per_env,
+                minibatch_size=size,
+                save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: at the end alone
+            )
+        except KeyError as error:
+            raise ValueError(f"params.config.{error.args[0]} is missing") from error
+
+    def seed(self, agent_cfg: dict[str, Any]) -> int:
+        """Read the seed."""
+        seed: int = agent_cfg["params"]["seed"]
+        return seed
+
+    def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Set the seed."""
+        agent_cfg["params"]["seed"] = seed
+        return agent_cfg
+
+    def experiment(self, agent_cfg: dict[str, Any]) -> str:
+        """Read the name."""
+        name: str = agent_cfg["params"]["config"]["name"]
+        return name
+
+    def trainer(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: dict[str, Any],
+        run_dir: Path,
+        clock: PhaseClock,
+        observer: TrainingObserver,
+    ) -> RlGamesTrainer:
+        """Build the algorithm."""
+        return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, observer)
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
+        """Load the network of a checkpoint; it acts as the library's own player does."""
+        self.require_memoryless(agent_cfg)
+        config = agent_cfg["params"]["config"]
+        wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
+        observed, actions = wrapper.observation_space, wrapper.action_space
+        spaces = getattr(observed, "spaces", None)
+        shape = observed.shape if spaces is None else {name: space.shape for name, space in spaces.items()}
+        # Its first weights are thrown away, and the learner must not notice; nor need a log tell of each layer.
+        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()):
+            model = ModelBuilder().load(agent_cfg["params"]).build(
+                {
+                    "actions_num": actions.shape[0],
+                    "input_shape": shape,
+                    "normalize_value": config["normalize_value"],
+                    "normalize_input": config["normalize_input"],
+                }
+            )  # fmt: skip
+            if model.normalize_input:
+                # In place of a TorchScript module, which rounds otherwise once it has been optimized.
+                model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
+        with loading_policy(checkpoint, RL_GAMES.title):
+            model.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu")["model"])
+        model.eval().to(config["device"])
+        low, high = (torch.tensor(bound, device=config["device"]) for bound in (actions.low, actions.high))
+
+        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            observations = BasePlayer._preproc_obs(None, wrapper._process_obs(dict(groups))["obs"])
+            means: torch.Tensor = model.a2c_network({"obs": model.norm_obs(observations)})[0]
+            if config["clip_actions"]:
+                means = rescale_actions(low, high, means.clamp(-1.0, 1.0))
+            return means.clamp(low, high)
+
+        return ActingModule(act, model=model, low=low, high=high)
+
+
+class RlGamesTrainer:
+    """rl_games' own training loop with phases around its callables; no step of it is copied.
+
+    The library would end the loop, and save, by rules of its own: at a return of the training, and under names in which
+    the newest policy can't be told. Both are turned off.
+    """
+
+    def __init__(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: dict[str, Any],
+        batch: BatchPlan,
+        run_dir: Path,
+        clock: PhaseClock,
+        observer: TrainingObserver,
+    ) -> None:
+        """Build the algorithm and put the meter around it."""
+        self._batch, self._run_dir, self._clock, self._observer = batch, run_dir, clock, observer
+        self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
+        self._runner = runner = Runner(IsaacAlgoObserver())
+        runner.load(agent_cfg)
+        configure_seed(agent_cfg["params"]["seed"])  # the library takes 0 for none, and adds the rank once more
+        runner.params["config"] |= {
+            "num_actors": wrapper.num_envs,
+            "env_info": wrapper.get_env_info(),
+            "vec_env": wrapper,
+            "train_dir": str(run_dir.parent),
+            "full_experiment_name": run_dir.name,
+        }
+        self._algo = algo = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
+        runner.algo_factory.register_builder(runner.algo_name, lambda **_: algo)
+        with contextlib.suppress(FileNotFoundError):  # where another process was faster
+            Path(algo.nn_dir).rmdir()  # checkpoints lie beside the journal
+        algo.max_epochs = algo.max_frames = -1
+        algo.save_freq, algo.save_best_after = 0, math.inf
+        self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
+        algo.update_epoch, algo.train_epoch = self._next_iteration, self._train_epoch
+        self._env, self._library_reset = env, algo.env_reset
+        self._wrapper.reset()
+        algo.env_reset = self._first_observations
+        if torch.distributed.is_initialized():
+            learn_from_all_processes(algo)
+        self._trained: tuple[Any, ...] | None = None
+        self._last_saved: Path | None = None
+        for owner, name, phase in (
+            (algo, "init_tensors", Phase.STARTUP),
+            (algo, "play_steps", Phase.INFER),
+            (algo, "play_steps_rnn", Phase.INFER),
+            (algo, "env_step", Phase.MANAGE),
+            (env.unwrapped.sim, "step", Phase.SIMULATE),
+            (algo, "discount_values", Phase.RETURNS),
+            (algo, "prepare_dataset", Phase.RETURNS),
+            (algo, "train_epoch", Phase.LEARN),
+            (algo.game_rewards, "update", Phase.LOG),
+            (algo.game_shaped_rewards, "update", Phase.LOG),
+            (algo.game_lengths, "update", Phase.LOG),
+            (algo.algo_observer, "process_infos", Phase.LOG),
+            (algo, "write_stats", Phase.LOG),
+            (algo.writer, "add_scalar", Phase.LOG),
+            (algo, "update_epoch", Phase.LOG),
+            (self, "_save", Phase.CHECKPOINT),
+        ):
+            clock.instrument(owner, name, phase)
+
+    def train(self) -> None:
+        """Run the library's loop."""
+        try:
+            with recorded_gradient_norms(a2c_common) as self._norms, metered_torch_compilation(self._clock):
+                self._runner.run({"train": True})
+        except Stop:
+            self.save()
+        finally:
+            self._algo.writer.close()
+
+    def save(self) -> Path:
+        """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
+        path = self._run_dir / f"model_{self._algo.epoch_num - 1}.pth"
+        if path != self._last_saved:
+            self._save(path)
+        return path
+
+    def state(self) -> dict[str, Any]:
+        """Return what the algorithm saves, in its own format, and what it forgets."""
+        algo = self._algo
+        state = algo.get_full_state_weights()
+        state |= {"last_lr": algo.last_lr, "entropy_coef": algo.entropy_coef}
+        if algo.has_central_value:
+            state["central_value_epochs"] = algo.central_value_net.epoch_num
+        for name in ("model", "assymetric_vf_nets"):
+            if name in state:  # torch.compile renames the parameters
+                state[name] = {key.replace("_orig_mod.", ""): value for key, value in state[name].items()}
+        return state
+
+    def begin(self, checkpoint: Path) -> None:
+        """Load the network, and that of a central value function."""
+        algo = self._algo
+        networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
+        if algo.has_central_value:
+            networks["assymetric_vf_nets"] = algo.central_value_net
+        load_networks(networks, checkpoint, RL_GAMES.title)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load it, the learning rate of the schedule, too, which the library would start anew."""
+        algo = self._algo
+        algo.set_full_state_weights(dict(state))
+        algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
+        algo.init_tensors()  # what it carries is put back into them, and must not be made anew
+        algo.init_tensors = lambda: None
+        if algo.has_central_value:
+            algo.central_value_net.epoch_num = state["central_value_epochs"]
+
+    def carried(self) -> list[tuple[object, list[str]]]:
+        """Return the sums of running episodes, and the means over those that ended lately."""
+        algo = self._algo
+        sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
+        means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
+        return [(algo, sums), *((mean, ["current_size", "_buffers"]) for mean in means)]
+
+    def parts(self) -> list[Part]:
+        """Return the callables of the library's loop."""
+        algo = self._algo
+        return [
+            Part(algo, "get_action_values", "act"),
+            Part(self._wrapper, "step", "environment step"),
+            Part(algo.algo_observer, "process_infos", "statistics"),
+            Part(algo, "get_values", "last values"),
+            Part(algo, "discount_values", "returns"),
+            Part(algo, "prepare_dataset", "normalize batch"),
+            Part(algo, "train_actor_critic", "update"),
+            Part(algo, "calc_losses", "losses"),
+            Part(algo, "trancate_gradients_and_step", "optimizer step"),
+            Part(algo, "write_stats", "log"),
+        ]
+
+    def _first_observations(self) -> dict[str, torch.Tensor]:
+        """Begin where the environment stands: it was reset with the trainer, and may have been restored since."""
+        self._algo.env_reset = self._library_reset
+        observations: dict[str, torch.Tensor] = self._algo.obs_to_tensors(
+            self._wrapper._process_obs(dict(self._env.unwrapped.obs_buf))
+        )
+        return observations
+
+    def _train_epoch(self) -> tuple[Any, ...]:
+        """Keep what the library tells of an iteration."""
+        self._trained = self._library_train_epoch()
+        return self._trained
+
+    def _next_iteration(self) -> int:
+        """Tell of the iteration that is over, and begin another one, unless all are done."""
+        done, trained = self._algo.epoch_num, self._trained
+        if torch.distributed.is_initialized():
+            reduce_gradients(self._algo)
+        going_on = trained is None or self._observer.on_iteration(done, self._figures(trained))
+        if not going_on or done >= self._batch.max_iterations:
+            raise Stop
+        if trained is not None and done % self._batch.save_interval == 0:
+            self.save()
+        number: int = self._library_update_epoch()
+        return number
+
+    def _save(self, path: Path) -> None:
+        """Save the whole checkpoint, or none."""
+        with whole_file(path) as unfinished:
+            torch.save(self.state(), unfinished)
+        self._last_saved = path
+        self._observer.on_checkpoint(path, self._algo.epoch_num)
+
+    def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
+        """Return what the library tells of an iteration, by our names."""
+        algo = self._algo
+        *_, policy_losses, value_losses, _, entropies, divergences, _, _ = trained
+        sigmas = algo.train_result[7]
+        figures = {
+            "policy_loss": torch.stack(policy_losses).mean(),
+            "value_loss": torch.stack(value_losses).mean(),
+            "entropy": torch.stack(entropies).mean(),
+            "kl": torch.stack(divergences).mean(),
+            "action_std": sigmas.mean(),
+        }
+        if (norm := largest_norm(self._norms, algo.scaler)) is not None:
+            figures["grad_norm"] = norm
+        if algo.game_rewards.current_size:
+            figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
+            figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
+        told = torch.stack([value.detach().double() for value in figures.values()]).tolist()
+        return {**dict(zip(figures, told, strict=True)), "learning_rate": float(algo.last_lr)}

@@ -1,0 +1,1 @@
+"""RSL-RL as a learner."""

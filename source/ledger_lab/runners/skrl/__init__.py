@@ -1,0 +1,1 @@
+"""SKRL as a learner."""

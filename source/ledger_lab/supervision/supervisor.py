@@ -1,0 +1,406 @@
+"""The supervisor of an attempt: a light process beside the one that works, which writes down how that one ended.
+
+Whatever becomes of the working process (it returns, raises, is interrupted, preempted, killed, runs out of memory, or
+hangs while it shuts down), its end is one row, written once. The supervisor imports neither torch nor Isaac Lab, so
+that nothing of what ends trainings ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from ledger_lab.ledger import STATE_FILE, AttemptEnded, EvaluationEnded, Journal, ShutdownEnded, SupervisionStarted
+from ledger_lab.ledger.redaction import redact_files
+from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.supervision.attempt import GRACE_S
+from ledger_lab.supervision.forked import become_worker, end_with, noted_signals, open_standard_streams
+from ledger_lab.supervision.insist import insist
+from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.peers import Peers
+from ledger_lab.terminal.console import EXIT_USER_ERROR
+from ledger_lab.terminal.exit_status import (
+    ENDING,
+    OutOfMemoryKills,
+    asks_to_resume,
+    exit_status_of,
+    name_of,
+    status_of_exit,
+)
+
+_SAMPLE_S = 1.0
+_SAME_KEY_S = 1.0
+"""Interrupts that follow each other faster are one: terminal and wrapping programs both pass a single Ctrl-C on."""
+_NEWS_S = 5.0
+"""How long to wait for the end of another rank's process where a failure here can only be its consequence."""
+_ALONE_S = 5.0
+"""How long a process may take to end once that of another rank has failed."""
+_LATE_S = 1.0
+"""How much later than it wanted to a process may wake up that was not suspended."""
+_RESERVE_BYTES = 64 * 1024
+"""Room on disk that is kept free for the end of an attempt, or of one run's part in an evaluation."""
+
+type Program = Callable[[Sequence[str], int, Link], Any]
+"""Takes the command line without the program's name, when the process began, and the line to the supervisor."""
+
+
+def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: float = 60.0) -> NoReturn:
+    """Run a program in a process of its own, supervise it to its end, and exit with its true status.
+
+    Args:
+        program: The program; it imports what is heavy by itself.
+        grace_s: How long it may take to end once it was asked to, until it says how long itself [s].
+        shutdown_s: How long it may take to go once its end is written [s].
+
+    Raises:
+        SystemExit: Always; with status 0 only if all work was done.
+    """
+    started_ns = process_started_ns()
+    open_standard_streams()
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with(os.getppid())  # torchrun gives its processes sessions of their own, where nobody misses it
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    supervisor_pid = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes are ready to hear them
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        become_worker(supervisor_pid)
+        from ledger_lab.terminal.script import run_script
+
+        run_script(lambda argv: program(argv, started_ns, Link(theirs)))
+    theirs.close()
+    sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
+
+
+class Supervisor:
+    """Watches one process."""
+
+    def __init__(
+        self, pid: int, connection: socket.socket, started_ns: int, *, grace_s: float, shutdown_s: float
+    ) -> None:
+        """Begin to watch.
+
+        Args:
+            pid: The process, which leads a process group of its own.
+            connection: Its line to us.
+            started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
+            grace_s: See :func:`run_supervised`.
+            shutdown_s: See :func:`run_supervised`.
+        """
+        self._pid, self._connection, self._started_ns = pid, connection, started_ns
+        self._grace_s, self._shutdown_s = grace_s, shutdown_s
+        self._signals: list[signal.Signals] = []
+        self._asked: signal.Signals | None = None
+        self._deadline_s: float | None = None
+        self._asked_s = 0.0
+        self._killed: str | None = None
+        self._listener: socket.socket | None = None
+        self._peers: Peers | None = None
+        self._following = False
+        self._journals: list[Journal] = []
+        self._reserves: dict[int, IO[bytes]] = {}
+        self._log: Path | None = None
+        self._ended_row: type[AttemptEnded] = AttemptEnded
+        self._exit_status: int | None = None
+        self._end_is_written = False
+        self._kills = OutOfMemoryKills()
+        self._sampler: Sampler | None = None
+        self._next_sample_s = time.monotonic()
+        with suppress(OSError):  # it may have done so itself already, or be gone
+            os.setpgid(pid, pid)
+
+    def run(self) -> int:
+        """Supervise the process to its end.
+
+        Returns:
+            The exit status that tells the truth.
+        """
+        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._signal_group) as woken:
+            selector.register(self._connection, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
+            listening = True
+            looked_s = time.monotonic()
+            while True:
+                patience_s = self._patience_s()
+                ready = {key.fileobj for key, _ in selector.select(patience_s)}
+                before_s, looked_s = looked_s, time.monotonic()
+                self._excuse(looked_s - before_s, patience_s)
+                if woken in ready:
+                    woken.recv(4096)
+                if self._connection in ready and not self._hear():
+                    selector.unregister(self._connection)
+                    listening = False
+                if self._peers is not None and self._peers not in selector.get_map():
+                    selector.register(self._peers, selectors.EVENT_READ)
+                self._follow_peers()
+                self._pass_on_signals()
+                self._sample()
+                if self._deadline_s is not None and time.monotonic() > self._deadline_s:
+                    self._kill(
+                        f"as it did not end within {self._grace_s:g} s"
+                        if self._exit_status is None
+                        else f"as it did not go within {self._shutdown_s:g} s after its work had ended"
+                    )
+                if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    while listening and self._hear():
+                        pass
+                    # As long as it is not reaped its last processor seconds can be read, and its group is no other's.
+                    self._sample(at_once=True)
+                    self._signal_group(signal.SIGKILL)  # what it leaves behind
+                    _, wait_status = os.waitpid(self._pid, 0)
+                    exit_status = self._conclude(wait_status)
+                    self._clean_log()
+                    return exit_status
+
+    def _patience_s(self) -> float:
+        """Return how long nothing needs to be done [s]."""
+        moments = [] if self._sampler is None else [self._next_sample_s]
+        moments += [] if self._deadline_s is None else [self._deadline_s]
+        return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
+
+    def _excuse(self, passed_s: float, patience_s: float) -> None:
+        """Let no deadline run on while this process could not look: where it was suspended, so was the other one."""
+        if self._deadline_s is not None and passed_s > patience_s + _LATE_S:
+            self._deadline_s += passed_s
+
+    def _hear(self) -> bool:
+        """Take a message of the process, if there is one, and answer it.
+
+        Returns:
+            Whether there was one.
+        """
+        try:
+            message = self._connection.recv(1 << 20, socket.MSG_DONTWAIT)
+        except (BlockingIOError, ConnectionError):
+            return False
+        if not message:
+            return False
+        try:
+            answer = {"error": None, **self._take(json.loads(message))}
+        except Exception as error:  # noqa: BLE001 - whatever it is, who supervises goes on
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        with suppress(OSError):  # it died while it waited
+            self._connection.send(json.dumps(answer).encode())
+        return True
+
+    def _take(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Do what a message asks for, and return what else the answer says."""
+        match content["what"]:
+            case "listen":
+                self._listener = socket.create_server((content["address"], 0))
+                self._listener.setblocking(False)
+                return {"port": self._listener.getsockname()[1]}
+            case "join":
+                self._peers = Peers(rank=content["rank"], token=content["token"], listener=self._listener)
+                if self._listener is None:
+                    self._peers.connect(content["address"], content["port"], content["host"])
+            case "begin":
+                self._begin(content)
+            case "end":
+                if content["secondhand"] and self._peers is not None:
+                    self._peers.hear(_NEWS_S)
+                row = self._ended_row.from_data(content["row"])
+                return {"row": self._write_end(row, content["exit_status"]).to_data()}
+        return {}
+
+    def _begin(self, content: dict[str, Any]) -> None:
+        """Take charge of an attempt, or of one run's part in a stand-alone evaluation."""
+        if content["attempt"] is None:
+            self._ended_row = EvaluationEnded
+        self._grace_s = content["grace_s"] or self._grace_s
+        self._log = Path(content["log"])
+        path = Path(content["journal"])
+        self._keep_room(path.parent)
+        journal = Journal(path, self._tell_trouble)
+        self._journals.append(journal)
+        journal.append(
+            SupervisionStarted(
+                run_id=content["run_id"],
+                attempt=content["attempt"],
+                rank=content["rank"],
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                wall_ns=self._wall_ns(),
+            )
+        )
+        if self._sampler is None:  # only now: a process that forks must not have opened the driver
+            self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
+            self._next_sample_s = time.monotonic()
+
+    def _keep_room(self, folder: Path) -> None:
+        """Keep room for one more end on the file system of a folder.
+
+        Raises:
+            OSError: If there is none.
+        """
+        device = folder.stat().st_dev
+        if device not in self._reserves:
+            self._reserves[device] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - nameless: it never outlives us
+        descriptor = self._reserves[device].fileno()
+        os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, _RESERVE_BYTES)
+
+    def _sample(self, at_once: bool = False) -> None:
+        """Write what host and devices do, once a second: the sign of life, too."""
+        now_s = time.monotonic()
+        if self._sampler is None or (now_s < self._next_sample_s and not at_once):
+            return
+        self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
+        row = self._sampler.sample()
+        for journal in self._journals:
+            journal.append(row)
+
+    def _pass_on_signals(self) -> None:
+        """Let the process hear what we were told; who interrupts it twice means it."""
+        while self._signals:
+            signum = self._signals.pop(0)
+            self._follow_peers()  # who is told to end because another one has, was told of that before
+            if self._following:
+                continue
+            if self._asked is not None:
+                if signum is signal.SIGINT and time.monotonic() > self._asked_s + _SAME_KEY_S:
+                    self._kill("as it was interrupted once more")
+                continue
+            self._asked, self._asked_s = signum, time.monotonic()
+            if self._exit_status is None:  # else it is shutting down, and has its deadline
+                self._deadline_s = time.monotonic() + self._grace_s
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signum)
+
+    def _follow_peers(self) -> None:
+        """Let the process end when that of another rank has: it would wait for that one for ever."""
+        if self._peers is None:
+            return
+        self._peers.hear()
+        if self._peers.first is None or self._asked is not None or self._following:
+            return
+        self._following = True
+        if self._exit_status is not None:
+            return
+        began, asked_too = bool(self._journals), self._peers.first.status in ENDING.values()
+        self._deadline_s = time.monotonic() + (_ALONE_S if began and not asked_too else self._grace_s)
+        if began:  # before that all may have refused the same request, and the process is telling why
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
+    def _kill(self, reason: str) -> None:
+        """End the process group."""
+        self._killed, self._deadline_s = reason, None
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, signum: signal.Signals) -> None:
+        """Signal the process and those of its descendants that stayed in its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signum)
+
+    def _write_end(self, row: AttemptEnded, exit_status: int) -> AttemptEnded:
+        """Write how it ended, the first time that somebody says so.
+
+        Returns:
+            How it ended: as the row says, or by the end of another rank's process.
+
+        Raises:
+            OSError: If the disk takes nothing, whatever is freed for it.
+        """
+        if self._exit_status is not None:
+            return row
+        if self._peers is not None:
+            row, exit_status = self._peers.settle(row, exit_status, asked=self._asked is not None)
+        for reserve in self._reserves.values():
+            reserve.close()
+        self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
+        insist(self._journals, row)
+        self._end_is_written = True
+        self._deadline_s = time.monotonic() + self._shutdown_s
+        return row
+
+    def _conclude(self, wait_status: int) -> int:
+        """Write what is not written yet, now that the process is gone."""
+        self._deadline_s = None
+        if self._sampler is not None:
+            self._sample(at_once=True)  # what the devices drew while it went
+            self._sampler.close()
+        code = os.waitstatus_to_exitcode(wait_status)
+        status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
+        end = self._ended_row(
+            status=status,
+            reason=reason,
+            wall_ns=self._wall_ns(),
+            peak_host_memory_bytes=None,
+            peak_gpu_memory_bytes=None,
+        )
+        if not self._journals:
+            exit_status = 128 - code if code < 0 else code
+            if status in ENDING.values():
+                exit_status = exit_status_of(status, self._is_resumable())
+            if self._peers is not None and code:
+                ended, exit_status = self._peers.settle(end, exit_status, asked=self._asked is not None)
+                if ended is not end and self._peers.rank == 0 and exit_status != EXIT_USER_ERROR:
+                    _say(f"{ended.status.replace('_', ' ')}: {ended.reason}")
+            return exit_status
+        fault = name_of(-code) if code < 0 else None
+        try:
+            if self._exit_status is None:
+                ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
+                who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
+                _say(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
+            elif self._killed is not None:
+                _say(f"the process was killed while it shut down, {self._killed}")
+            elif fault is not None:
+                _say(f"the process ended by {fault} while it shut down, after its work had ended")
+            insist(
+                self._journals,
+                ShutdownEnded(
+                    wall_ns=self._wall_ns(),
+                    exit_code=code if code >= 0 else None,
+                    signal=fault,
+                    overdue=self._killed is not None,
+                ),
+            )
+            for journal in self._journals:
+                journal.close()
+        except OSError as error:
+            if not self._end_is_written:
+                _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")
+                return 1
+            _say(f"how the process went after its work had ended could not be written: {error}")
+        return 1 if self._exit_status is None else self._exit_status
+
+    def _clean_log(self) -> None:
+        """Replace secrets in what the process printed; whoever wrote there is gone."""
+        try:
+            redact_files([self._log] if self._log is not None and self._log.exists() else [])
+        except OSError as error:
+            _say(f"{self._log} may hold secrets, as it could not be written anew: {error}")
+
+    def _is_resumable(self) -> bool:
+        """Tell whether there is a state that the run can be resumed from, as there is where it is being resumed."""
+        saved = [(journal.path.parent / STATE_FILE).is_file() for journal in self._journals]
+        return asks_to_resume(sys.argv[1:]) or (self._ended_row is AttemptEnded and bool(saved) and all(saved))
+
+    def _wall_ns(self) -> int:
+        """Return the age of the attempt [ns]."""
+        return time.perf_counter_ns() - self._started_ns
+
+    def _tell_trouble(self, error: OSError) -> None:
+        """Say that telemetry waits for room."""
+        _say(f"telemetry cannot be written and waits: {error}")
+
+
+def _say(text: str) -> None:
+    """Tell the user one line, if somebody still reads it."""
+    with suppress(OSError):
+        print(f"supervisor: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,22 @@
+"""Writing what a measurement found, with the command and the versions that found it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.meters import package_versions
+
+
+def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 - plain JSON values
+    """Write what was found, with the command and the versions that found it.
+
+    Args:
+        path: The file; ``None`` writes nothing.
+        findings: Figures by their names.
+    """
+    if path is not None:
+        content = {"versions": package_versions(), "command": sys.argv, **findings}
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,166 @@
+"""Live progress: a redrawn picture on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ledger_lab.ledger import PanelResult
+from ledger_lab.units import PHASE_STYLES, duration, quantity
+
+_LINE_EVERY_S = 10.0
+_BAR_WIDTH = 60
+
+
+class Progress:
+    """Progress of one piece of work, as a bar and a line of figures that serves a log file, too."""
+
+    def __init__(self, console: Console, title: str, total: int | None, begun: int = 0) -> None:
+        """Begin.
+
+        Args:
+            console: Where to draw.
+            title: What is being done.
+            total: Number of steps, or ``None`` where nobody knows.
+            begun: Steps that were done before.
+        """
+        self._console, self._title, self._total, self._begun = console, title, total, begun
+        self._began_s = self._line_s = time.monotonic()
+        self._done, self._figures = begun, ""
+        self._phases: Counter[str] = Counter()
+        self._live = Live(
+            get_renderable=self._draw,
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Self:
+        """Start drawing."""
+        if self._console.is_terminal:
+            self._live.start()
+        else:
+            self._console.print(f"{self._title} …", markup=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop drawing, and leave one line behind."""
+        if self._console.is_terminal:
+            self._live.stop()
+        self._console.print(self._line(), markup=False, soft_wrap=True)
+
+    def advance(self, done: int, figures: str = "", phase_ns: dict[str, int] | None = None) -> None:
+        """Show how far the work is.
+
+        Args:
+            done: Steps done.
+            figures: What else to show.
+            phase_ns: Where the time went since the last call [ns].
+        """
+        self._done, self._figures = done, figures
+        self._phases.update(phase_ns or {})
+        now_s = time.monotonic()
+        if not self._console.is_terminal and now_s - self._line_s >= _LINE_EVERY_S:
+            self._line_s = now_s
+            self._console.print(self._line(), markup=False, soft_wrap=True)
+
+    def _line(self) -> str:
+        """Return everything in one line."""
+        elapsed_s = time.monotonic() - self._began_s
+        count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
+        parts = [f"{self._title} {count}", self._figures, duration(elapsed_s)]
+        if self._total is not None and self._begun < self._done < self._total:
+            parts.append(f"{duration(elapsed_s * (self._total - self._done) / (self._done - self._begun))} left")
+        return " · ".join(part for part in parts if part)
+
+    def _draw(self) -> Group:
+        """Return the picture: a bar of the work, the figures, and a bar of the phases."""
+        bar = Table.grid()  # a bare bar doesn't end its line
+        bar.add_row(ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH, pulse=self._total is None))
+        rows: list[Table | Text] = [bar, Text(self._line())]
+        total_ns = sum(self._phases.values())
+        if total_ns:
+            rows += phase_bar(dict(self._phases), _BAR_WIDTH)
+        return Group(*rows)
+
+
+class ReadingProgress:
+    """Progress of reading a ledger. It shows nothing where that takes no time."""
+
+    def __init__(self, console: Console, title: str, unit: int = 1_000_000) -> None:
+        """Wait for something to show.
+
+        Args:
+            console: Where to draw.
+            title: What is being done to what; by default megabytes of it are counted.
+            unit: How much counts as one.
+        """
+        self._console, self._title, self._unit = console, title, unit
+        self._began_s = time.monotonic()
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """Return the progress."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop drawing."""
+        if self._progress is not None:
+            self._progress.__exit__(kind, error, trace)
+
+    def show(self, done: int, total: int) -> None:
+        """Show how far it is, after the first two seconds.
+
+        Args:
+            done: How much is done, as a rule bytes read.
+            total: How much there is to do.
+        """
+        if self._progress is None and time.monotonic() - self._began_s > 2.0:
+            self._progress = Progress(self._console, self._title, total // self._unit).__enter__()
+        if self._progress is not None:
+            self._progress.advance(done // self._unit)
+
+
+def phase_bar(phase_ns: dict[str, int], width: int) -> list[Text]:
+    """Return phases as a coloured bar and its legend.
+
+    Args:
+        phase_ns: Time per phase, in any unit.
+        width: Columns of the bar.
+    """
+    total = sum(phase_ns.values())
+    bar, legend = Text(), Text()
+    for phase, style in PHASE_STYLES.items():
+        share = phase_ns.get(phase, 0) / total
+        bar.append("█" * round(share * width), style=style)
+        if share >= 0.005:
+            legend.append("■ ", style=style).append(f"{phase} {share:.0%}  ")
+    return [bar, legend]
+
+
+def training_figures(env_steps: int, train_s: float) -> str:
+    """Return steps and steps per second in a few words."""
+    rate = f"{quantity(env_steps / train_s)} steps/s" if train_s > 0 else ""
+    return " · ".join(part for part in (f"{quantity(env_steps)} steps", rate) if part)
+
+
+def judged(result: PanelResult) -> str:
+    """Return a held-out score in a few words."""
+    if result.invalid is not None:
+        return f"invalid ({result.invalid})"
+    what = "confirmed by" if result.confirms else "confirming" if result.purpose == "confirmation" else "screened"
+    return f"{what} {result.outcomes.successes}/{result.outcomes.episodes}"

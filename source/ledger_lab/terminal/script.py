@@ -1,0 +1,29 @@
+"""What every script does around its one call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.endings import Terminated
+from ledger_lab.terminal.console import tell_error
+
+
+def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
+    """Run a program with the command line, and exit with its status.
+
+    What the user can mend is told in one line, with status 2 and without a traceback.
+
+    Args:
+        program: Takes the command line without the program's name, and returns the exit status.
+    """
+    try:
+        sys.exit(program(sys.argv[1:]))
+    except UserError as error:
+        sys.exit(tell_error(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Terminated:
+        sys.exit(143)

@@ -1,0 +1,1 @@
+"""One training run, from the request to its last row."""

@@ -1,0 +1,311 @@
+"""``train.py --resume``: which run goes on, from which state, and why not."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from isaaclab.app import add_launcher_args
+
+from ledger_lab.errors import UserError
+from ledger_lab.files import file_sha256
+from ledger_lab.ledger import (
+    STATE_FILE,
+    AttemptStarted,
+    CheckpointSaved,
+    PanelResult,
+    Run,
+    RunDeclared,
+    StateSaved,
+    Status,
+)
+from ledger_lab.ledger.find import find_run
+from ledger_lab.meters import TRAINING_PHASES
+from ledger_lab.panels import few_differences
+from ledger_lab.runners.process_group import ALONE, ProcessGroup
+from ledger_lab.training.health_watch import parse_stop_on
+from ledger_lab.training.request import train_parser
+
+OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED)
+"""Ends of runs that did what they were told to."""
+
+_DECLARED = {
+    "task": "task",
+    "rl_library": "rl_library",
+    "agent": "agent",
+    "num_envs": "num_envs",
+    "seed": "seed",
+    "max_iterations": "max_iterations",
+    "panel": "panel",
+    "target": "target_success",
+    "eval_every": "eval_every",
+    "stop_at_target": "stop_at_target",
+    "device": "device",
+    "timing": "timing",
+    "cohort": "cohort",
+}
+"""Flags of ``train.py``, and the fields of a declaration that say the same."""
+
+_ANEW = ("resume", "allow_changed_code", "save_state_every", "grace_s", "log_root", "mirror", "nproc", "distributed")
+"""Flags of ``train.py`` that say nothing about what is trained, or are known otherwise."""
+
+_FREE = ("command", "git", "save_state_every")
+"""Fields of a declaration that each attempt may have otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumption:
+    """An interrupted run, and what its next attempt goes on from."""
+
+    run_dir: Path
+    declared: RunDeclared
+    attempt: int
+    """Number of the new attempt."""
+    state: StateSaved
+    saved_by: int
+    """Number of the attempt that saved the state."""
+    checkpoints: list[CheckpointSaved]
+    """Of earlier attempts."""
+    results: list[PanelResult]
+    """Held-out scores of earlier attempts, also those found after the state was saved."""
+    train_ns: int
+    """Time in the training loop up to the state [ns]."""
+    reasons: tuple[str, ...] = ()
+    """Why it does not go on bit for bit, whatever its simulation can do."""
+
+    @property
+    def scored(self) -> list[tuple[PanelResult, int]]:
+        """Held-out scores of what is not trained again, with the iterations completed when that was saved."""
+        iterations = {saved.path: saved.iteration for saved in self.checkpoints}
+        found = [(row, iterations[row.checkpoint]) for row in self.results]
+        return [(row, iteration) for row, iteration in found if iteration <= self.state.iteration]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as a JSON value, for other processes."""
+        return {
+            "run_dir": str(self.run_dir),
+            "declared": self.declared.to_data(),
+            "attempt": self.attempt,
+            "state": self.state.to_data(),
+            "saved_by": self.saved_by,
+            "checkpoints": [row.to_data() for row in self.checkpoints],
+            "results": [row.to_data() for row in self.results],
+            "train_ns": self.train_ns,
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Self:
+        """Return what :meth:`to_data` told."""
+        rows = {
+            "run_dir": Path(data["run_dir"]),
+            "declared": RunDeclared.from_data(data["declared"]),
+            "state": StateSaved.from_data(data["state"]),
+            "checkpoints": [CheckpointSaved.from_data(row) for row in data["checkpoints"]],
+            "results": [PanelResult.from_data(row) for row in data["results"]],
+        }
+        return cls(**{**data, **rows})
+
+
+def resumed_request(
+    args: Namespace, overrides: Sequence[str], argv: Sequence[str], group: ProcessGroup = ALONE
+) -> tuple[Namespace, Resumption]:
+    """Find the run to resume, and turn its declaration back into the command line that it was declared by.
+
+    Args:
+        args: Parsed command line of ``train.py`` with ``--resume``.
+        overrides: Hydra overrides on it.
+        argv: The command line itself.
+        group: The processes of the training; the first one looks for the run.
+
+    Returns:
+        The command line of the whole run but for its overrides, which are in the declaration; and what it goes on from.
+
+    Raises:
+        UserError: If there is no such run, it can't be resumed, or is asked to become another one.
+    """
+    resumed = Resumption.from_data(
+        group.first(lambda: _resumption(find_run(args.resume, args.log_root.resolve())).to_data())
+    )
+    declared = resumed.declared
+    asked = {flag: getattr(declared, field) for flag, field in _DECLARED.items()}
+    asked |= {"stop_on": ",".join(declared.stop_on), "no_eval": declared.held_out_slots == 0}
+    if group.world.size != declared.world_size:
+        group.agree(lambda: _refuse_processes(declared, group.world.size))
+    group.agree(lambda: _require_as_declared(declared, asked, overrides, argv))
+    settled: dict[str, Any] = {"scale_lr": False}  # the scaled rate is among the declared overrides
+    if args.save_state_every is None:
+        settled["save_state_every"] = declared.save_state_every
+    if group.world.size > 1:
+        settled["device"] = declared.device.partition(":")[0]  # each process takes the one of its own number
+    return Namespace(**{**vars(args), **asked, **settled}), resumed
+
+
+def _refuse_processes(declared: RunDeclared, processes: int) -> None:
+    """Refuse another number of processes than a run was declared with."""
+    way = f"say --nproc {declared.world_size}" if declared.world_size > 1 else "leave --nproc and --distributed out"
+    raise UserError(
+        f"run {declared.run_id} was declared for {declared.world_size} processes, and here are {processes}: {way}"
+    )
+
+
+def _require_as_declared(
+    declared: RunDeclared, asked: dict[str, Any], overrides: Sequence[str], argv: Sequence[str]
+) -> None:
+    """Refuse flags and overrides that a run was not declared with."""
+    for flag, value in _given(argv).items():
+        if flag == "device" and declared.device.startswith(f"{value}:"):
+            continue
+        if flag not in asked:
+            if value == _given(declared.command[1:]).get(flag):
+                continue
+            raise UserError(f"--{flag}: run {declared.run_id} goes on as it was declared: leave the flag out")
+        if value != asked[flag]:
+            raise UserError(
+                f"--{flag} {value}: run {declared.run_id} was declared with {asked[flag]}, and goes on as it was "
+                "declared: leave the flag out"
+            )
+    if strangers := [override for override in overrides if override not in declared.overrides]:
+        raise UserError(
+            f"override {strangers[0]!r}: run {declared.run_id} was declared without it, and goes on as it was "
+            "declared: leave it out"
+        )
+
+
+def require_unchanged(
+    now: RunDeclared, resumed: Resumption, group: ProcessGroup, allow_changed_code: bool
+) -> Resumption:
+    """Refuse to go on with a run whose declaration would read otherwise now.
+
+    Args:
+        now: The declaration as it would read now.
+        resumed: The run.
+        group: The processes of the training; the first one declares, and compares.
+        allow_changed_code: Whether other code may go on.
+
+    Returns:
+        What is gone on from, with the reasons why that is not bit for bit.
+
+    Raises:
+        UserError: If code, configuration, panel or packages are not what they were, with the fields that differ.
+    """
+    reasons: list[str] = group.first(lambda: _what_changed(now, resumed, allow_changed_code))
+    return replace(resumed, reasons=tuple(reasons))
+
+
+def _what_changed(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) -> list[str]:
+    """Compare two declarations, and refuse what must not differ."""
+    (found, code_now, machine_now), (then, code_then, machine_then) = map(_taken_apart, (now, resumed.declared))
+    run = f"run {resumed.declared.run_id}"
+    if what := few_differences(found, then):
+        raise UserError(f"{run} would be another one now: {what} (now != then). Restore that, or start a new run")
+    code = few_differences(code_now, code_then)
+    if code and not allow_changed_code:
+        raise UserError(
+            f"{run} was begun by other code: {code} (now != then). Restore that, or go on with --allow_changed_code, "
+            "which the ledger will tell"
+        )
+    reasons = [f"other code: {code}"] if code else []
+    threads, before = (machine.pop("torch_threads", None) for machine in (machine_now, machine_then))
+    if machine := few_differences({"hardware": machine_now}, {"hardware": machine_then}):
+        reasons.append(f"other hardware: {machine}")
+    if now.device == "cpu" and before is not None and threads != before:
+        reasons.append(f"torch computes in {threads} threads now, and did in {before}: its sums may round otherwise")
+    return reasons
+
+
+def _taken_apart(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return what a declaration says of the run, of the code, and of the machine; not what each attempt is free in."""
+    data: dict[str, Any] = json.loads(json.dumps(declared.to_data()))
+    sources = {f"the source of {name}": sha256[:12] for name, sha256 in data.pop("code_sha256").items()}
+    code, machine = {**sources, "versions": data.pop("versions")}, data.pop("hardware")
+    return {name: value for name, value in data.items() if name not in _FREE}, code, machine
+
+
+def require_whole(path: Path, *known_sha256: str) -> str:
+    """Check that a state is one that was saved.
+
+    Args:
+        path: The file.
+        known_sha256: Hashes that the ledger knows.
+
+    Returns:
+        The hash of the file.
+
+    Raises:
+        UserError: If it is missing, or has changed.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is gone, and a training can't be resumed without it: start a new run")
+    found = file_sha256(path)
+    if found not in known_sha256:
+        raise UserError(
+            f"{path} is damaged: its SHA-256 is {found[:12]}…, which the ledger does not know. Restore the file, or "
+            "start a new run"
+        )
+    return found
+
+
+def _resumption(run: Run) -> Resumption:
+    """Return what a run goes on from.
+
+    Raises:
+        UserError: If it can't be resumed.
+    """
+    name, last = f"run {run.declared.run_id}", run.attempts[-1] if run.attempts else None
+    if last is None:
+        raise UserError(f"{name} was declared and never began: start a new run")
+    if last.status is Status.RUNNING or (last.shutdown is None and last.shows_life(here=True)):
+        start = next(iter(last.of(AttemptStarted)), None)
+        where = "" if start is None else f" (process {start.pid} on {start.host})"
+        way = "wait until it has ended, or end it, before it is resumed"
+        if start is not None and start.host != socket.gethostname():
+            way += (
+                f"; on another host it counts as lost after {last.silence_limit // timedelta(minutes=1)} silent minutes"
+            )
+        raise UserError(f"{name} is still alive{where}: {way}")
+    if last.status in OVER or run.proven:
+        status = Status.TARGET_REACHED if run.proven else last.status
+        raise UserError(f"{name} has ended: {status.replace('_', ' ')}. There is nothing to resume: start a new run")
+    states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
+    if not states:
+        raise UserError(f"{name} ended before it had saved a state to be resumed from: start a new run")
+    sha256 = require_whole(run.directory / STATE_FILE, *(row.sha256 for _, row in states))
+    saved_by, state = next(found for found in reversed(states) if found[1].sha256 == sha256)
+    numbers = [int(found[1]) for path in run.directory.iterdir() if (found := re.match(r"journal-(\d+)-", path.name))]
+    kept = [
+        window
+        for attempt, window in run.windows
+        if (attempt.number, window.wall_ns) <= (saved_by, state.wall_ns) and window.iteration is not None
+    ]
+    return Resumption(
+        run_dir=run.directory,
+        declared=run.declared,
+        attempt=max(numbers) + 1,
+        state=state,
+        saved_by=saved_by,
+        checkpoints=run.checkpoints,
+        results=[row for attempt in run.attempts for row in attempt.of(PanelResult)],
+        train_ns=sum(ns for window in kept for phase, ns in window.phase_ns.items() if phase in TRAINING_PHASES),
+    )
+
+
+def _given(argv: Sequence[str]) -> dict[str, Any]:
+    """Return the flags of ``train.py`` that stand on a command line, without those that may be given anew."""
+    parser = train_parser()
+    mine = {action.dest for action in parser._actions} - {"help", *_ANEW}
+    add_launcher_args(parser)
+    nothing = object()
+    found, _ = parser.parse_known_args(list(argv), Namespace(**dict.fromkeys({*mine, "device"}, nothing)))
+    given = {name: value for name, value in vars(found).items() if name in {*mine, "device"} and value is not nothing}
+    if "stop_on" in given:
+        given["stop_on"] = ",".join(parse_stop_on(given["stop_on"]))
+    if "panel" in given and Path(given["panel"]).is_file():
+        given["panel"] = str(Path(given["panel"]).resolve())
+    return given

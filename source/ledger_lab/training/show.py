@@ -1,0 +1,64 @@
+"""What a training prints: its settings at the start, its result at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from ledger_lab.ledger import read_ledger
+from ledger_lab.physics import physics_name
+from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from ledger_lab.runners.configs import read_setting
+from ledger_lab.units import duration
+
+if TYPE_CHECKING:
+    from ledger_lab.training.plan import TrainPlan
+
+
+def describe_batch(plan: TrainPlan) -> str:
+    """Return the batch arithmetic of a training in one line."""
+    num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
+    in_all = num_envs * plan.world.size
+    environments = str(num_envs) if in_all == num_envs else f"{plan.world.size} × {num_envs}"
+    line = (
+        f"batch {environments} × {batch.horizon} = {in_all * batch.horizon} steps in {batch.minibatches_of(num_envs)} "
+        f"minibatches, {batch.epochs} epochs: effective batch {batch.effective_batch(in_all)} · learning rate "
+        f"{read_setting(plan.agent_cfg, plan.adapter.dialect.overrides['learning_rate'])}"
+    )
+    return f"{line} (scaled to the batch)" if plan.scaled_lr else line
+
+
+def greet(plan: TrainPlan, console: Console) -> None:
+    """Say what is about to happen."""
+    processes = f"{plan.world.size} processes × " if plan.world.size > 1 else ""
+    resumed = plan.resumed
+    again = "" if resumed is None else f" · attempt {plan.attempt}, from iteration {resumed.state.iteration}"
+    console.print(
+        f"run {plan.run_id}{again} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
+        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n"
+        f"{plan.run_dir}\n"
+        "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def report(plan: TrainPlan, console: Console) -> None:
+    """Print the run's table, and the first checkpoint that reached the target."""
+    (run,) = read_ledger(plan.run_dir).runs
+    summary = summarize_run(run)
+    alone = summarize_cohorts([replace(summary, cohort=None)])  # nobody looked at the others of its cohort
+    console.print(render_report([summary], alone, console.width, find_bottlenecks([run], [summary])))
+    first = summary.confirmed
+    if first is not None:
+        console.print(
+            f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
+            f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
+            "episodes\n"
+            f"watch it: ./isaaclab.sh -p scripts/play.py {plan.run_dir / first.path} --video --viz newton_gl",
+            style="green",
+            markup=False,
+            soft_wrap=True,
+        )

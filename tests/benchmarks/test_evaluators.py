@@ -1,0 +1,56 @@
+"""Common evaluators miss the true success; each seed once does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.evaluators import bench_evaluators, examine, run_vectorized
+from ledger_lab.errors import UserError
+from tests.conftest import script
+
+
+def test_an_environment_that_is_free_takes_the_next_seed() -> None:
+    seeds, ends = run_vectorized(np.array([5, 2, 1, 1, 9]), num_envs=2)
+    assert seeds.tolist() == [1, 2, 3, 0, 4]
+    assert ends.tolist() == [2, 3, 4, 5, 13]
+
+
+def test_episodes_that_end_at_the_same_step_come_in_the_order_of_their_environments() -> None:
+    seeds, _ = run_vectorized(np.array([4, 2, 2]), num_envs=2)
+    assert seeds.tolist() == [1, 0, 2]
+
+
+def test_the_first_to_finish_look_better_the_more_environments_there_are() -> None:
+    errors = {}
+    for num_envs in (16, 64, 256, 1024):
+        found = examine(num_envs, 256, 0.6, 20, np.random.default_rng(7))
+        errors[num_envs] = {finding.evaluator: finding for finding in found}
+    for evaluator in ("first N finished", "fixed number of frames"):
+        biases = [errors[num_envs][evaluator].mean_error for num_envs in errors]
+        assert 0.005 < biases[0] < 0.04 < biases[1] < biases[2]
+        assert biases[3] == pytest.approx(0.4, abs=0.03)
+    assert errors[256]["last 100 finished"].mean_error > 0.3
+    assert {errors[num_envs]["each seed once"].max_error for num_envs in errors} == {0.0}
+
+
+@pytest.mark.parametrize("success", [0.0, 1.0])
+def test_a_policy_that_always_does_the_same_is_judged_right_by_all(success: float) -> None:
+    found = examine(64, 256, success, 2, np.random.default_rng(7))
+    assert {finding.max_error for finding in found} == {0.0}
+
+
+def test_the_script_prints_and_writes_every_evaluator(tmp_path: Path) -> None:
+    finished = script("bench", "evaluators", "--panels", "2", "--json", tmp_path / "evaluators.json")
+    assert finished.returncode == 0, finished.stderr
+    for word in ("num_envs", "1024", "first N finished", "each seed once", "+0.0 ± 0.0"):
+        assert word in finished.stdout
+    assert len(json.loads((tmp_path / "evaluators.json").read_text())["findings"]) == 16
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UserError, match="--success in"):
+        bench_evaluators(["--success", "1.5"])

@@ -1,0 +1,53 @@
+"""The benchmarks of the ledger run, scaled down, and refuse what can't be measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.ledger import bench_ledger
+from ledger_lab.errors import UserError
+from tests.conftest import script
+
+
+def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
+    finished = script("bench", "kills", "--count", "25", "--json", tmp_path / "kills.json")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    found = json.loads((tmp_path / "kills.json").read_text())
+    assert (found["kills"], found["troubles"]) == (25, [])
+    assert set(found["statuses"]) <= {"lost"}
+    assert found["rows"] >= found["acknowledged_rows"]
+    assert found["after_first_row"] == sum(found["statuses"].values())
+
+
+def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
+    arguments = ["--appends", "100", "--runs", "3", "--rows", "120", "--neighbours", "false", "--folder", tmp_path]
+    finished = script("bench", "ledger", *arguments, "--json", tmp_path / "found.json")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [each["fsync"] for each in found["appending"]] == ["each row", "each MiB"]
+    assert [(each["program"], each["kept_digests"]) for each in found["reporting"]] == [
+        ("report.py", False),
+        ("report.py", True),
+        ("verify_ledger.py", False),
+    ]
+    assert "mlflow: not measured" in finished.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--appends", "5"], "--appends 5: a 99th percentile needs at least 100"),
+        (["--runs", "3"], "--runs names 1 ledgers, --rows 2"),
+        (["--runs", "3", "--rows", "4"], "3 runs have at least 15 rows each: --rows 45"),
+        (["--folder", "nowhere"], "--folder nowhere is no folder"),
+        (["--rows", "1000000000000", "--runs", "1"], "GB are free: --folder"),
+        (["--neighbours", "no-such-python"], "--neighbours no-such-python is no program"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        bench_ledger(arguments)

@@ -1,0 +1,38 @@
+"""Overhead is taken from iterations that both trainings made at the same time."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks import overhead as bench_overhead
+from ledger_lab.errors import UserError
+
+
+def pair(monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[float]) -> bench_overhead.Pair:
+    """Return a pair whose iterations of 10 steps ended at these times."""
+    beats_s = {"metered": metered, "plain": plain}
+
+    def train(arm: str, args: Namespace, cores: Sequence[int]) -> bench_overhead._Loop:
+        return bench_overhead._Loop(beats_s=beats_s[arm], steps_per_beat=10)
+
+    monkeypatch.setattr(bench_overhead, "_train", train)
+    monkeypatch.setattr(bench_overhead.os, "sched_getaffinity", lambda _: {0, 1})
+    return bench_overhead._pair(("plain", "metered"), Namespace(device="cpu", max_iterations=6))
+
+
+def test_only_what_both_did_at_the_same_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_start = [9.0, 10.0, 12.0, 14.0, 16.0]  # the first second is before the other one's loop
+    slow_end = [10.0, 11.0, 12.0, 13.0, 14.0, 24.0]  # and the last ten come after this one's
+    found = pair(monkeypatch, metered=slow_start, plain=slow_end)
+    assert (found.metered_steps_per_s, found.plain_steps_per_s, found.ratio) == (5.0, 10.0, 0.5)
+    assert (found.iterations, found.first, found.together) == (3, "plain", True)
+
+
+def test_trainings_that_hardly_met_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        UserError, match="in their loops for 1 of 4 iterations only: say a larger --max_iterations than 6"
+    ):
+        pair(monkeypatch, metered=[1.0, 2.0, 3.0, 4.0, 5.0], plain=[4.0, 5.0, 6.0, 7.0, 8.0])

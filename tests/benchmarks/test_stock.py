@@ -1,0 +1,62 @@
+"""Isaac Lab's tasks stand on our robots, need no network, and are stepped beside ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from isaaclab.utils.dict import class_to_dict
+
+from benchmarks.stock import bench_stock
+from benchmarks.stock_steps import STOCK, stock_config
+from ledger_lab.errors import UserError
+from tests.conftest import script
+
+
+def leaves(value: object) -> list[object]:
+    """Return everything that is no dictionary or list in nested ones."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+    return [value] if children is None else [leaf for child in children for leaf in leaves(child)]
+
+
+@pytest.mark.parametrize("task", STOCK)
+def test_a_stock_task_stands_on_what_ours_stands_on(task: str) -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    stock, (ours, _) = stock_config(task), resolve_configs(task, "rsl_rl", [])
+    assert type(stock) is not type(ours) and stock.scene.robot.spawn == ours.scene.robot.spawn
+    assert class_to_dict(stock.scene.robot.actuators) == class_to_dict(ours.scene.robot.actuators)
+    assert class_to_dict(stock.sim) == class_to_dict(ours.sim)
+    assert (stock.decimation, stock.episode_length_s) == (ours.decimation, ours.episode_length_s)
+    spawned = [class_to_dict(part.spawn) for part in vars(stock.scene).values() if getattr(part, "spawn", None)]
+    assert len(spawned) >= 2
+    texts = [leaf for leaf in leaves(spawned) if isinstance(leaf, str)]
+    assert not [text for text in texts if "://" in text], "nothing comes from the network"
+
+
+def test_what_stands_on_more_than_the_ground_is_refused() -> None:
+    with pytest.raises(UserError, match="--tasks LedgerLab-Lift-Cube-Franka: .* choose from LedgerLab-Cartpole, "):
+        bench_stock(["--tasks", "LedgerLab-Lift-Cube-Franka"])
+
+
+@pytest.mark.parametrize("place", ["missing/found.json", "."])
+def test_findings_that_could_not_be_written_are_refused_before_the_work(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        bench_stock(["--tasks", "LedgerLab-Cartpole", "--json", str(tmp_path / place)])
+    assert "name one in a directory that exists" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_steps_are_compared(tmp_path: Path) -> None:
+    few = ["--num_envs", "64", "--steps", "5", "--rounds", "1"]
+    finished = script("bench", "stock", "--tasks", "LedgerLab-Cartpole", *few, "--json", tmp_path / "found.json")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert [each["arm"] for each in found["simulations"]] == ["ours", "stock"]
+    assert all(0 < each["physics_us"] < each["step_us"] for each in found["simulations"])
+    assert found["compared"]["LedgerLab-Cartpole"]["manage_ratio"] > 0

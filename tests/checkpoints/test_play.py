@@ -1,0 +1,80 @@
+"""A real video, without a display or a GPU, of the policy that was trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import read_ledger
+from tests.conftest import one_run_dir, script
+from tests.evaluation.test_evaluate_bad_input import retold
+
+
+def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
+    run_dir = one_run_dir(trained)
+    finished = script("play", run_dir / "model_2.pt", "--video", "--video_length", "5", "--num_envs", "2",
+                      "--device", "cpu", "--log_root", trained)  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    video = run_dir / "videos" / "play" / "model_2.mp4"
+    assert str(video) in finished.stdout
+    import imageio.v3
+
+    frames = [frame for frame in imageio.get_reader(video)]
+    assert len(frames) == 5
+    assert frames[0].std() > 10, "the picture is empty"
+    picture = video.with_suffix(".png")
+    assert str(picture) in finished.stdout
+    assert imageio.v3.imread(picture).std() > 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["agent.actor.activation=relu"], r"'agent.actor.activation=relu': a policy is played as it was trained"),
+        (["--num_envs", "0"], r"--num_envs and --video_length must be at least 1"),
+        (["--seed", "-2"], r"--seed -2: must lie between 0 and 4294967295"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_one_line(arguments: list[str], complaint: str) -> None:
+    from ledger_lab.checkpoints.play import play_run
+
+    with pytest.raises(UserError, match=complaint) as refused:
+        play_run(["nothing", "--video", *arguments])
+    assert "\n" not in str(refused.value)
+
+
+def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Path, tmp_path: Path) -> None:
+    from ledger_lab.checkpoints.play import play_run
+
+    (run,) = read_ledger(trained).runs
+    other = {**run.declared.config_sha256, "agent": "0" * 64}  # another activation, say, whose weights fit as well
+    drifted = retold(trained, tmp_path, "drifted0", config_sha256=other)
+    with pytest.raises(UserError, match=r"is configured otherwise than when run drifted0 was trained"):
+        play_run([str(drifted), "--video", "--device", "cpu"])
+    fields = run.declared.panel_fields
+    delayed = {**fields, "time_step": {**fields["time_step"], "decimation": 3}}
+    drifted = retold(trained, tmp_path, "drifted1", panel_fields=delayed)
+    with pytest.raises(
+        UserError, match=r"run drifted1 was trained, so .* something else: time_step.decimation: 2 != 3"
+    ):
+        play_run([str(drifted), "--video", "--device", "cpu"])
+
+
+def test_what_is_made_for_training_is_not_played() -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    lift, _ = resolve_configs("LedgerLab-Lift-Cube-Franka", "rsl_rl", [], play_mode=True)
+    assert lift.curriculum.begin_at_object.params["share"] == 0.0
+    rough, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", [], play_mode=True)
+    assert rough.events.push_robot.params["velocity_range"] == {}
+    assert not rough.observations.policy.enable_corruption
+    noisy = ["env.observations.policy.enable_corruption=true", "env.events.push_robot.interval_range_s=[1.0,2.0]"]
+    asked, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", noisy, play_mode=True)
+    assert asked.observations.policy.enable_corruption, "what is asked for stands"
+    trained, _ = resolve_configs("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", [])
+    assert trained.observations.policy.enable_corruption
+    assert trained.events.push_robot.params["velocity_range"]

@@ -1,0 +1,231 @@
+"""The policies that come with the package are those of recorded runs, and are used like any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ledger_lab.pretrained
+from ledger_lab.errors import UserError
+from ledger_lab.exported import CONTRACT, POLICY
+from ledger_lab.ledger import PanelResult, find_journals, read_ledger
+from ledger_lab.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
+from ledger_lab.recipes import RECIPES
+from ledger_lab.reports import summarize_run
+from tests.conftest import ROOT, one_run_dir, script
+
+TASK = "LedgerLab-Cartpole"
+HERE = ledger_lab.pretrained.ROOT
+
+
+def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
+    """Plan an evaluation as the command line says."""
+    from ledger_lab.evaluation.plan import plan_evaluation
+    from ledger_lab.evaluation.request import evaluate_parser
+    from ledger_lab.runners.command_line import parse_plain
+
+    return plan_evaluation(parse_plain(evaluate_parser(), [*map(str, arguments), "--device", "cpu"]))
+
+
+def shipped(*arguments: str | Path) -> int:
+    """Ship a policy as the command line says."""
+    from ledger_lab.evaluation.ship import ship_policy
+
+    return ship_policy([*map(str, arguments)])
+
+
+def move_root(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    """Let the package's policies lie in another folder, which tests may spoil."""
+    for module in ("pretrained", "checkpoints.shipped", "evaluation.ship"):
+        monkeypatch.setattr(f"ledger_lab.{module}.ROOT", root)
+    return root
+
+
+@pytest.fixture
+def copy_of_shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The policy of the cart-pole, as a test may spoil it."""
+    return shutil.copytree(HERE / TASK, move_root(monkeypatch, tmp_path / "package") / TASK)
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    """Return all files below a folder, but for byte code."""
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
+def test_every_task_has_a_policy_that_was_recorded() -> None:
+    recorded = {
+        run.declared.task for run in read_ledger(ROOT / "records").runs if run.declared.task.startswith("Ledger")
+    }
+    assert shipped_tasks() == sorted(RECIPES) == sorted(recorded)
+
+
+@pytest.mark.parametrize("task", shipped_tasks())
+def test_what_is_shipped_is_what_a_recorded_run_saved_and_can_be_scored(task: str) -> None:
+    plan = planned("--task", task, "--pretrained")
+    (candidate,) = plan.candidates
+    (run,) = read_ledger(HERE / task).runs
+    best = summarize_run(run).best
+    assert best is not None and (run.declared.task, candidate.saved.path) == (task, best.path)
+    assert candidate.source == HERE / task and not candidate.run_dir.is_relative_to(HERE)
+    contract = json.loads((HERE / task / CONTRACT).read_text())
+    assert contract["policy"]["checkpoint_sha256"] == candidate.saved.sha256
+    assert contract["policy"].get("began_from") == run.declared.began_from
+    for action in contract["actions"]:
+        if action["class"].endswith(":WalkingPolicyAction"):  # another policy's, which the contract tells by its hash
+            from ledger_lab.tasks.navigation.frozen import WALKING_POLICY
+
+            walker = hashlib.sha256(WALKING_POLICY.read_bytes()).hexdigest()
+            assert (action["law"], action["settings"]["policy_path"]) == (None, f"sha256:{walker}")
+            continue
+        assert action["law"] in ("affine", "binary")
+        if action["class"].endswith(":RelativeJointPositionAction"):
+            assert action["relative_to"] == {"data": "joint_pos", "read_hz": contract["rates"]["physics_hz"]}
+    assert shipped_policy(task) == HERE / task / POLICY
+    journals = [path.relative_to(HERE / task) for path in find_journals(HERE / task)]
+    expected = {*journals, Path(CONTRACT), Path(POLICY), Path(candidate.saved.path)}
+    assert {path.relative_to(HERE / task) for path in contents(HERE / task)} == expected
+    homes = [path.parent for path in find_journals(ROOT / "records") if run.declared.run_id in path.parent.name]
+    assert homes, "its run is recorded"
+    assert all((homes[0] / name).read_bytes() == (HERE / task / name).read_bytes() for name in journals)
+
+
+def test_its_score_is_written_below_the_log_root_and_nothing_into_the_package(tmp_path: Path) -> None:
+    before = contents(HERE)
+    finished = script("evaluate", "--task", TASK, "--pretrained", "--device", "cpu", "--log_root", tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert contents(HERE) == before
+    (run,) = read_ledger(tmp_path).runs
+    assert run.directory == tmp_path / "pretrained" / TASK / run.declared.run_id
+    assert f"pretrained: run {run.declared.run_id} reached its target of 90 %" in finished.stdout
+    (score,) = [row for journal in run.evaluations for row in journal.of(PanelResult)]
+    recorded = next(row for row in run.results if row.checkpoint == score.checkpoint and row.purpose == "screening")
+    assert (score.panel_id, score.checkpoint_sha256) == (recorded.panel_id, recorded.checkpoint_sha256)
+    assert score.outcomes.successes >= 0.9 * score.outcomes.episodes
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    (again,) = planned("--task", TASK, "--pretrained", "--log_root", tmp_path).candidates
+    assert again.run_dir == run.directory
+
+
+@pytest.mark.slow
+def test_its_video_is_written_below_the_log_root_in_a_world_that_is_asked_for(tmp_path: Path) -> None:
+    before = contents(HERE)
+    finished = script("play", "--task", TASK, "--pretrained", "env.scene.env_spacing=3.0", "--video",
+                      "--video_length", "3", "--num_envs", "2", "--device", "cpu", "--log_root", tmp_path)  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert contents(HERE) == before
+    (video,) = tmp_path.rglob("*.mp4")
+    (run,) = read_ledger(HERE / TASK).runs
+    assert video.parent == tmp_path / "pretrained" / TASK / run.declared.run_id / "videos" / "play"
+    assert str(video) in finished.stdout
+
+
+def test_where_the_run_itself_lies_its_scores_are_written(tmp_path: Path) -> None:
+    (run,) = read_ledger(HERE / TASK).runs
+    home = tmp_path / "logs" / "mine"
+    home.mkdir(parents=True)
+    for journal in find_journals(HERE / TASK):
+        shutil.copy(journal, home)
+    (candidate,) = planned("--task", TASK, "--pretrained", "--log_root", tmp_path / "logs").candidates
+    assert (candidate.run_dir, candidate.source) == (home, HERE / TASK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--task", "LedgerLab-Cartpol", "--pretrained"], r"no policy of LedgerLab-Cartpol comes .*did you mean"),
+        (["--task", "../pretrained/LedgerLab-Cartpole", "--pretrained"], r"no policy of \.\./pretrained/Ledger"),
+        (["--task", TASK], r"--task LedgerLab-Cartpole goes with --pretrained"),
+        ([], r"name a run or a checkpoint, or say --task X --pretrained"),
+        (["run", "--pretrained"], r"no checkpoint, run directory or run id 'run'"),
+    ],
+)
+def test_what_does_not_come_with_the_package_is_refused_in_one_line(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=complaint) as refused:
+        planned(*arguments, "--log_root", tmp_path)
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["play", "export_policy"])
+def test_one_policy_is_played_or_exported(name: str, tmp_path: Path) -> None:
+    finished = script(name, "run", "--task", TASK, "--pretrained", *(["--video"] if name == "play" else []))
+    assert finished.returncode == 2
+    assert finished.stderr.strip().endswith("error: run or --pretrained: name one of them")
+
+
+def test_a_spoiled_file_is_refused_in_one_line(copy_of_shipped: Path, tmp_path: Path) -> None:
+    for path, complaint in (
+        (copy_of_shipped / POLICY, r"policy.pt is not what its contract.json describes, .*: install ledger_lab again"),
+        (shipped_checkpoint(TASK), r"checkpoint .*\.pt is not what run \w+ saved: its SHA-256 differs"),
+        (next(iter(find_journals(copy_of_shipped))), r"damaged journal: "),
+        (copy_of_shipped / CONTRACT, r"no contract.json beside .* says what it is .*: install ledger_lab again"),
+    ):
+        whole = path.read_bytes()
+        path.write_bytes(b"{" + whole[len(whole) // 2 :])
+        with pytest.raises(UserError, match=complaint) as refused:
+            shipped_policy(TASK)
+            planned("--task", TASK, "--pretrained", "--log_root", tmp_path / "logs")
+        assert "\n" not in str(refused.value)
+        path.write_bytes(whole)
+    (copy_of_shipped / POLICY).unlink()
+    with pytest.raises(UserError, match=r"cannot read .*policy.pt: No such file or directory; install ledger_lab"):
+        shipped_policy(TASK)
+    shipped_checkpoint(TASK).unlink()
+    with pytest.raises(UserError, match=r"is missing: install ledger_lab again"):
+        shipped_checkpoint(TASK)
+
+
+def test_a_run_is_shipped_with_its_history_and_its_exported_policy(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    root = move_root(monkeypatch, tmp_path / "package")
+    root.mkdir()
+    run_dir = shutil.copytree(one_run_dir(trained), tmp_path / "run")
+    (run,) = read_ledger(run_dir).runs
+    best = summarize_run(run).best
+    assert best is not None and not best.confirmed
+    fell_short = r"fell short of its target of 90 %: \d+ of 256 held-out episodes, the best of \d scores"
+    for arguments, complaint in (
+        (["run"], r"no checkpoint, run directory or run id 'run'"),
+        ([run_dir / best.path], r"model_\d+.pt is a file: name a run, by its id or its directory"),
+        ([run_dir], rf"{fell_short}: --short_of_target ships it"),
+        (
+            [run_dir, "--short_of_target"],
+            rf"cannot read .*policy.pt: No such file or directory; scripts/export_policy.py .*{best.path} writes it",
+        ),
+    ):
+        with pytest.raises(UserError, match=complaint) as refused:
+            shipped(*arguments, "--log_root", tmp_path / "logs")
+        assert "\n" not in str(refused.value)
+    assert not list(root.iterdir())
+
+    finished = script("export_policy", run_dir / best.path, "--device", "cpu")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (root / TASK).mkdir()
+    (root / TASK / "older").touch()
+    assert shipped(run_dir, "--short_of_target") == 0
+    names = {path.relative_to(root).as_posix() for path in contents(root)}
+    journals = {path.name for path in find_journals(run_dir)}
+    assert names == {f"{TASK}/{name}" for name in (*journals, best.path, CONTRACT, POLICY)}
+    assert all((root / TASK / name).read_bytes() == (run_dir / name).read_bytes() for name in journals)
+    (candidate,) = planned("--task", TASK, "--pretrained", "--log_root", tmp_path / "logs").candidates
+    assert candidate.path == root / TASK / best.path
+    policy, contract = torch.jit.load(shipped_policy(TASK)), json.loads((root / TASK / CONTRACT).read_text())
+    for example in contract["examples"]:
+        assert torch.allclose(policy(torch.tensor([example["obs"]])), torch.tensor([example["actions"]]), atol=1e-5)
+
+    (run_dir / "exported" / POLICY).write_bytes(b"another")
+    with pytest.raises(
+        UserError, match=r"policy.pt is not what its contract.json describes, .*: scripts/export_policy"
+    ):
+        shipped(run_dir, "--short_of_target")
+    assert shipped_policy(TASK).is_file(), "what was shipped before stays"

@@ -1,0 +1,54 @@
+"""Over a large ledger the report leaves out what takes a look at every row, says so, and makes up for it by name."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from benchmarks.synthetic_ledger import write_ledger
+from ledger_lab.commands import report as module
+from ledger_lab.commands.report import build_report
+from ledger_lab.ledger import LedgerDamageError, read_ledger
+from ledger_lab.reports import summarize_run
+
+
+def test_runs_are_summarized_on_all_cores_as_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_ledger(tmp_path, runs=5, rows=150)
+    runs = read_ledger(tmp_path).runs
+    alone = [summarize_run(run) for run in runs]
+    assert module.summarize_runs(runs) == alone
+    monkeypatch.setattr(module, "_PARALLEL_FROM", 1)
+    monkeypatch.setattr(module, "_BATCH", 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert module.summarize_runs(runs) == alone
+    journal = runs[3].attempts[0].ranks[0]
+    journal.path.write_bytes(journal.path.read_bytes().replace(b'"needed":231', b'"needed":230'))
+    with pytest.raises(LedgerDamageError, match="the row was changed while the ledger was read"):
+        module.summarize_runs(runs)
+
+
+def test_bottlenecks_of_many_rows_are_told_of_named_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ledger(tmp_path, runs=2, rows=400)
+    monkeypatch.setattr(module, "_EXPLAINED_ROWS", 100)
+
+    def said(*arguments: str) -> str:
+        assert build_report(["--log_root", str(tmp_path), *arguments]) == 0
+        return capsys.readouterr().out
+
+    assert said() and gc.isenabled(), "only the report itself leaves its garbage alone"
+    left_out = "bottlenecks and advice are left out over 400 rows: name the runs to explain"
+    assert left_out in said()
+    named = said("00000001")
+    assert left_out not in named and "simulation-bound" in named
+    report = json.loads(said("--json", "-"))
+    assert report["bottlenecks_left_out"] and report["runs"][0]["bottleneck"] is None
+    report = json.loads(said("00000001", "--json", "-"))
+    assert not report["bottlenecks_left_out"] and report["runs"][0]["bottleneck"]["name"] == "simulation-bound"

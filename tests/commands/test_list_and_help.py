@@ -1,0 +1,75 @@
+"""The programs explain themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.commands.list_tasks import _record
+from ledger_lab.ledger import read_ledger
+from ledger_lab.pretrained import ROOT
+from ledger_lab.recipes import RECIPES
+from ledger_lab.reports import summarize_run
+from ledger_lab.units import duration
+from tests.conftest import script
+from tests.fakes.ledgers import write_run
+
+
+def test_the_tasks_are_listed_with_their_panels() -> None:
+    finished = script("list_envs")
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    (first,) = [index for index, line in enumerate(lines) if line.startswith("LedgerLab-Cartpole")]
+    row = lines[first]
+    for word in ("rsl_rl", "newton_mjwarp", "ovphysx", "cartpole_robust_v1"):
+        assert any(word in line for line in lines[first : first + 4])
+    (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
+    summary = summarize_run(run)
+    record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}"
+    assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
+    for task in RECIPES:
+        (own,) = [line for line in lines if line.startswith(f"{task} ")]
+        began = read_ledger(ROOT / task).runs[0].declared.began_from
+        before = rf" \+ {duration(began['wall_s'])}" if began else ""
+        assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +\d+/\d+ in [\d:]+{before}$", own.rstrip())
+
+
+def test_a_policy_that_fell_short_is_listed_by_its_best_score(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", scores=(7, 6))
+    assert _record(summarize_run(read_ledger(tmp_path).runs[0])) == "7/10, short of it"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        (
+            "train",
+            ["--task", "LedgerLab-Cartpole"],
+            ["--rl_library", "--cohort_size", "- newton_kamino", "--viz", "reward_hacking:"],
+        ),
+        ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
+        ("profile_run", [], ["--trace", "--nsys", "--iterations"]),
+        ("play", [], ["--video_length", "--pretrained"]),
+        ("export_policy", [], ["contract.json", "--tolerance"]),
+        ("ship_policy", [], ["--short_of_target"]),
+        ("report", [], ["--json", "--checkpoints", "--prices"]),
+        ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
+        ("verify_ledger", [], ["--log_root"]),
+    ],
+)
+def test_help_teaches(name: str, arguments: list[str], words: list[str]) -> None:
+    finished = script(name, *arguments, "--help")
+    assert finished.returncode == 0, finished.stderr
+    for word in words:
+        assert word in finished.stdout
+
+
+def test_every_benchmark_explains_itself() -> None:
+    command = [sys.executable, "-m", "benchmarks", "overhead", "--help"]
+    finished = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert "--pairs" in finished.stdout

@@ -1,0 +1,173 @@
+"""A study makes what is missing, survives what fails, and reports all of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.commands.study import run_study
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import STATE_FILE, Status, read_ledger
+from tests.conftest import ROOT
+from tests.fakes.ledgers import write_run
+
+TRAINER = """
+import argparse, os, secrets, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from fakes.ledgers import write_run
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
+
+parser = argparse.ArgumentParser()
+for flag in ("--arm", "--cohort", "--cohort_size", "--log_root", "--nproc", "--resume"):
+    parser.add_argument(flag)
+parser.add_argument("--seed", type=int)
+args = parser.parse_args()
+if args.resume:
+    (run_dir,) = Path(args.log_root).rglob(args.resume)
+    if (run_dir / "training_state.pt").read_text() == "damaged":
+        sys.exit(2)
+    (run_dir / "training_state.pt").unlink()
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id=args.resume, attempt=2, rank=0, pid=1, host="elsewhere", wall_ns=1))
+        journal.append(
+            AttemptEnded(
+                status=Status.COMPLETED, reason=None, wall_ns=2, peak_host_memory_bytes=1, peak_gpu_memory_bytes=None
+            )
+        )
+    sys.exit(0)
+if args.arm == "refused":
+    sys.exit(2)
+if args.arm == "slow":
+    for name in ("SIGTERM", "SIGUSR1", "SIGHUP", "SIGINT"):
+        signal.signal(signal.Signals[name], lambda *_: (Path(args.log_root, "ended").touch(), sys.exit(143)))
+    Path(args.log_root, "begun").touch()
+    for _ in range(1200):
+        time.sleep(0.05)
+status = Status.CRASHED if args.arm == "bad" and args.seed == 2 else Status.COMPLETED
+write_run(Path(args.log_root), secrets.token_hex(4), status=status, cohort=args.cohort, seed=args.seed)
+sys.exit(0 if status is Status.COMPLETED else 1)
+"""
+
+STUDY = """
+version = 1
+seeds = [1, 2]
+[factors.arm]
+{levels}
+"""
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of scripts with a trainer that writes its run at once; the study's runs come from there."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAINER.format(tests=str(ROOT / "tests")))
+    monkeypatch.setattr(sys, "argv", [str(folder / "study.py")])
+    return folder
+
+
+def study(folder: Path, *arms: str) -> str:
+    path = folder / "s.toml"
+    path.write_text(STUDY.format(levels="\n".join(f'{arm} = ["--arm", "{arm}"]' for arm in arms)))
+    return str(path)
+
+
+def made(log_root: Path) -> list[tuple[str | None, int]]:
+    return sorted((run.declared.cohort, run.declared.seed) for run in read_ledger(log_root).runs)
+
+
+def test_each_arm_is_trained_with_each_seed_once(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_root = tmp_path / "logs"
+    asked = [study(tmp_path, "good", "fine"), "--log_root", str(log_root)]
+    assert run_study(asked) == 0
+    assert made(log_root) == [("s-fine", 1), ("s-fine", 2), ("s-good", 1), ("s-good", 2)]
+    said = capfd.readouterr().out
+    assert "[4/4] good seed 2" in said
+    assert "cohort s-fine: 2 runs" in said
+    assert "s-good" in said.splitlines()[-1]
+
+    assert run_study(asked) == 0
+    assert len(made(log_root)) == 4
+    assert "4 of 4 trainings are in" in capfd.readouterr().out
+
+
+def test_a_training_that_failed_stays_and_one_that_was_killed_is_made_again(scripts: Path, tmp_path: Path) -> None:
+    log_root = tmp_path / "logs"
+    write_run(log_root, "0badc0de", status=Status.KILLED, cohort="s-bad", seed=1)
+    asked = [study(tmp_path, "bad"), "--log_root", str(log_root)]
+    assert run_study(asked) == 1
+    assert made(log_root) == [("s-bad", 1), ("s-bad", 1), ("s-bad", 2)]
+    assert run_study(asked) == 1
+    assert len(made(log_root)) == 3
+
+
+def test_a_training_that_left_a_state_goes_on(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_root = tmp_path / "logs"
+    write_run(log_root, "0badc0de", status=Status.PREEMPTED, state=True, cohort="s-good", seed=1)
+    write_run(log_root, "0badc0d2", status=Status.PREEMPTED, cohort="s-good", seed=2)
+    asked = [study(tmp_path, "good"), "--log_root", str(log_root)]
+
+    assert run_study([*asked, "--dry_run", "--", "--usd_per_hour", "1", "--mirror=mlflow", "--grace_s=9"]) == 0
+    assert f"train.py --resume 0badc0de --mirror mlflow --grace_s 9 --log_root {log_root}" in capfd.readouterr().out
+    assert run_study(asked) == 0
+    runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}
+    assert len(runs) == 3, "one goes on, the one without a state is made anew"
+    assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
+
+
+def test_a_training_that_cannot_go_on_is_told_with_the_ways_out(scripts: Path, tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "0badc0de", status=Status.KILLED, state=True, cohort="s-good", seed=1)
+    (run_dir / STATE_FILE).write_text("damaged")
+    with pytest.raises(
+        UserError, match=f"train.py --resume 0badc0de, or remove {run_dir / STATE_FILE}, and it is made"
+    ):
+        run_study([study(tmp_path, "good"), "--log_root", str(tmp_path)])
+
+
+def test_one_that_was_killed_when_all_was_done_is_made(scripts: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(
+            tmp_path, f"0badc0d{seed}", status=Status.KILLED, state=True, confirmation=10, cohort="s-good", seed=seed
+        )
+    run_study([study(tmp_path, "good"), "--log_root", str(tmp_path)])
+    assert len(made(tmp_path)) == 2
+
+
+def test_what_a_training_refuses_ends_the_study(scripts: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the training of refused seed 1 was refused"):
+        run_study([study(tmp_path, "refused", "good"), "--log_root", str(tmp_path)])
+    assert made(tmp_path) == []
+
+
+def test_nothing_is_trained_dry(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log_root = tmp_path / "logs"
+    assert run_study([study(tmp_path, "good"), "--log_root", str(log_root), "--dry_run", "--", "--x", "a b"]) == 0
+    assert "--arm good --x 'a b' --seed 2 --cohort s-good --cohort_size 2" in capfd.readouterr().out
+    assert not log_root.exists()
+
+
+@pytest.mark.parametrize(
+    ("signum", "exit_status"),
+    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
+)
+def test_who_ends_a_study_ends_its_training(
+    scripts: Path, tmp_path: Path, signum: signal.Signals, exit_status: int
+) -> None:
+    (scripts / "study.py").write_text((ROOT / "scripts" / "study.py").read_text())
+    command = [sys.executable, str(scripts / "study.py"), study(tmp_path, "slow"), "--log_root", str(tmp_path)]
+    with subprocess.Popen(command) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signum)
+        assert process.wait(timeout=60) == exit_status
+    assert (tmp_path / "ended").exists()

@@ -1,0 +1,177 @@
+"""Scores of checkpoints: the same wherever they are taken, per cell, in other simulations, and compared."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import (
+    CapacityUsed,
+    EvaluationEnded,
+    EvaluationStarted,
+    Outcomes,
+    PanelResult,
+    Status,
+    read_journal,
+    read_ledger,
+)
+from ledger_lab.ledger.reader import JournalContent, find_journals
+from ledger_lab.panels import compare_paired, find_panels, wilson_interval
+from tests.conftest import one_run_dir, script
+
+CELLS = """
+[[cells]]
+name = "nominal"
+
+[[cells]]
+name = "late motor"
+action_delay = { steps = [2, 4] }
+"""
+CROWDED = """
+[[cells]]
+name = "rusty"
+joint_friction = { add = 0.1 }
+"""
+
+
+@pytest.fixture
+def copy_of_run(trained: Path, tmp_path: Path) -> Path:
+    """Root of a ledger that a test may spoil."""
+    shutil.copytree(trained, tmp_path / "logs")
+    return tmp_path / "logs"
+
+
+def small_panel(folder: Path, cells: str = "", seeds: int = 24) -> Path:
+    """Write a panel that the run didn't declare: surviving is enough, which beginners do now and then."""
+    text = find_panels()["cartpole_v1"].read_text().replace("tolerance_rad = 0.2", "tolerance_rad = 99.0")
+    path = folder / "small.toml"
+    path.write_text(text.replace("first = 0\ncount = 256", f"first = 500\ncount = {seeds}") + cells)
+    return path
+
+
+def evaluation(root: Path) -> JournalContent:
+    """Return the journal of the only evaluation; its end is in the supervisor's."""
+    (path,) = [path for path in find_journals(root) if "evaluation" in path.name and "supervisor" not in path.name]
+    return read_journal(path)
+
+
+def test_stand_alone_scores_agree_episode_by_episode_with_those_beside_the_training(copy_of_run: Path) -> None:
+    run_dir = one_run_dir(copy_of_run)
+    (run,) = read_ledger(copy_of_run).runs
+    beside = {row.checkpoint: row for row in run.results if row.purpose == "screening"}
+    assert len(beside) >= 2
+    finished = script("evaluate", *(run_dir / name for name in reversed(beside)), "--log_root", copy_of_run,
+                      "--device", "cpu")  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    journal = evaluation(copy_of_run)
+    (started,) = journal.of(EvaluationStarted)
+    (ended,) = read_journal(Path(str(journal.path).replace("-0.jsonl", "-supervisor.jsonl"))).of(EvaluationEnded)
+    assert started.checkpoints == list(reversed(beside))
+    assert ended.status is Status.COMPLETED
+    alone = journal.of(PanelResult)
+    assert [row.checkpoint for row in alone] == started.checkpoints
+    (used,) = journal.of(CapacityUsed)
+    assert (used.constraint_capacity, used.contact_capacity, used.slots) == (5, 3 * used.slots, 256 * len(beside))
+    for row in alone:
+        assert (row.purpose, row.needed, row.invalid, row.exactness) == ("evaluation", None, None, "bitwise")
+        assert row.panel_id == run.declared.panel_id == started.panel_id
+        assert row.outcomes == beside[row.checkpoint].outcomes
+        low, high = wilson_interval(row.outcomes.successes, 256)
+        assert f"{100 * row.outcomes.successes / 256:.1f} % [{100 * low:.1f}, {100 * high:.1f}]" in finished.stdout
+    assert "target 90 %" not in finished.stdout and "“≥ 90 % proven”" in finished.stdout
+
+
+def test_another_simulation_is_one_more_cell_and_another_checkpoint_is_compared_seed_by_seed(
+    copy_of_run: Path, tmp_path: Path
+) -> None:
+    run_dir = one_run_dir(copy_of_run)
+    finished = script("evaluate", run_dir / "model_0.pt", "--versus", run_dir, "--sim", "physics=ovphysx",
+                      "--panel", small_panel(tmp_path), "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    journal = evaluation(copy_of_run)
+    here, there = journal.of(EvaluationStarted)
+    assert here.panel_fields["physics"]["engine"] == "newton/mjwarp"
+    assert there.panel_fields["physics"]["engine"] == "ovphysx"
+    results = journal.of(PanelResult)
+    best = read_ledger(copy_of_run).runs[0].checkpoints[-1].path
+    assert [(row.checkpoint, row.panel_id) for row in results] == [
+        (name, started.panel_id) for started in (here, there) for name in ("model_0.pt", best)
+    ]
+    assert [row.exactness for row in results] == ["bitwise"] * 2 + ["statistical"] * 2
+    text = finished.stdout
+    assert "physics.engine: 'ovphysx' != 'newton/mjwarp'" in text
+    for first, second, where in ((0, 1, ""), (2, 3, ", with physics=ovphysx")):
+        found = compare_paired(results[second].outcomes.success, results[first].outcomes.success)
+        said = text[text.index(f"model_0.pt versus {here.run_id}/{best}{where}, paired by seed:") :]
+        assert f"only {here.run_id}/model_0.pt succeeds in {found.only_second} of 24 episodes" in said
+        assert f"only {here.run_id}/{best} succeeds in {found.only_first} of 24 episodes" in said
+        assert f"p = {found.p_value:.2g} (exact McNemar test)" in said
+    for name in ("model_0.pt", best):
+        assert f"worst cell of {here.run_id}/{name}: " in text
+        assert f"transfer of {here.run_id}/{name} to physics=ovphysx: " in text
+
+
+def count(outcomes: Outcomes, cell: str) -> str:
+    """Return successes of episodes in a cell, as the table shows them."""
+    won = [success for success, where in zip(outcomes.success, outcomes.cell, strict=True) if where == cell]
+    return f"{sum(won)}/{len(won)}"
+
+
+def test_cells_stand_in_the_table_and_the_worst_episodes_become_videos(copy_of_run: Path, tmp_path: Path) -> None:
+    run_dir = one_run_dir(copy_of_run)
+    finished = script("evaluate", run_dir / "model_2.pt", "--panel", small_panel(tmp_path, CELLS, 4), "--video", "2",
+                      "--target", "0.2", "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (row,) = evaluation(copy_of_run).of(PanelResult)
+    lines = finished.stdout.splitlines()
+    table = lines[next(index for index, line in enumerate(lines) if line.startswith("run ")) :]
+    assert "nominal" in table[1] and count(row.outcomes, "nominal") in table[1]
+    assert "late motor" in table[2] and count(row.outcomes, "late motor") in table[2]
+    assert "overall" in table[3] and f"{row.outcomes.successes}/8" in table[3]
+    assert f"worst cell of {row.run_id}/model_2.pt: " in finished.stdout
+
+    from ledger_lab.evaluation.film import worst_episodes
+
+    videos = sorted((run_dir / "videos" / "small").iterdir())
+    chosen = [index for _, index in worst_episodes([row.outcomes], 2)]
+    cells, seeds = row.outcomes.cell, row.outcomes.seed
+    names = [f"model_2_{cells[index].replace(' ', '_')}_{seeds[index]}.mp4" for index in chosen]
+    pictures = [name.replace(".mp4", ".png") for name in names]
+    assert [video.name for video in videos] == sorted([*names, *pictures])
+    assert "not the scored episode" not in finished.stdout
+    import imageio
+
+    for name, index in zip(names, chosen, strict=True):
+        with imageio.get_reader(run_dir / "videos" / "small" / name) as video:
+            assert video.count_frames() == (1 + row.outcomes.steps[index]) // 2, "30 a second, from start to end"
+            assert video.get_data(0).std() > 10, "the picture is empty"
+
+
+def test_a_score_of_incomplete_physics_is_invalid(copy_of_run: Path, tmp_path: Path) -> None:
+    run_dir = one_run_dir(copy_of_run)
+    finished = script("evaluate", run_dir / "model_0.pt", "--panel", small_panel(tmp_path, CROWDED),
+                      "--sim", "env.sim.physics.solver_cfg.njmax=1", "--log_root", copy_of_run,
+                      "--device", "cpu")  # fmt: skip
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    sound, broken = evaluation(copy_of_run).of(PanelResult)
+    assert sound.invalid is None and broken.invalid is not None
+    assert "raise env.sim.physics.solver_cfg.njmax from 1 to at least" in broken.invalid
+    assert f"invalid, and compared with nothing: {broken.invalid}" in finished.stdout
+    assert "transfer of" not in finished.stdout
+    assert script("verify_ledger", "--log_root", copy_of_run).returncode == 0
+
+
+def test_the_worst_episodes_failed_first_were_shortest_and_returned_least() -> None:
+    from ledger_lab.evaluation.film import worst_episodes
+
+    def outcomes(success: list[bool], steps: list[int], returns: list[float | None]) -> Outcomes:
+        size = len(success)
+        return Outcomes(cell=["c"] * size, seed=list(range(size)), success=success, success_any=success, steps=steps,
+                        episode_return=returns, ended_by=["horizon"] * size, fingerprint=["0"] * size)  # fmt: skip
+
+    here = outcomes([True, False, False, False], [9, 9, 3, 3], [0.0, 5.0, 2.0, None])
+    there = outcomes([False, True], [3, 1], [1.0, 0.0])
+    assert worst_episodes([here, there], 5) == [(0, 3), (1, 0), (0, 2), (0, 1), (1, 1)]
+    assert len(worst_episodes([here, there], 99)) == 6

@@ -1,0 +1,104 @@
+"""Where memory or the disk has no more room, an attempt still ends with one true status."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import Status
+from ledger_lab.terminal.exit_status import OutOfMemoryKills, status_of_exit
+from tests.fakes.limits import little_memory, tiny_disk
+from tests.fakes.supervised import attempt_of, run_of, worker
+
+
+@pytest.mark.parametrize(
+    ("groups", "own", "farther"),
+    [
+        ("0::/job/step", "sys/fs/cgroup/job/step/memory.events", "sys/fs/cgroup/job/memory.events"),
+        ("0::/job/step", "sys/fs/cgroup/job/memory.events", "proc/vmstat"),
+        ("4:memory:/docker/a", "sys/fs/cgroup/memory/memory.oom_control", "proc/vmstat"),
+    ],
+)
+def test_who_else_is_killed_for_memory_does_not_count(tmp_path: Path, groups: str, own: str, farther: str) -> None:
+    for name, text in (("proc/self/cgroup", groups), (own, "oom_kill 3\n"), (farther, "oom_kill 5\n")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    kills = OutOfMemoryKills(tmp_path)
+    (tmp_path / farther).write_text("oom_kill 6\n")
+    assert not kills.happened()
+    (tmp_path / own).write_text("oom_kill 4\n")
+    assert kills.happened()
+
+
+def test_where_nobody_counts_kills_for_memory_nothing_is_said_of_them(tmp_path: Path) -> None:
+    assert OutOfMemoryKills(tmp_path).happened() is None
+    status, reason = status_of_exit(-signal.SIGKILL, None, None, killed_for_memory=None)
+    assert status is Status.KILLED and "does not tell" in reason
+
+
+@pytest.mark.parametrize("how", ["complete", "disk_full"])
+def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -> None:
+    small = tmp_path / "small"
+    with worker(small, how, prefix=tuple(tiny_disk(small, "400k", kept=tmp_path))) as process:
+        assert process.wait(60) == (0 if how == "complete" else 1)
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is (Status.COMPLETED if how == "complete" else Status.DISK_FULL)
+    if how == "disk_full":
+        assert "No space left on device" in str(attempt.ended.reason)
+
+
+def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
+    with little_memory(150 * 2**20) as prefix, worker(tmp_path, "killed_for_memory", prefix=tuple(prefix)) as process:
+        assert process.wait(120) == 1
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is Status.OUT_OF_MEMORY
+    assert "want of host memory" in str(attempt.ended.reason)
+
+
+def test_an_end_that_the_disk_takes_only_at_last_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.ledger import AttemptEnded, Journal, read_journal
+    from ledger_lab.supervision.supervisor import Supervisor
+
+    sync, refusals = os.fsync, [0]
+
+    def reluctant(descriptor: int) -> None:
+        refusals[0] += 1
+        if refusals[0] <= 3:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    end = AttemptEnded(
+        status=Status.CRASHED, reason=None, wall_ns=1, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+    )
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
+        with Journal(tmp_path / "journal-1-supervisor.jsonl") as journal:
+            supervisor._journals.append(journal)
+            monkeypatch.setattr(os, "fsync", reluctant)
+            supervisor._write_end(end, 1)
+    finally:
+        child.kill()
+        child.wait()
+    assert read_journal(tmp_path / "journal-1-supervisor.jsonl").rows == (end,)
+
+
+def test_where_no_end_would_find_room_nothing_begins(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    with worker(small, "complete", prefix=tuple(tiny_disk(small, "32k", kept=tmp_path))) as process:
+        assert process.wait(60) == 1
+        assert process.stderr is not None
+        assert "No space left on device" in (said := process.stderr.read()) and "supervisor:" not in said
+    assert not list(tmp_path.glob("*supervisor*"))
+    assert run_of(tmp_path).attempts == ()

@@ -1,0 +1,357 @@
+"""Whatever ends an attempt becomes one status, and one exit status that tells the truth."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ledger_lab.ledger import ShutdownEnded, Status, Telemetry
+from ledger_lab.terminal.exit_status import status_of_exit
+from tests.fakes.supervised import attempt_of, worker
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _signals_given_back() -> Iterator[None]:
+    """Hear signals again after a supervisor has run in this process: it leaves the world deaf to them."""
+    before = {signum: signal.getsignal(signum) for signum in signal.valid_signals()}
+    yield
+    for signum, handler in before.items():
+        if signal.getsignal(signum) is not handler:
+            signal.signal(signum, handler)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "exit_status", "reason"),
+    [
+        ("complete", Status.COMPLETED, 0, None),
+        ("fail", Status.CRASHED, 1, "RuntimeError: banana"),
+        ("diverge", Status.NON_FINITE, 1, "FloatingPointError: value_loss not finite at iteration 3"),
+        ("out_of_memory", Status.OUT_OF_MEMORY, 1, "MemoryError"),
+        ("kill", Status.KILLED, 137, "SIGKILL by somebody else, not for want of memory"),
+        ("fault", Status.CRASHED, 1, "SIGSEGV: a fault outside Python"),
+        ("real_time", Status.CRASHED, 1, "signal 37: a fault outside Python"),
+        ("vanish", Status.CRASHED, 1, "the process ended with exit status 7 and without a word"),
+    ],
+)
+def test_every_end_has_its_status(
+    tmp_path: Path, how: str, status: Status, exit_status: int, reason: str | None
+) -> None:
+    with worker(tmp_path, how) as process:
+        assert process.wait(60) == exit_status
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert (attempt.status, attempt.ended.reason) == (status, reason)
+    assert attempt.shutdown is not None
+    assert attempt.wall_ns == attempt.shutdown.wall_ns >= attempt.ended.wall_ns
+    assert not list(tmp_path.glob("*.reserve"))
+
+
+@pytest.mark.parametrize(
+    ("signum", "status", "exit_status"),
+    [
+        (signal.SIGINT, Status.INTERRUPTED, 130),
+        (signal.SIGHUP, Status.INTERRUPTED, 130),
+        (signal.SIGQUIT, Status.INTERRUPTED, 130),
+        (signal.SIGTERM, Status.PREEMPTED, 143),
+        (signal.SIGUSR1, Status.PREEMPTED, 143),
+        (signal.SIGUSR2, Status.PREEMPTED, 143),
+        (signal.SIGXCPU, Status.PREEMPTED, 143),
+    ],
+)
+def test_a_signal_to_the_supervisor_reaches_the_work(
+    tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
+) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signum)
+        process.send_signal(signum)  # as schedulers do that signal every process of a job
+        assert process.wait(60) == exit_status
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is status
+    assert signum.name in str(attempt.ended.reason)
+    assert "killed" not in str(attempt.ended.reason)
+
+
+def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        child.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+@pytest.mark.parametrize(
+    ("signum", "resume", "exit_status"),
+    [
+        (signal.SIGTERM, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGUSR1, ["--resume=aaaaaaaa"], 75),
+        (signal.SIGUSR2, ["--resum", "aaaaaaaa"], 75),
+        (signal.SIGXCPU, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGINT, ["--resume", "aaaaaaaa"], 130),
+        (signal.SIGHUP, [], 130),
+        (signal.SIGTERM, [], 143),
+        (signal.SIGUSR1, [], 143),
+    ],
+)
+def test_one_that_is_asked_to_end_before_it_has_begun_may_requeue_itself_if_it_resumes_a_run(
+    tmp_path: Path, signum: signal.Signals, resume: list[str], exit_status: int
+) -> None:
+    with worker(tmp_path, "start", "20", "60", *resume) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signum)
+        assert process.wait(60) == exit_status
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limits", [["0.5", "60"], ["20", "60", "0.5"]], ids=["the supervisor's", "its own"])
+def test_work_that_does_not_end_when_it_is_asked_to_is_killed(tmp_path: Path, limits: list[str]) -> None:
+    with worker(tmp_path, "wait_deaf", *limits) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None and attempt.shutdown is not None
+    assert attempt.status is Status.PREEMPTED
+    assert attempt.ended.reason == "SIGTERM; killed, as it did not end within 0.5 s"
+    assert attempt.shutdown.overdue
+
+
+def test_the_work_is_suspended_and_goes_on_with_its_supervisor(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        both = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
+        for signum, stopped in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
+            process.send_signal(signum)
+            deadline_s = time.monotonic() + 60
+            while any((each.status() == psutil.STATUS_STOPPED) is not stopped for each in both):
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+def test_no_deadline_runs_on_while_nobody_could_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both processes were suspended: the clock has jumped when the supervisor looks again."""
+    from ledger_lab.supervision import supervisor as module
+
+    ahead_s = [0.0]
+
+    class Clock:
+        sleep, perf_counter_ns = time.sleep, time.perf_counter_ns
+
+        @staticmethod
+        def monotonic() -> float:
+            return time.monotonic() + ahead_s[0]
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE, process_group=0) as child:
+        monkeypatch.setattr(module, "time", Clock)
+        supervisor = module.Supervisor(child.pid, ours, 0, grace_s=60, shutdown_s=60)
+        supervisor._deadline_s = Clock.monotonic() + 60
+
+        def suspend() -> None:
+            time.sleep(0.2)
+            ahead_s[0] = 1000.0
+            assert child.stdin is not None
+            child.stdin.close()
+
+        suspending = threading.Thread(target=suspend)
+        suspending.start()
+        assert supervisor.run() == 0
+        suspending.join()
+    assert supervisor._killed is None
+
+
+def test_what_the_work_printed_keeps_no_secret_even_if_it_was_killed(tmp_path: Path) -> None:
+    with worker(tmp_path, "tell_a_secret") as process:
+        assert process.wait(60) == 137
+    assert (tmp_path / "console.log").read_text() == "connecting with api_key=[redacted]\n"
+
+
+def test_any_number_of_runs_is_taken_charge_of(tmp_path: Path) -> None:
+    """All of their paths are more than a socket holds at once, and they share one reserve on their disk."""
+    from ledger_lab.ledger import read_journal
+    from ledger_lab.supervision.link import Link
+    from ledger_lab.supervision.supervisor import Supervisor
+
+    folder = tmp_path.joinpath(*["d" * 250] * 14)
+    folder.mkdir(parents=True)
+    journals = [folder / f"journal-evaluation-{number}-supervisor.jsonl" for number in range(80)]
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, subprocess.Popen(["sleep", "600"]) as child:
+        supervisor, began = Supervisor(child.pid, ours, 0, grace_s=1, shutdown_s=1), threading.Event()
+
+        def answer() -> None:
+            while not began.is_set():
+                supervisor._hear()
+                time.sleep(0.001)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        try:
+            Link(theirs).begin(journals, [f"run{number}" for number in range(80)], None, "cpu", tmp_path / "log")
+            (reserve,) = supervisor._reserves.values()
+            assert os.fstat(reserve.fileno()).st_blocks * 512 >= 80 * 2**16
+        finally:
+            began.set()
+            answering.join()
+            child.kill()
+            for journal in supervisor._journals:
+                journal.close()
+    assert [read_journal(path).rows[0].run_id for path in journals] == [f"run{number}" for number in range(80)]  # type: ignore[attr-defined]
+
+
+def test_a_shutdown_that_hangs_is_ended_and_changes_nothing(tmp_path: Path) -> None:
+    with worker(tmp_path, "hang_in_the_end", "20", "0.5") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "did not go within 0.5 s" in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+    assert (attempt.shutdown.overdue, attempt.shutdown.signal) == (True, "SIGKILL")
+
+
+def test_a_fault_in_shutdown_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    with worker(tmp_path, "crash_in_the_end") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None and "SIGSEGV while it shut down" in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown == ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+
+
+def test_what_the_work_leaves_behind_goes_with_it(tmp_path: Path) -> None:
+    with worker(tmp_path, "leave_a_child") as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline().split()[1])
+        assert process.wait(60) == 137
+    deadline_s = time.monotonic() + 60
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_without_its_supervisor_the_work_ends_and_the_run_is_lost(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        deadline_s = time.monotonic() + 60
+        while len(attempt_of(tmp_path).of(Telemetry)) < 2:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+        child.wait(60)
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.LOST
+    assert attempt.wall_ns >= attempt.of(Telemetry)[-1].wall_ns > 10**9, "billed to its last sign of life"
+    assert all(path.suffix == ".jsonl" for path in tmp_path.iterdir())
+
+
+def test_who_interrupts_twice_means_it(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait_deaf") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        while process.poll() is None:  # it is killed by the first one that comes a second after another
+            process.send_signal(signal.SIGINT)
+            time.sleep(1.5)
+        assert process.wait(60) == 130
+    ended = attempt_of(tmp_path).ended
+    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted once more"
+
+
+DEAF_TO_CHILDREN = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        ("sh", "-c", 'exec "$0" "$@" >&-'),
+        ("sh", "-c", 'exec "$0" "$@" >&- 2>&-'),
+        ("sh", "-c", 'exec "$0" "$@" <&-'),
+        (sys.executable, "-c", DEAF_TO_CHILDREN),
+    ],
+    ids=["output", "output and errors", "input", "ends of children"],
+)
+def test_what_a_parent_took_away_is_not_missed(tmp_path: Path, prefix: tuple[str, ...]) -> None:
+    with worker(tmp_path, "complete", prefix=prefix) as process:
+        assert process.wait(60) == 0
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+
+
+def test_nobody_needs_to_listen(tmp_path: Path) -> None:
+    with worker(tmp_path, "kill") as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(60) == 137
+        process.stderr = None
+    assert attempt_of(tmp_path).shutdown is not None
+
+
+def test_an_error_of_any_length_is_told(tmp_path: Path) -> None:
+    with worker(tmp_path, "fail_at_length") as process:
+        assert process.wait(60) == 1
+    ended = attempt_of(tmp_path).ended
+    assert ended is not None and ended.reason is not None
+    assert ended.reason.startswith("RuntimeError: \\udce90.0, 0.0, ")
+
+
+def test_no_terminal_stops_the_work(tmp_path: Path) -> None:
+    """It runs behind the group that has the terminal: who reads from it is stopped there, and so may be who writes."""
+    worker_file = str(ROOT / "tests" / "fakes" / "worker.py")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        modes = termios.tcgetattr(0)
+        modes[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, modes)
+        os.execv(sys.executable, [sys.executable, worker_file, str(tmp_path), "ask_the_terminal"])
+    try:
+        said = b""
+        while b"\n" not in said:
+            assert select.select([terminal], [], [], 60)[0], said
+            said += os.read(terminal, 1024)
+        assert b"working ''" in said
+    finally:
+        os.close(terminal)
+        _, wait_status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(wait_status) in (0, 130), "by its own end, or by that of the terminal"
+    assert attempt_of(tmp_path).ended is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "status"),
+    [
+        (130, None, Status.INTERRUPTED),
+        (130, signal.SIGHUP, Status.INTERRUPTED),
+        (143, signal.SIGTERM, Status.PREEMPTED),
+        (143, None, Status.PREEMPTED),
+        (1, signal.SIGTERM, Status.CRASHED),
+    ],
+)
+def test_a_signal_before_the_work_began_is_no_crash(code: int, asked: signal.Signals | None, status: Status) -> None:
+    assert status_of_exit(code, asked, None, killed_for_memory=False)[0] is status

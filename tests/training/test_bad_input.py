@@ -1,0 +1,341 @@
+"""Bad input gets one clear line with the way out, exit status 2, and leaves nothing that looks like a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.pretrained import shipped_checkpoint
+from tests.conftest import script
+
+POLICY = str(shipped_checkpoint("LedgerLab-Cartpole"))
+GO2, LIDAR = "LedgerLab-Velocity-Flat-Go2", "LedgerLab-Navigation-Flat-AnymalC"
+TRAIN_MISTAKES = [
+    (["--checkpoint", "absent"], r"no checkpoint, run directory or run id 'absent'"),
+    (
+        ["--rl_library", "skrl", "--checkpoint", POLICY],
+        r"run f49eac5e was trained by rsl_rl, whose networks skrl can't read: say --rl_library rsl_rl",
+    ),
+    (
+        ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],
+        r"it has seen policy.joint_pos where the task has 'base_height': what it has seen must come first",
+    ),
+    (
+        ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
+        r"it has seen policy.joint_pos where the task has another one: what it has seen must come first",
+    ),
+    (
+        ["--checkpoint", POLICY, "env.observations.policy.history_length=2"],
+        r"it has seen policy put together otherwise: .*, and .*'history_length': 2.* now",
+    ),
+    (
+        ["--checkpoint", POLICY, "env.actions.cart_force.scale=50"],
+        r"its actions would mean something else: cart_force.scale: 50.* != 100.*now != then",
+    ),
+    (
+        ["--task", GO2, "--checkpoint", "LedgerLab-Velocity-Flat-AnymalC", "env.actions.joint_pos.scale=0.5"],
+        r"its actions would mean something else: joint_pos.default_joint_pos",
+    ),
+    (
+        ["--checkpoint", POLICY, "physics=ovphysx"],
+        r"its actions would mean something else: cart_force.joint_ordering: 'physx' != 'newton'",
+    ),
+    (
+        ["--task", LIDAR, "--checkpoint", LIDAR, "env.scene.lidar.pattern_cfg.horizontal_res=22.5"],
+        r"it has seen policy.nearness where the task has another one",
+    ),
+    (
+        [
+            "--task",
+            "LedgerLab-Velocity-Rough-AnymalC",
+            "--checkpoint",
+            "LedgerLab-Velocity-Flat-AnymalC",
+            'agent.obs_groups={"actor": ["policy", "more"], "critic": ["policy"]}',
+        ],
+        r"policy has grown, and more comes behind it: only the last group can",
+    ),
+    (["--checkpoint", "Isaac-Cartpole"], r"no policy of Isaac-Cartpole comes with this ledger_lab"),
+    (["--checkpoint", POLICY, 'agent.obs_groups={"actor": [], "critic": ["policy"]}'], r"agent.obs_groups was .* now"),
+    (["--checkpoint", POLICY, "agent.actor.activation=relu"], r"agent.actor.activation was elu when .*, and is relu"),
+    (["--checkpoint", POLICY, "agent.actor.hidden_dims=[64, 32]"], r"agent.actor.hidden_dims was .*32, 32.* when it"),
+    (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
+    (["--rl_library", "rsl"], r"unknown library 'rsl': did you mean 'rsl_rl'"),
+    (
+        ["--agent", "skrl_cfg_entry_point"],
+        r"no configuration of LedgerLab-Cartpole for rsl_rl: did you mean",
+    ),
+    (["--rl_library", "skrl", "agent.agent.class=SAC"], r"agent.agent.class 'SAC': LedgerLab trains with PPO"),
+    (["--rl_library", "skrl", "agent.agent.experiment.directory=../out"], r"'../out': must be a name of letters"),
+    (["--rl_library", "skrl", "agent.agent.rollouts=0"], r"agent.agent.rollouts 0: must be a whole number of at"),
+    (["--rl_library", "skrl", "agent.models.policy.initial_log_std=3"], r"initial_log_std 3: .* where SKRL cuts it"),
+    (
+        ["--rl_library", "skrl", "agent.agent.experiment.checkpoint_interval=null"],
+        r"agent.agent.experiment.checkpoint_interval None: must be 'auto' or a whole number",
+    ),
+    (["--panel", "cartpole_v2"], r"unknown panel 'cartpole_v2': did you mean 'cartpole_v1'"),
+    (["--instance", "aws-p5.48xlarg"], r"unknown instance 'aws-p5.48xlarg'; did you mean 'aws-p5.48xlarge'"),
+    (["--usd_per_hour", "-1"], r"--usd_per_hour must be a finite number of at least 0"),
+    (["--device", "tpu"], r"no device 'tpu' on this machine: --device can be cpu"),
+    (["--num_envs", "0"], r"--num_envs 0: must be at least 1"),
+    (["--max_iterations", "0"], r"--max_iterations 0: must be at least 1"),
+    (["--seed", "-5"], r"--seed -5: training seeds lie between"),
+    (
+        ["--num_envs", "3", "agent.algorithm.num_mini_batches=64"],
+        r"--num_envs 3: a batch of 3 × 32 = 96 steps does not split into 64 .* use 2 or 4 environments",
+    ),
+    (["env.decimatoin=4"], r"'env.decimatoin=4' matches nothing: env has no 'decimatoin': did you mean 'decimation'"),
+    (["agent.algorithm.gama=0.9"], r"agent.algorithm has no 'gama': did you mean 'gamma'"),
+    (
+        ["--rl_library", "rl_games", "agent.params.config.gama=0.9"],
+        r"params.config has no 'gama': did you mean 'gamma'",
+    ),
+    (["enw.decimation=4"], r"'enw.decimation=4' matches nothing"),
+    (["env.decimation=fast"], r"env.decimation is of type int \(2\), and 'fast' is not"),
+    (["physics=newton_mujoco"], r"has no physics 'newton_mujoco': did you mean 'newton_mjwarp'"),
+    (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
+    (["presets=fast"], r"has no preset 'fast': known: isaacsim_physx"),
+    (["env.scene.num_envs=0"], r"env.scene.num_envs 0: must be at least 1"),
+    (["env.scene.num_envs=null"], r"'env.scene.num_envs=null': env.scene.num_envs is of type int .*'null' is not"),
+    (["env.decimation=null"], r"'env.decimation=null': env.decimation is of type int \(2\), and 'null' is not"),
+    (["env.decimation=0"], r"env.decimation 0: must be at least 1"),
+    (["env.sim.dt=0"], r"env.sim.dt=0: must be positive, and finite"),
+    (
+        ["agent.algorithm.num_mini_batches=0"],
+        r"agent.algorithm.num_mini_batches 0: must be a whole number of at least 1",
+    ),
+    (["agent.algorithm.learning_rate=-1"], r"agent.algorithm.learning_rate -1.*: must be positive"),
+    (["agent.algorithm.schedule=adaptiv"], r"agent.algorithm.schedule 'adaptiv': did you mean 'adaptive'"),
+    (
+        ["--rl_library", "rl_games", "--scale_lr", "agent.params.config.lr_schedule=adaptiv"],
+        r"agent.params.config.lr_schedule 'adaptiv': did you mean 'adaptive'",
+    ),
+    (
+        [
+            *("--rl_library", "skrl"),
+            "agent.models.value.network=[{'name': 'n', 'input': 'STATES', 'layers': [8], 'activations': 'foo'}]",
+        ],
+        r"agent.models.value.network.0.activations 'foo': known: elu, leaky_relu",
+    ),
+    (["agent.algorithm=3"], r"agent.algorithm is a group: name one of its settings class_name"),
+    (["agent.actor.hidden_dims=[]"], r"agent.actor.hidden_dims is a list like \[32, 32\], and '\[\]' is not"),
+    (["agent.actor.hidden_dims=['wide']"], r"agent.actor.hidden_dims is a list like \[32, 32\]"),
+    (["agent.actor.hidden_dims=64"], r"agent.actor.hidden_dims is a list like \[32, 32\], and '64' is not"),
+    (["agent.experiment_name=../../out"], r"agent.experiment_name '../../out': must be a name"),
+    (["--target", "90"], r"--target 90.0: must lie above 0 and not above 1"),
+    (["--target", "1"], r"not even 256 successes of 256 episodes prove a success of 1"),
+    (["--grace_s", "0"], r"--grace_s 0: must lie above 0 and not above 86400, a day"),
+    (["--grace_s", "inf"], r"--grace_s inf: must lie above 0"),
+    (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),
+    (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
+    (["--stop_on", "kl_out_of_rang"], r"no such event: did you mean 'kl_out_of_range'"),
+    (
+        ["--task", "LedgerLab-Ant", "env.sim.physics.deterministic=true"],
+        r"env.sim.physics.deterministic: MuJoCo-Warp then computes nothing for env.scene.joint_wrench; leave it out",
+    ),
+    (["physics=newton_kamino", "env.sim.physics.deterministic=true"], r"deterministic: newton/kaminopadmm can't be;"),
+    (["--distributed"], r"--distributed: RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
+    (["--npro", "2"], r"--nproc 2: write it in full"),
+    (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
+    (["--cohort", "c", "--cohort_size", "0"], r"--cohort_size 0: must be at least 1"),
+    (["--cohort_size", "3"], r"--cohort_size 3: name the cohort with --cohort"),
+    (
+        ["--task", "LedgerLab-Navigation-Flat-AnymalC", "env.actions.velocity.policy_path=/absent.pt"],
+        r"the policy that walks is missing: /absent.pt .* scripts/export_policy.py RUN --to DIR",
+    ),
+    (["--prices", "absent.toml"], r"absent.toml: cannot read the price file: No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), TRAIN_MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.request import train_parser
+
+    args, overrides = parse(train_parser(), [*arguments, "--log_root", str(tmp_path / "logs")])
+    with pytest.raises(UserError, match=complaint) as raised:
+        plan_training(args, overrides)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_policy_that_nobody_could_judge_is_refused_unless_nobody_shall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.runners.rsl_rl.adapter import RslRlAdapter
+
+    def require_memoryless(adapter: RslRlAdapter, agent_cfg: object) -> None:
+        raise UserError("it has a memory")
+
+    monkeypatch.setattr(RslRlAdapter, "require_memoryless", require_memoryless)
+    with pytest.raises(UserError, match="it has a memory"):
+        planned("--device", "cpu", log_root=tmp_path / "logs")
+    assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
+
+
+def test_the_program_says_it_in_one_line_with_status_2(tmp_path: Path) -> None:
+    finished = script("train", "--task", "LedgerLab-Cartpol", "--log_root", tmp_path / "logs")
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert re.fullmatch(r"error: unknown task .*\n", finished.stderr), finished.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["agent.actor.activation=foo"], r"agent.actor.activation 'foo': .*'elu', .*"),
+        (
+            ["--rl_library", "rl_games", "agent.params.config.gamma=99"],
+            r"agent.params.config.gamma 99: must lie between 0 and 1",
+        ),
+    ],
+)
+def test_a_value_that_the_library_cannot_take_is_refused_before_the_simulation_starts(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    finished = script("train", *arguments, "--device", "cpu", "--log_root", tmp_path / "logs")
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert re.fullmatch(f"error: {complaint}\n", finished.stderr), finished.stderr
+    assert not (tmp_path / "logs").exists()
+
+
+def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.request import train_parser
+
+    (tmp_path / "file").write_text("")
+    args, overrides = parse(train_parser(), ["--log_root", str(tmp_path / "file" / "logs")])
+    with pytest.raises(UserError, match="cannot write to --log_root .*: Not a directory"):
+        plan_training(args, overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "complaint"),
+    [
+        ("report", ["--log_root", "nowhere"], "no ledger at nowhere: train first"),
+        ("verify_ledger", ["--log_root", "nowhere"], "no journals under nowhere"),
+        ("evaluate", ["model.pt", "--log_root", "nowhere"], "no checkpoint, run directory or run id 'model.pt'"),
+        ("play", ["model.pt", "--video", "--log_root", "nowhere"], "no checkpoint, run directory or run id 'model.pt'"),
+    ],
+)
+def test_other_programs_refuse_what_is_not_there(name: str, arguments: list[str], complaint: str) -> None:
+    finished = script(name, *arguments)
+    assert finished.returncode == 2
+    assert complaint in finished.stderr
+    assert len(finished.stderr.strip().splitlines()) == 1, finished.stderr
+
+
+def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.request import train_parser
+
+    args, overrides = parse(train_parser(), [*arguments, "--log_root", str(log_root)])
+    return plan_training(args, overrides)
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("env.scene.num_envs=32", "env_cfg.scene.num_envs", 32),
+        ("agent.algorithm.learning_rate=3e-4", "agent_cfg.algorithm.learning_rate", 3e-4),
+        ("agent.algorithm.desired_kl=None", "agent_cfg.algorithm.desired_kl", None),
+        ("env.sim.physics.num_substeps=2", "env_cfg.sim.physics.num_substeps", 2),
+        ("env.sim.physics.solver_cfg.njmax=10", "env_cfg.sim.physics.solver_cfg.njmax", 10),
+        ("env.rewards.pole_pos.weight=-2", "env_cfg.rewards.pole_pos.weight", -2),
+    ],
+)
+def test_overrides_of_isaac_lab_are_taken(override: str, path: str, value: object, tmp_path: Path) -> None:
+    import functools
+
+    plan = planned(override, log_root=tmp_path)
+    assert functools.reduce(getattr, path.split("."), plan) == value
+
+
+@pytest.mark.parametrize("choice", ["physics=ovphysx", "env.sim.physics=ovphysx", "physics=newton_kamino"])
+def test_physics_engines_are_chosen_in_either_way(choice: str, tmp_path: Path) -> None:
+    plan = planned(choice, log_root=tmp_path)
+    engine = plan.identity.fields["physics"]["engine"]
+    assert engine == ("ovphysx" if "ovphysx" in choice else "newton/kaminopadmm")
+
+
+def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = [(), ("--seed", "7"), ("--num_envs", "32"), ("env.rewards.pole_pos.weight=-2",)]
+    others = [
+        ("env.events.reset_pole.params.position_range=[-0.1,0.1]",),
+        ("physics=ovphysx",),
+        ("env.decimation=4",),
+        ("env.sim.physics.deterministic=true",),
+        ("env.sim.physics_material.static_friction=0.1",),
+        ("env.actions.cart_force.scale=50.0",),
+    ]
+    ids = {planned(*arguments, log_root=tmp_path).identity.id for arguments in same}
+    (tmp_path / "slider_to_cart").write_text("a file with the name of a joint")
+    monkeypatch.chdir(tmp_path)
+    ids.add(planned(log_root=tmp_path).identity.id)
+    assert len(ids) == 1
+    assert len(ids | {planned(*arguments, log_root=tmp_path).identity.id for arguments in others}) == 1 + len(others)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            "tolerance_rad = 0.2",
+            "tolerance = 0.2",
+            "unexpected keyword argument 'tolerance'|missing a required argument",
+        ),
+        ("success:pole_upright", "success:pole_up", "has no attribute 'pole_up'"),
+        ("tasks.cartpole.success", "tasks.cartpol.success", "No module named 'ledger_lab.tasks.cartpol'"),
+        ("LedgerLab-Cartpole", "Isaac-Cartpole", "panel mine judges task Isaac-Cartpole, not LedgerLab-Cartpole"),
+        ("episode_length_s = 5.0", "episode_length_s = 0.001", "hold_s must lie|shorter than one step"),
+    ],
+)
+def test_a_panel_that_could_not_be_scored_is_refused_before_training(
+    old: str, new: str, complaint: str, tmp_path: Path
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.panels import find_panels
+
+    text = find_panels()["cartpole_v1"].read_text()
+    assert old in text
+    (tmp_path / "mine.toml").write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=complaint):
+        planned("--panel", str(tmp_path / "mine.toml"), log_root=tmp_path / "logs")
+
+
+def test_a_panel_with_more_episodes_than_memory_allows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.training import plan as preflight
+
+    monkeypatch.setattr(preflight, "_BYTES_PER_SLOT", 10**12)
+    with pytest.raises(
+        UserError, match=r"256 episodes at once need 256000.0 GB of memory at least, and [\d.]+ GB are free"
+    ):
+        planned(log_root=tmp_path)
+
+
+def test_tasks_whose_episodes_a_seed_does_not_fix_are_refused() -> None:
+    from ledger_lab.errors import UserError
+    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.runners.configs import resolve_configs
+
+    env_cfg, _ = resolve_configs("Isaac-Cartpole", "rsl_rl", [])
+    require_seedable(env_cfg)
+    env_cfg.events.reset_cart_position.mode = "prestartup"
+    with pytest.raises(UserError, match="prestartup event 'reset_cart_position'"):
+        require_seedable(env_cfg)

@@ -1,0 +1,66 @@
+"""The batch arithmetic of a request: what works out, and what the learning rate makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.runners import BatchPlan
+
+if TYPE_CHECKING:
+    from ledger_lab.training.plan import TrainPlan
+
+
+def planned(*arguments: str, log_root: Path) -> TrainPlan:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.request import train_parser
+
+    args, overrides = parse(train_parser(), [*arguments, "--log_root", str(log_root)])
+    return plan_training(args, overrides)
+
+
+def batch(**changed: int | None) -> BatchPlan:
+    plain: dict[str, int | None] = {"max_iterations": 1, "horizon": 16, "epochs": 4, "save_interval": 1}
+    return BatchPlan(**{**plain, **changed})  # type: ignore[arg-type]
+
+
+def test_a_library_that_fixes_the_size_of_minibatches_needs_environments_to_fill_one() -> None:
+    from ledger_lab.training.batch import check_batch
+
+    fixed = batch(minibatch_size=16384)
+    assert fixed.num_envs_step() == 1024
+    assert fixed.minibatches_of(2048) == 2
+    check_batch(1024, fixed)
+    with pytest.raises(UserError, match=r"does not split into minibatches of 16384: use 1024 environments \(any mult"):
+        check_batch(512, fixed)
+
+
+def test_minibatches_have_either_a_number_or_a_size() -> None:
+    for wrong in ({}, {"minibatches": 2, "minibatch_size": 8}):
+        with pytest.raises(ValueError, match="either a number or a size"):
+            batch(**wrong)
+
+
+def test_the_effective_batch_counts_every_epoch() -> None:
+    assert batch(minibatches=4).effective_batch(256) == 256 * 16 * 4
+
+
+def test_the_learning_rate_follows_the_batch_and_is_an_override_like_any_other(tmp_path: Path) -> None:
+    from ledger_lab.training.show import describe_batch
+
+    plan = planned("--scale_lr", "--num_envs", "1024", log_root=tmp_path)
+    assert plan.overrides == ["agent.algorithm.learning_rate=0.002"]
+    assert plan.agent_cfg.algorithm.learning_rate == 0.002
+    assert describe_batch(plan) == (
+        "batch 1024 × 32 = 32768 steps in 4 minibatches, 5 epochs: effective batch 163840 · "
+        "learning rate 0.002 (scaled to the batch)"
+    )
+
+
+def test_a_learning_rate_is_either_given_or_scaled(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"leave out agent.algorithm.learning_rate=…, or --scale_lr"):
+        planned("--scale_lr", "agent.algorithm.learning_rate=0.1", log_root=tmp_path)

@@ -1,0 +1,56 @@
+"""``--cohort``, ``--cohort_size`` and ``--prices`` of ``train.py``: what they declare, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import CohortDeclared, cohort_journal, declare_cohort, read_journal
+
+BOOK = """
+[instances.local]
+market = "owned"
+accelerators = 1
+purchase_usd = 8766
+lifetime_years = 2
+utilization = 0.5
+usd_per_kwh = 0.3
+power_w = 400
+billing_granularity_s = 1
+billing_minimum_s = 0
+source = "invoice 123"
+date = "2026-02-03"
+"""
+
+
+def planned(log_root: Path, *arguments: str) -> Any:
+    """Plan a training of the cart-pole."""
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.request import train_parser
+
+    return plan_training(*parse(train_parser(), [*arguments, "--device", "cpu", "--log_root", str(log_root)]))
+
+
+def test_the_first_run_of_a_cohort_declares_it_and_the_next_ones_join(tmp_path: Path) -> None:
+    first = planned(tmp_path, "--cohort", "c", "--cohort_size", "3")
+    second = planned(tmp_path, "--cohort", "c")
+    assert (first.cohort, second.cohort) == ("c", "c")
+    assert read_journal(cohort_journal(tmp_path, "c")).rows == (CohortDeclared(cohort="c", size=3),)
+
+
+def test_another_size_is_refused_and_leaves_no_run(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 3)
+    with pytest.raises(UserError, match=r"--cohort_size 4: cohort c is declared with 3 runs already") as caught:
+        planned(tmp_path, "--cohort", "c", "--cohort_size", "4")
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["cohorts"]
+
+
+def test_a_book_of_ones_own_may_price_the_local_machine(tmp_path: Path) -> None:
+    (tmp_path / "book.toml").write_text(BOOK)
+    plan = planned(tmp_path / "logs", "--prices", str(tmp_path / "book.toml"))
+    assert (plan.price.instance, plan.price.market, plan.price.usd_per_hour) == ("local", "owned", pytest.approx(1.0))

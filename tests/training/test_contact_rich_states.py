@@ -1,0 +1,82 @@
+"""Simulations full of contacts go on bit for bit in the middle of episodes, with all that their tasks keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.panels import load_panel
+from ledger_lab.panels.view import TrainingView
+from tests.fakes.held_out import Exam, task_cfg
+
+TRAINING = 6
+"""Slots beside the two held-out ones."""
+
+
+def walking(observations: Any) -> torch.Tensor:
+    """Act by what is seen, always the same way; actions of as many numbers as the task's robot takes."""
+    seen = observations["policy"]
+    weights = torch.randn(seen.shape[1], walking.actions, generator=torch.Generator().manual_seed(1))
+    return torch.tanh(0.1 * seen @ weights)
+
+
+@contextmanager
+def simulation(task: str, panel_name: str, episode_steps: int) -> Iterator[tuple[Any, Any, Any]]:
+    """Open a simulation of a task with short episodes, and say what takes its state."""
+    from ledger_lab.training.simulation_state import simulation_state
+
+    def cfg() -> Any:
+        short = task_cfg(task, "physics=newton_mjwarp")
+        short.episode_length_s = episode_steps * short.sim.dt * short.decimation
+        return short
+
+    panel = replace(load_panel(panel_name), seeds=(0, 1), episode_length_s=cfg().episode_length_s, hold_s=0.0)
+    with Exam(panel, walking, walking, cfg).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
+        walking.actions = slots.action_count
+        view = TrainingView(env, slots)
+        view.reset()
+        yield view, slots, simulation_state(env, view, slots, [])
+
+
+def steps(view: Any, slots: Any, count: int) -> list[torch.Tensor]:
+    """Act at random for a while; return everything that is seen of it."""
+    seen = []
+    for _ in range(count):
+        observations, rewards, terminated, truncated, _ = view.step(torch.randn(TRAINING, slots.action_count))
+        seen += [*(group.clone() for group in observations.values()), rewards.clone(), terminated | truncated]
+    return [*seen, slots._log._fingerprint.clone(), torch.rand(3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "panel", "episode_steps"),
+    [
+        ("LedgerLab-Velocity-Flat-AnymalC", "velocity_flat_anymal_c_v1", 40),
+        ("LedgerLab-Lift-Cube-Franka", "lift_cube_franka_v1", 40),
+        ("LedgerLab-Navigation-Flat-AnymalC", "navigation_flat_anymal_c_v1", 12),
+    ],
+)
+def test_it_goes_on_bit_for_bit_in_the_middle_of_episodes(task: str, panel: str, episode_steps: int) -> None:
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    with simulation_app(task_cfg(task, "physics=newton_mjwarp"), {"device": "cpu"}):
+        with simulation(task, panel, episode_steps) as (view, slots, state):
+            assert state.inexact is None
+            slots.begin([walking])
+            steps(view, slots, episode_steps // 2)
+            taking, saved = slots.taking, state.take()
+            assert not slots.idle
+            expected = steps(view, slots, episode_steps)
+        with simulation(task, panel, episode_steps) as (view, slots, state):
+            torch.manual_seed(99)
+            assert state.put(saved) is None
+            slots.go_on([walking], taking)
+            found = steps(view, slots, episode_steps)
+    assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * len(expected)

@@ -1,0 +1,223 @@
+"""Real trainings in two processes on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    LearnerHashed,
+    PanelResult,
+    PhaseWindow,
+    Run,
+    StateRestored,
+    Status,
+    Telemetry,
+    read_journal,
+    read_ledger,
+)
+from tests.conftest import ROOT, command, one_run_dir, script
+
+TWO = ("--nproc", "2", "--num_envs", "32", "--device", "cpu")
+HOST = socket.gethostname()
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger that holds one short training in two processes, priced at $3.60 an hour and device."""
+    log_root = tmp_path_factory.mktemp("by_two")
+    finished = script(
+        "train", *TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True",
+        "--usd_per_hour", "3.6", "--log_root", log_root,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (log_root / "stdout.txt").write_text(finished.stdout)
+    return log_root
+
+
+def run_of(log_root: Path) -> Run:
+    """Return the one run."""
+    (run,) = read_ledger(log_root).runs
+    return run
+
+
+def test_each_process_has_its_journal_and_the_first_one_speaks(by_two: Path) -> None:
+    run = run_of(by_two)
+    (attempt,) = run.attempts
+    assert attempt.status is Status.COMPLETED
+    assert (run.declared.world_size, run.declared.num_envs, run.declared.held_out_slots) == (2, 32, 128)
+    assert [(start.rank, start.seed) for start in attempt.of(AttemptStarted)] == [(0, 42), (1, 43)]
+    first, second = attempt.ranks
+    assert [row.iteration for row in first.of(CheckpointSaved)] == [1, 2, 3, 4]
+    assert [row.env_steps for row in first.of(CheckpointSaved)] == [2 * 32 * 32 * n for n in (1, 2, 3, 4)]
+    assert first.of(PanelResult) and not second.of(PanelResult) and not second.of(CheckpointSaved)
+    assert [row.status for row in attempt.of(AttemptEnded)] == [Status.COMPLETED] * 2
+    assert all(journal.of(Telemetry) for journal in attempt.supervisions)
+    for rank in attempt.ranks:
+        windows = rank.of(PhaseWindow)
+        assert sum(sum(window.phase_ns.values()) for window in windows) == windows[-1].wall_ns
+        assert rank.windows.phase_ns["synchronize"] > 0
+    assert script("verify_ledger", "--log_root", by_two).returncode == 0
+    text = (by_two / "stdout.txt").read_text()
+    hashes = [{row.iteration: row.sha256 for row in rank.of(LearnerHashed)} for rank in attempt.ranks]
+    assert hashes[0] == hashes[1] and list(hashes[0]) == [1, 2] and len(set(hashes[0].values())) == 2
+    assert text.count("starting the simulation") == 1
+    assert "2 processes × 32 environments" in text
+
+
+def test_the_shares_of_a_panel_are_what_one_process_would_have_judged(by_two: Path) -> None:
+    judged = {row.checkpoint: row for row in run_of(by_two).results}
+    assert {(row.purpose, row.outcomes.episodes) for row in judged.values()} == {("screening", 256)}
+    run_dir = one_run_dir(by_two)
+    paths = [run_dir / name for name in judged]
+    assert script("evaluate", *paths, "--device", "cpu", "--log_root", by_two).returncode == 0
+    alone = {row.checkpoint: row for row in run_of(by_two).results if row.purpose == "evaluation"}
+    assert alone.keys() == judged.keys()
+    for name, row in judged.items():
+        assert alone[name].checkpoint_sha256 == row.checkpoint_sha256
+        assert alone[name].panel_id == row.panel_id
+        assert alone[name].outcomes == row.outcomes, "to the last bit, and so is the verdict"
+
+
+def test_the_report_tells_who_waited_for_whom_and_bills_the_machine_once(by_two: Path) -> None:
+    (run,) = json.loads(script("report", "--log_root", by_two, "--json", "-").stdout)["runs"]
+    assert (run["num_envs"], run["world_size"], run["env_steps"]) == (32, 2, 2 * 32 * 32 * 4)
+    assert [(rank["rank"], rank["host"], rank["seed"]) for rank in run["ranks"]] == [(0, HOST, 42), (1, HOST, 43)]
+    assert all(0 < rank["synchronize_share"] < 1 for rank in run["ranks"])
+    assert run["billable_usd"] == pytest.approx(run["wall_s"] / 1000, rel=0.05)
+    text = script("report", "--log_root", by_two).stdout
+    assert "2 × 32" in text and "ran in 2 processes: synchronize " in text
+    last = run["ranks"][1]["learner"][-1]["sha256"][:12]
+    said = f"equal to the last bit whenever compared (2 ×), after iteration 2 with SHA-256 {last}…"
+    assert said in " ".join(text.split()), "lines are wrapped"
+
+
+@pytest.mark.slow
+def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_two: Path, tmp_path: Path) -> None:
+    request = [*TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True"]
+    interrupted = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *request]
+    interrupted += ["--log_root", str(tmp_path), "2:SIGTERM"]
+    asked = subprocess.run(interrupted, capture_output=True, text=True, check=False)
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    resumed = script("train", "--resume", one_run_dir(tmp_path), *TWO[:2])
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    whole, parts = run_of(by_two), run_of(tmp_path)
+    assert [attempt.status for attempt in parts.attempts] == [Status.PREEMPTED, Status.COMPLETED]
+    assert [len(attempt.ranks) for attempt in parts.attempts] == [2, 2]
+    (restored,) = parts.attempts[1].of(StateRestored)
+    assert restored.iteration in (2, 3), "the launcher passes the signal on, which takes its time"
+    assert (restored.exactness, restored.reasons) == ("bitwise", [])
+    assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
+    compared = [row.iteration for row in parts.attempts[1].ranks[1].of(LearnerHashed)]
+    assert compared == [*range(restored.iteration + 1, 5)], "its own first ones"
+    assert [row.outcomes for row in parts.results] == [row.outcomes for row in whole.results if row.needed]
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    refused = script("train", "--resume", one_run_dir(tmp_path))
+    assert refused.returncode == 2 and "has ended: completed" in refused.stderr
+
+
+@pytest.mark.slow
+def test_launchers_of_two_machines_make_one_run(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        meeting = f"127.0.0.1:{free.getsockname()[1]}"
+    train, *_ = command("train")[1:]
+    launch = [sys.executable, "-m", "ledger_lab.launch.torchrun_agent", "--nnodes", "2", "--nproc-per-node", "1"]
+    launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-id", "tests", "--local-addr", "localhost"]
+    launch += [train, "--distributed", *TWO[2:], "--max_iterations", "3", "--log_root", str(tmp_path)]
+    both = [subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+    said = [each.communicate(timeout=240)[0] for each in both]
+    assert [each.returncode for each in both] == [0, 0], said
+    run = run_of(tmp_path)
+    (attempt,) = run.attempts
+    assert (run.declared.world_size, run.declared.machines) == (2, 2)
+    assert sorted(start.rank for start in attempt.of(AttemptStarted)) == [0, 1]
+    assert [row.status for row in attempt.of(AttemptEnded)] == [Status.COMPLETED] * 2
+    assert sum("starting the simulation" in text for text in said) == 1, "one of them speaks"
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+
+
+@pytest.mark.slow
+def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:
+    faulty = str(ROOT / "tests" / "fakes" / "unequal_ranks.py")
+    arguments = [*TWO, "--max_iterations", "4", "--no_eval", "--log_root", str(tmp_path)]
+    finished = subprocess.run([sys.executable, faulty, *arguments], capture_output=True, text=True, check=False)
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    (attempt,) = run_of(tmp_path).attempts
+    assert attempt.ended is not None
+    assert attempt.status is Status.INVALID
+    assert attempt.ended.reason == (
+        f"RanksDifferError: critic_state_dict.mlp.0.bias differs between rank 0 on {HOST} and rank 1 on {HOST}"
+    )
+    assert attempt.sums.iterations == 1, "the first update is looked at"
+    assert len({row.sha256 for row in attempt.of(LearnerHashed)}) == 2
+    text = script("report", "--log_root", tmp_path).stdout
+    assert "their learners differ after iteration 1" in " ".join(text.split())
+    assert attempt.ended.reason.partition(": ")[2] in finished.stdout
+
+
+def test_a_process_that_is_killed_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    training = subprocess.Popen(
+        command("train", *TWO, "--max_iterations", "100000", "--no_eval", "--log_root", tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    journals: list[Path] = []
+    while not journals or len(read_journal(journals[0]).of(PhaseWindow)) < 4:
+        assert training.poll() is None, training.communicate()[0]
+        time.sleep(0.2)
+        journals = list(tmp_path.rglob("journal-1-1.jsonl"))
+    (start,) = read_journal(journals[0]).of(AttemptStarted)
+    psutil.Process(start.pid).kill()
+    output, _ = training.communicate(timeout=240)
+    assert training.returncode == 137, output
+    (attempt,) = run_of(tmp_path).attempts
+    assert attempt.ended is not None
+    assert attempt.status is Status.KILLED
+    assert attempt.ended.reason == f"rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory"
+    assert f"killed: {attempt.ended.reason}" in output
+    assert "Traceback" not in output
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "complaint"),
+    [
+        pytest.param(
+            ["--nproc", "3", "--device", "cpu"],
+            {},
+            "its 256 seeds do not split over 3 processes: start 2 or 4",
+            marks=pytest.mark.slow,
+        ),
+        (["--nproc", "2", "--task", "Nope"], {}, "unknown task 'Nope'"),
+        (["--nproc", "two"], {}, "--nproc two: must be a whole number of at least 1"),
+        (["--nproc", "2"], {"WORLD_SIZE": "4"}, "--nproc 2: WORLD_SIZE is 4 already"),
+    ],
+    ids=["seeds", "task", "number", "twice"],
+)
+def test_processes_that_cannot_train_together_are_refused_in_one_line(
+    arguments: list[str], environ: dict[str, str], complaint: str, tmp_path: Path
+) -> None:
+    finished = subprocess.run(
+        command("train", *arguments, "--log_root", tmp_path / "logs"),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environ},
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert finished.stdout == ""
+    assert complaint in finished.stderr
+    assert finished.stderr.startswith("error: ") and len(finished.stderr.strip().splitlines()) == 1, finished.stderr
+    assert not (tmp_path / "logs").exists()

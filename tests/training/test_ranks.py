@@ -1,0 +1,227 @@
+"""One run in several processes: how it ends, whichever of them does, and what each of them judges."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch import World, torchrun_argv
+from ledger_lab.ledger import Attempt, AttemptEnded, AttemptStarted, Status, read_ledger
+from ledger_lab.panels import Cell, load_panel
+from tests.fakes.ledgers import outcomes
+
+ROOT = Path(__file__).parents[2]
+HOST = socket.gethostname()
+
+
+@contextmanager
+def two_ranks(run_dir: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    """Start two fake processes with torchrun; nothing of them is left in the end."""
+    program = str(ROOT / "tests" / "fakes" / "ranks.py")
+    process = subprocess.Popen(
+        torchrun_argv(2, program, [str(run_dir), how]),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        yield process
+        process.wait(240)
+    finally:
+        process.kill()  # its processes end with it
+        process.communicate()
+
+
+def attempt_of(run_dir: Path) -> Attempt:
+    """Return the one attempt in a directory."""
+    (run,) = read_ledger(run_dir).runs
+    (attempt,) = run.attempts
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "exit_status", "reason"),
+    [
+        ("kill", Status.KILLED, 137, f"rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory"),
+        ("kill_both", Status.CRASHED, 1, f"rank 1 on {HOST}: gone, with its supervisor, and without a word"),
+        ("fail", Status.CRASHED, 1, f"rank 1 on {HOST}: RuntimeError: banana"),
+        ("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room"),
+    ],
+)
+def test_the_end_of_one_is_the_end_of_all(
+    tmp_path: Path, how: str, status: Status, exit_status: int, reason: str
+) -> None:
+    with two_ranks(tmp_path, how) as process:
+        assert process.wait(240) == exit_status
+        assert process.stderr is not None and "Traceback" not in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert (attempt.status, attempt.ended.reason) == (status, reason)
+    assert [start.seed for start in attempt.of(AttemptStarted)] == [0, 1]
+    ended = attempt.of(AttemptEnded)
+    if how == "kill_both":
+        assert len(ended) == 1, "nobody was left to speak for rank 1"
+    else:
+        assert [row.status for row in ended] == [status, status]
+        assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
+
+
+def test_who_dies_before_the_run_has_begun_is_named(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, "kill_early") as process:
+        assert process.wait(240) == 137
+        assert process.stderr is not None
+        told = f"supervisor: killed: rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory\n"
+        assert told in process.stderr.read()
+    assert not read_ledger(tmp_path).runs
+
+
+def test_interrupting_the_launcher_interrupts_all(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, "wait") as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            assert process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(240) == 130
+    assert [row.status for row in attempt_of(tmp_path).of(AttemptEnded)] == [Status.INTERRUPTED] * 2
+
+
+def test_without_their_launcher_processes_end(tmp_path: Path) -> None:
+    with two_ranks(tmp_path, "wait") as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            assert process.stdout.readline() == "working\n"
+        process.kill()
+        assert process.stdout.read() == "", "whoever still has the pipe is still there"
+    assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+def test_of_a_machine_the_first_process_complains_and_the_others_wait_for_their_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ledger_lab.training import ranks
+
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        assert capsys.readouterr().err == "", "it leaves the word to the first one"
+        waited.append(seconds)
+
+    monkeypatch.setattr(ranks.time, "sleep", wait)
+
+    def complain(environ: dict[str, str], ending: BaseException) -> None:
+        with pytest.raises(type(ending)), ranks.said_once(environ):
+            print("usage", file=sys.stderr)
+            raise ending
+
+    for environ in ({"WORLD_SIZE": "16", "RANK": "8", "LOCAL_RANK": "0"}, {"RANK": "1", "LOCAL_RANK": "1"}):
+        complain(environ, UserError("no such task"))
+        assert capsys.readouterr().err == "usage\n" and not waited, "other machines, and single ones, have readers, too"
+    second = {"WORLD_SIZE": "16", "RANK": "1", "LOCAL_RANK": "1"}
+    complain(second, SystemExit(0))
+    assert capsys.readouterr().err == "" and not waited, "--help is no complaint"
+    for ending in (SystemExit(2), UserError("no such task")):
+        waited.clear()
+        complain(second, ending)
+        assert len(waited) == 1, "had it gone first, the launcher would have ended the one that speaks"
+        assert capsys.readouterr().err == "usage\n", "whom nobody ended is alone with its complaint"
+
+
+def test_what_other_processes_than_the_first_one_save_is_not_kept(tmp_path: Path) -> None:
+    from ledger_lab.training.run import _Recorder
+
+    plan = SimpleNamespace(world=World(rank=1, size=2, local_rank=1, local_size=2), resumed=None)
+    nothing: Any = None
+    recorder = _Recorder(plan, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    (saved := tmp_path / "model_0.pt").touch()
+    recorder.on_checkpoint(saved, 1)
+    assert not saved.exists() and not recorder.checkpoints
+
+
+def test_the_shares_of_a_panel_make_up_the_panel() -> None:
+    from ledger_lab.training.ranks import merged, share_of
+
+    two_cells = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), cells=(Cell("a"), Cell("b")))
+    for panel in (two_cells, two_cells.confirmation("aaaaaaaa", 1)):
+        shares = [share_of(panel, rank, 4) for rank in range(4)]
+        episodes = [episode for share in shares for episode in share.episodes]
+        assert sorted(episodes) == sorted(panel.episodes)
+        assert {len(share.episodes) for share in shares} == {4}
+        assert all([cell for cell, _ in share.episodes] == ["a", "a", "b", "b"] for share in shares)
+        columns = [
+            replace(
+                outcomes(rank, 4),
+                cell=[cell for cell, _ in share.episodes],
+                seed=[seed for _, seed in share.episodes],
+                steps=[100 * seed for _, seed in share.episodes],
+            )
+            for rank, share in enumerate(shares)
+        ]
+        whole = merged(columns, panel.episodes)
+        assert list(zip(whole.cell, whole.seed, strict=True)) == list(panel.episodes)
+        assert whole.steps == [100 * seed for seed in whole.seed]
+        assert whole.successes == 0 + 1 + 2 + 3
+    assert share_of(two_cells, 0, 1) == two_cells
+
+
+def test_seeds_that_do_not_split_are_refused_with_numbers_that_do() -> None:
+    from ledger_lab.training.ranks import require_divisible
+
+    panel = load_panel("cartpole_v1")
+    require_divisible(panel, 4)
+    complaint = "panel cartpole_v1: its 256 seeds do not split over 3 processes: start 2 or 4, or train with --no_eval"
+    with pytest.raises(UserError, match=complaint):
+        require_divisible(panel, 3)
+    with pytest.raises(UserError, match="start 256, or train"):
+        require_divisible(panel, 300)
+
+
+def test_each_process_takes_the_gpu_of_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from ledger_lab.runners.session import resolve_device
+
+    two = World(rank=3, size=4, local_rank=1, local_size=2)
+    assert resolve_device(None, two) == resolve_device("cpu", two) == "cpu", "where there is no GPU"
+    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start as many as it has, or say"):
+        resolve_device("cuda", two)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve_device(None, two) == resolve_device("cuda", two) == "cuda:1"
+    assert resolve_device("cpu", two) == "cpu"
+    assert resolve_device("cuda:0", World()) == "cuda:0"
+    with pytest.raises(UserError, match="--device cuda:0: each process takes the GPU of its own number"):
+        resolve_device("cuda:0", two)
+    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start as many as it has"):
+        resolve_device(None, World(rank=0, size=8, local_rank=0, local_size=8))
+
+
+@pytest.mark.parametrize(("earlier", "compared"), [(0, [1, 2, 50, 100]), (60, [61, 62, 100])])
+def test_learners_are_compared_after_the_first_iterations_of_every_attempt(earlier: int, compared: list[int]) -> None:
+    from ledger_lab.meters import PhaseClock
+    from ledger_lab.runners.process_group import ProcessGroup
+    from ledger_lab.training.ranks import compare_learners
+
+    class Alike(ProcessGroup):
+        def gather(self, value: Any) -> list[Any]:
+            return [value, value]
+
+    group = Alike(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
+    trainer: Any = SimpleNamespace(state=lambda: {"rate": 0.1})
+    rows: list[Any] = []
+    for iterations in range(earlier + 1, 101):
+        compare_learners(group, iterations, earlier, trainer, PhaseClock(0), rows.append)
+    assert [row.iteration for row in rows] == compared

@@ -1,0 +1,357 @@
+"""A training that is interrupted goes on where it was, bit for bit on Newton on the CPU, with true totals."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import (
+    STATE_FILE,
+    AttemptEnded,
+    AttemptStarted,
+    Journal,
+    Run,
+    StateRestored,
+    StateSaved,
+    Status,
+    SupervisionStarted,
+    read_ledger,
+)
+from ledger_lab.reports import summarize_run
+from tests.conftest import ROOT, SHORT, one_run_dir, script
+from tests.fakes.ledgers import SECOND, declared, window
+
+
+def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Train by a program of the tests."""
+    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Train with somebody who sends a signal at an iteration."""
+    return fake("interrupted", *arguments, when)
+
+
+def only_run(root: Path) -> Run:
+    """Return the run under a root."""
+    (run,) = read_ledger(root).runs
+    return run
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger with the short training of the tests, asked to end in its first iteration, killed in its second.
+
+    The kill comes before the state of that iteration is saved: it is lost.
+    """
+    root = tmp_path_factory.mktemp("resumed")
+    asked = interrupted("1:SIGTERM", *SHORT, "--log_root", root, "--usd_per_hour", "3.6", "--cohort", "tests")
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    run_id = only_run(root).declared.run_id
+    assert f"scripts/train.py --resume {one_run_dir(root)}" in asked.stdout
+    killed = interrupted("2:SIGKILL", "--resume", run_id, "--log_root", root)
+    assert killed.returncode == 137, killed.stdout + killed.stderr
+    finished = script("train", "--resume", one_run_dir(root), "--num_envs", "64", "--device", "cpu")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert f"run {run_id} · attempt 3, from iteration 1 ·" in finished.stdout
+    return root
+
+
+def test_it_comes_to_the_same_bit_for_bit(trained: Path, resumed: Path) -> None:
+    whole, parts = only_run(trained), only_run(resumed)
+    assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
+    assert [(row.checkpoint, row.needed, row.outcomes) for row in parts.results] == [
+        (row.checkpoint, row.needed, row.outcomes) for row in whole.results
+    ]
+    figures = [{w.iteration: w.figures for _, w in run.windows if w.figures} for run in (whole, parts)]
+    assert figures[0] == figures[1] and len(figures[0]) == 3
+    restored = [row for attempt in parts.attempts for row in attempt.of(StateRestored)]
+    assert [(row.attempt, row.iteration, row.exactness, row.reasons) for row in restored] == [(1, 1, "bitwise", [])] * 2
+
+
+def test_every_attempt_has_its_end_and_the_ledger_is_whole(resumed: Path) -> None:
+    run = only_run(resumed)
+    assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.KILLED, Status.COMPLETED]
+    assert "SIGTERM" in str(run.attempts[0].ended and run.attempts[0].ended.reason)
+    assert script("verify_ledger", "--log_root", resumed).returncode == 0
+    assert [row.iteration for row in run.attempts[0].of(StateSaved)] == [1]
+    assert [row.iteration for row in run.attempts[2].of(StateSaved)] == [2, 3]
+    assert not list(resumed.rglob(f"{STATE_FILE}*")), "what is over needs no state"
+
+
+def test_totals_add_up_over_attempts(resumed: Path) -> None:
+    run = only_run(resumed)
+    summary = summarize_run(run)
+    assert summary.env_steps == 64 * 32 * 3
+    walls_ns = [attempt.wall_ns for attempt in run.attempts]
+    assert summary.wall_s == sum(walls_ns) / 1e9
+    assert summary.billable_usd == pytest.approx(summary.wall_s / 1000, rel=0.05)
+    assert sum(round(1e9 * seconds) for seconds in summary.phases.values()) == sum(walls_ns)
+    lost = run.attempts[1].windows
+    assert [window.iteration for window in lost] == [None, 2] and all(run.is_lost(run.attempts[1], w) for w in lost)
+    again = [w for w in run.attempts[2].windows if not run.is_lost(run.attempts[2], w)]
+    starts_ns = sum(window.phase_ns.get("restart", 0) for window in again)
+    lost_ns = sum(sum(window.phase_ns.values()) for window in lost)
+    untold_ns = [max(a.ended.wall_ns - a.sums.wall_ns, 0) for a in run.attempts[:2] if a.ended]
+    assert round(1e9 * summary.phases["restart"]) == starts_ns + lost_ns + sum(untold_ns)
+    assert [w.iteration for _, w in run.windows if w.figures] == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "saved"),
+    [([], [1, 2, 3]), (["--save_state_every", "50"], [1, 3]), (["--nproc", "2"], [1, 2, 3])],
+    ids=["alone", "as asked", "by two"],
+)
+def test_between_rare_checkpoints_a_state_is_saved_when_the_last_one_is_old(
+    flags: list[str], saved: list[int], tmp_path: Path
+) -> None:
+    request = ("--num_envs", "16", "--max_iterations", "3", "--device", "cpu", "--no_eval", "agent.save_interval=50")
+    finished = fake("impatient", *request, *flags, "--log_root", tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (attempt,) = only_run(tmp_path).attempts
+    assert [row.iteration for row in attempt.of(StateSaved)] == saved
+
+
+@pytest.mark.slow
+def test_other_physics_goes_on_with_fresh_episodes(tmp_path: Path) -> None:
+    request = ("--num_envs", "64", "--max_iterations", "20", "--device", "cpu", "physics=ovphysx")
+    asked = interrupted("16:SIGUSR1", *request, "--log_root", tmp_path)
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    before = only_run(tmp_path).attempts[0].windows
+    assert script("train", "--resume", one_run_dir(tmp_path)).returncode == 0
+    run = only_run(tmp_path)
+    (restored,) = run.attempts[1].of(StateRestored)
+    assert (restored.iteration, restored.exactness) == (16, "statistical")
+    assert restored.reasons == ["ovphysx keeps its state to itself"]
+    assert [w.iteration for _, w in run.windows if w.figures] == list(range(1, 21))
+    assert summarize_run(run).env_steps == 20 * 32 * 64
+    entropy = {w.iteration: w.figures["entropy"] for _, w in run.windows if w.figures}
+    learned = abs(entropy[16] - entropy[1])
+    assert abs(entropy[17] - entropy[16]) < 0.3 * learned, "the learner goes on, it does not begin anew"
+    assert len(before) >= 16
+
+
+REQUEST = {"task": "LedgerLab-Cartpole", "num_envs": 64, "seed": 42, "held_out_slots": 256}
+
+
+def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22 + 1, state: bytes | None = b"s",
+          host: str = socket.gethostname(), supervised: bool = False, **changes: object) -> Path:  # fmt: skip
+    """Write a run of one attempt, which saved a state after its first iteration; return its directory."""
+    run_dir = root / "rsl_rl" / "e" / "aaaaaaaa"
+    run_dir.mkdir(parents=True)
+    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+        journal.append(declared("aaaaaaaa", **{**REQUEST, **changes}))
+        journal.append(AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
+        journal.append(window(1, 40, {"learn": 2 * SECOND}, 2 * SECOND))
+        if state is not None:
+            from hashlib import sha256
+
+            (run_dir / STATE_FILE).write_bytes(state)
+            digest = sha256(state).hexdigest()
+            journal.append(
+                StateSaved(
+                    sha256=digest, size_bytes=1, iteration=1, env_steps=40, exactness="bitwise", wall_ns=2 * SECOND
+                )
+            )
+        if status is not None:
+            journal.append(
+                AttemptEnded(
+                    status=status, reason=None, wall_ns=3 * SECOND, peak_host_memory_bytes=None,
+                    peak_gpu_memory_bytes=None,
+                )
+            )  # fmt: skip
+    if supervised:
+        with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+            journal.append(SupervisionStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
+    return run_dir
+
+
+def damaged(root: Path) -> None:
+    """Change the state of a run."""
+    (write(root) / STATE_FILE).write_bytes(b"t")
+
+
+def gone(root: Path) -> None:
+    """Take the state of a run away."""
+    (write(root) / STATE_FILE).unlink()
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "complaint"),
+    [
+        (lambda root: None, [], r"no checkpoint, run directory or run id 'aaaa'"),
+        (lambda root: write(root, status=None, pid=os.getpid()), [], r"is still alive \(process PID on "),
+        (lambda root: write(root, status=Status.PREEMPTED, pid=os.getpid()), [], r"is still alive"),
+        (
+            lambda root: write(root, status=None, host="node-9"),
+            [],
+            r"is still alive \(process \d+ on node-9\): .*; on another host it counts as lost after 15 silent minutes",
+        ),
+        (
+            lambda root: write(root, status=None, host="node-9", supervised=True),
+            [],
+            r"is still alive \(process \d+ on node-9\): .*; on another host it counts as lost after 2 silent minutes",
+        ),
+        (lambda root: write(root, status=Status.TARGET_REACHED), [], r"has ended: target reached. There is nothing to"),
+        (lambda root: write(root, status=Status.COMPLETED), [], r"has ended: completed"),
+        (lambda root: write(root, status=Status.STOPPED), [], r"has ended: stopped"),
+        (lambda root: write(root, state=None), [], r"ended before it had saved a state"),
+        (damaged, [], r"training_state.pt is damaged: its SHA-256 is e3b98a4da31a…, which the ledger does not know"),
+        (gone, [], r"training_state.pt is gone"),
+        (write, ["--task", "LedgerLab-Ant"], r"LedgerLab-Ant: run aaaaaaaa was declared with LedgerLab-Cartpole"),
+        (
+            lambda root: write(root, world_size=2),
+            [],
+            r"run aaaaaaaa was declared for 2 processes, and here are 1: say --nproc 2",
+        ),
+        (write, ["--num_envs", "128"], r"--num_envs 128: run aaaaaaaa was declared with 64"),
+        (write, ["--max_iterations", "9"], r"--max_iterations 9: run aaaaaaaa was declared with 2"),
+        (write, ["--no_eval"], r"--no_eval True: run aaaaaaaa was declared with False"),
+        (write, ["--usd_per_hour", "1"], r"--usd_per_hour: run aaaaaaaa goes on as it was declared"),
+        (
+            lambda root: write(root, command=["train.py", "--usd_per_hour", "2"]),
+            ["--usd_per_hour", "1"],
+            r"--usd_per_hour: run aaaaaaaa goes on as it was declared",
+        ),
+        (write, ["agent.seed=3"], r"override 'agent.seed=3': run aaaaaaaa was declared without it"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(
+    make: Callable[[Path], object], arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.resume import resumed_request
+
+    make(tmp_path)
+    argv = ["--resume", "aaaa", *arguments, "--log_root", str(tmp_path)]
+    args, overrides = parse(train_parser(), argv)
+    with pytest.raises(UserError, match=complaint.replace("PID", str(os.getpid()))):
+        resumed_request(args, overrides, argv)
+
+
+def test_the_request_of_a_resumed_run_is_its_declaration(tmp_path: Path) -> None:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.resume import resumed_request
+
+    write(tmp_path, stop_on=["non_finite"], eval_every=3, save_state_every=5)
+    argv = ["--resume", "aaaa", "--num_envs", "64", "--log_root", str(tmp_path)]
+    assert resumed_request(*parse(train_parser(), argv), argv)[0].save_state_every == 5
+    argv += ["--save_state_every", "7"]
+    args, resumed = resumed_request(*parse(train_parser(), argv), argv)
+    assert (args.num_envs, args.seed, args.eval_every, args.stop_on, args.no_eval) == (64, 42, 3, "non_finite", False)
+    assert (args.save_state_every, resumed.attempt, resumed.saved_by) == (7, 2, 1)
+    assert (resumed.state.iteration, resumed.train_ns) == (1, 2 * SECOND)
+
+
+def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.resume import resumed_request
+
+    flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
+    write(tmp_path, cohort="c", command=["scripts/train.py", *flags, "--scale_lr"])
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "--grace_s", "290"]
+    args, _ = resumed_request(*parse(train_parser(), argv), argv)
+    assert (args.cohort, args.scale_lr, args.grace_s) == ("c", False, 290)
+
+
+def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.runners.process_group import ALONE
+    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.resume import require_unchanged, resumed_request
+
+    code, hardware = {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64}, {"cpu_cores": 2, "torch_threads": 2}
+    write(tmp_path, git={"commit": "aaa"}, code_sha256=code, versions={"torch": "2.10"}, hardware=hardware)
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path)]
+    _, resumed = resumed_request(*parse(train_parser(), argv), argv)
+    same = resumed.declared
+    free = replace(same, command=["other"], git={"commit": "bbb", "changes_sha256": "c"})
+    assert require_unchanged(free, resumed, ALONE, False).reasons == ()
+    edited = replace(same, code_sha256={**code, "acme_tasks": "c" * 64})
+    difference = "the source of acme_tasks: 'cccccccccccc' != 'bbbbbbbbbbbb'"
+    with pytest.raises(UserError, match=rf"by other code: {difference} \(now != then\).*--allow_changed_code"):
+        require_unchanged(edited, resumed, ALONE, False)
+    assert require_unchanged(edited, resumed, ALONE, True).reasons == (f"other code: {difference}",)
+    with pytest.raises(UserError, match=r"versions.torch: '2.11' != '2.10'"):
+        require_unchanged(replace(same, versions={"torch": "2.11"}), resumed, ALONE, False)
+    with pytest.raises(UserError, match=r"would be another one now: panel_id: 'p1-bb' != 'p1-aa'"):
+        require_unchanged(replace(same, panel_id="p1-bb"), resumed, ALONE, True)
+    elsewhere = require_unchanged(replace(same, hardware={**hardware, "cpu_cores": 4}), resumed, ALONE, False)
+    assert elsewhere.reasons == ("other hardware: hardware.cpu_cores: 4 != 2",)
+    spread = replace(same, hardware={**hardware, "torch_threads": 4})
+    reason = "torch computes in 4 threads now, and did in 2: its sums may round otherwise"
+    assert require_unchanged(spread, resumed, ALONE, False).reasons == (reason,)
+
+
+def test_a_run_of_a_time_when_nobody_hashed_code_is_of_other_code(tmp_path: Path) -> None:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.runners.process_group import ALONE
+    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.resume import require_unchanged, resumed_request
+
+    write(tmp_path)
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path)]
+    _, resumed = resumed_request(*parse(train_parser(), argv), argv)
+    now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64}, hardware={"torch_threads": 2})
+    with pytest.raises(UserError, match=r"the source of ledger_lab: 'aaaaaaaaaaaa' != None"):
+        require_unchanged(now, resumed, ALONE, False)
+    assert len(require_unchanged(now, resumed, ALONE, True).reasons) == 1
+
+
+def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gymnasium as gym
+    import torch
+
+    from ledger_lab.meters import source_sha256
+    from ledger_lab.runners.code import code_sha256
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.declaration import declaration
+    from ledger_lab.training.plan import _request, plan_training
+    from ledger_lab.training.request import train_parser
+
+    registered_tasks()
+    ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"
+    panel = (ROOT / "config" / "panels" / "cartpole_v1.toml").read_text().replace("LedgerLab-Cartpole", task)
+    (tmp_path / "panel.toml").write_text(panel)
+    terms = tmp_path / "acme_terms.py"
+    terms.write_text("def slow(env):\n    return -env.scene['robot'].data.joint_vel.torch.abs().sum(dim=1)\n")
+    module.write_text(
+        "from isaaclab.managers import RewardTermCfg\nfrom isaaclab.utils import configclass\n"
+        "from ledger_lab.tasks.cartpole import env_cfg\nimport acme_terms\n"
+        "@configclass\nclass Rewards(env_cfg.RewardsCfg):\n    slow = RewardTermCfg(func=acme_terms.slow, weight=0.1)\n"
+        "@configclass\nclass CartpoleEnvCfg(env_cfg.CartpoleEnvCfg):\n    rewards: Rewards = Rewards()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = ours["env_cfg_entry_point"].replace("ledger_lab.tasks.cartpole.env_cfg", module.stem)
+    gym.register(id=task, entry_point="isaaclab.envs:ManagerBasedRLEnv", kwargs={**ours, "env_cfg_entry_point": entry})
+    try:
+        argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
+        plan = plan_training(*parse(train_parser(), [*argv, "--log_root", str(tmp_path / "logs")]))
+        row = declaration(plan)
+        assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem, terms.stem)}
+        assert row.hardware["torch_threads"] == torch.get_num_threads()
+        asked = _request(plan)
+        assert [asked[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
+        assert asked["the version of torch"] == row.versions["torch"]
+        for edited in (module, terms):
+            edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
+            assert _request(plan)[f"the source of {edited.stem}"] != row.code_sha256[edited.stem]
+    finally:
+        gym.registry.pop(task)
+    for task in ("LedgerLab-Cartpole", "Isaac-Cartpole"):
+        assert list(code_sha256(task, resolve_configs(task, "rsl_rl", [])[0])) == ["ledger_lab"]

@@ -1,0 +1,24 @@
+"""When the state of a training is saved, and by which attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger_lab.training.state import StateKeeper
+
+
+def test_an_attempt_that_was_taken_for_lost_ends_when_another_goes_on(tmp_path: Path) -> None:
+    nobody: Any = None
+    plan: Any = SimpleNamespace(
+        run_dir=tmp_path, attempt=2, save_state_every=0, batch=SimpleNamespace(save_interval=50)
+    )
+    group: Any = SimpleNamespace(world=SimpleNamespace(first=True))
+    keeper = StateKeeper(plan, group, nobody, nobody, None, nobody, nobody)
+    assert not keeper.after_iteration(1, 64)
+    (tmp_path / "journal-3-0.jsonl").touch()
+    with pytest.raises(RuntimeError, match="a later one goes on"):
+        keeper.after_iteration(2, 128)
