@@ -1,4 +1,4 @@
-"""``python -m benchmarks evaluators``: common ways to evaluate a policy in parallel environments, beside each seed once."""
+"""``benchmarks evaluators``: common ways to evaluate a policy in parallel environments, beside each seed once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks kills``: writers that are killed at random moments lose nothing that they were told is safe."""
+"""``benchmarks kills``: writers that are killed at random moments lose nothing that they were told is safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks training_kills``: real trainings that are killed at random moments leave a ledger that is true."""
+"""``benchmarks training_kills``: real trainings that are killed at random moments leave a ledger that is true."""
 
 from __future__ import annotations
 

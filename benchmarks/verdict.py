@@ -1,4 +1,4 @@
-"""``python -m benchmarks verdict``: how often the rule of a run's verdict errs, and how soon it passes a good policy."""
+"""``benchmarks verdict``: how often the rule of a run's verdict errs, and how soon it passes a good policy."""
 
 from __future__ import annotations
 
