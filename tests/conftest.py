@@ -23,6 +23,12 @@ def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subpro
     return subprocess.run(command(name, *arguments), capture_output=True, text=True, check=False, cwd=cwd or ROOT)
 
 
+def benchmark(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark to its end, and return what it printed."""
+    program = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+    return subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
 def command(name: str, *arguments: str | Path) -> Sequence[str]:
     """Return the command line of a script."""
     return [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]

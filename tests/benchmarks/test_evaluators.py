@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.evaluators import bench_evaluators, examine, run_vectorized
 from ledger_lab.errors import UserError
-from tests.conftest import script
+from tests.conftest import benchmark
 
 
 def test_an_environment_that_is_free_takes_the_next_seed() -> None:
@@ -44,7 +44,7 @@ def test_a_policy_that_always_does_the_same_is_judged_right_by_all(success: floa
 
 
 def test_the_script_prints_and_writes_every_evaluator(tmp_path: Path) -> None:
-    finished = script("bench", "evaluators", "--panels", "2", "--json", tmp_path / "evaluators.json")
+    finished = benchmark("evaluators", "--panels", "2", "--json", tmp_path / "evaluators.json")
     assert finished.returncode == 0, finished.stderr
     for word in ("num_envs", "1024", "first N finished", "each seed once", "+0.0 ± 0.0"):
         assert word in finished.stdout

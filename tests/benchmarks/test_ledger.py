@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks.ledger import bench_ledger
 from ledger_lab.errors import UserError
-from tests.conftest import script
+from tests.conftest import benchmark
 
 
 def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
-    finished = script("bench", "kills", "--count", "25", "--json", tmp_path / "kills.json")
+    finished = benchmark("kills", "--count", "25", "--json", tmp_path / "kills.json")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads((tmp_path / "kills.json").read_text())
     assert (found["kills"], found["troubles"]) == (25, [])
@@ -24,7 +24,7 @@ def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
 
 def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
     arguments = ["--appends", "100", "--runs", "3", "--rows", "120", "--neighbours", "false", "--folder", tmp_path]
-    finished = script("bench", "ledger", *arguments, "--json", tmp_path / "found.json")
+    finished = benchmark("ledger", *arguments, "--json", tmp_path / "found.json")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert [each["fsync"] for each in found["appending"]] == ["each row", "each MiB"]

@@ -11,7 +11,7 @@ from isaaclab.utils.dict import class_to_dict
 from benchmarks.stock import bench_stock
 from benchmarks.stock_steps import STOCK, stock_config
 from ledger_lab.errors import UserError
-from tests.conftest import script
+from tests.conftest import benchmark
 
 
 def leaves(value: object) -> list[object]:
@@ -54,7 +54,7 @@ def test_findings_that_could_not_be_written_are_refused_before_the_work(
 @pytest.mark.slow
 def test_steps_are_compared(tmp_path: Path) -> None:
     few = ["--num_envs", "64", "--steps", "5", "--rounds", "1"]
-    finished = script("bench", "stock", "--tasks", "LedgerLab-Cartpole", *few, "--json", tmp_path / "found.json")
+    finished = benchmark("stock", "--tasks", "LedgerLab-Cartpole", *few, "--json", tmp_path / "found.json")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert [each["arm"] for each in found["simulations"]] == ["ours", "stock"]

@@ -20,7 +20,7 @@ from benchmarks.verdict import (
 from ledger_lab.errors import UserError
 from ledger_lab.panels.intervals import lower_bound
 from ledger_lab.panels.verdict import VerdictRule
-from tests.conftest import script
+from tests.conftest import benchmark
 
 RULE = VerdictRule(0.9)
 PASSES_AT_88 = sum(comb(256, k) * 0.88**k * 0.12 ** (256 - k) for k in range(231, 257))
@@ -95,7 +95,7 @@ def test_a_pass_is_false_by_the_checkpoint_that_was_screened() -> None:
 
 
 def test_the_script_prints_and_writes_every_scenario(tmp_path: Path) -> None:
-    finished = script("bench", "verdict", "--runs", "20", "--json", tmp_path / "verdict.json")
+    finished = benchmark("verdict", "--runs", "20", "--json", tmp_path / "verdict.json")
     assert finished.returncode == 0, finished.stderr
     for word in ("89.99 %", "naive", "rises in an S", "5 % allowed"):
         assert word in finished.stdout

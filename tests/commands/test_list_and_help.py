@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from ledger_lab.pretrained import ROOT
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
 from ledger_lab.units import duration
-from tests.conftest import script
+from tests.conftest import benchmark, script
 from tests.fakes.ledgers import write_run
 
 
@@ -69,7 +67,6 @@ def test_help_teaches(name: str, arguments: list[str], words: list[str]) -> None
 
 
 def test_every_benchmark_explains_itself() -> None:
-    command = [sys.executable, "-m", "benchmarks", "overhead", "--help"]
-    finished = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    finished = benchmark("overhead", "--help")
     assert finished.returncode == 0, finished.stderr
     assert "--pairs" in finished.stdout
