@@ -7,12 +7,16 @@ import importlib
 import importlib.util
 import re
 import shlex
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ledger_lab import pretrained
+from ledger_lab.commands.export import export_ledger
+from ledger_lab.panels.panel import load_panel
+from ledger_lab.studies import load_study
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,14 +28,24 @@ class _ParsedError(Exception):
     """Raised in place of carrying out a command that its parser has accepted."""
 
 
+def _snippets(language: str) -> list[tuple[str, str]]:
+    """Return each block in a language, with the page that shows it."""
+    block = re.compile(rf"^```{language}\n(.*?)^```", re.M | re.S)
+    return [
+        (str(page.relative_to(ROOT)), text)
+        for page in PAGES
+        for text in block.findall(page.read_text(encoding="utf-8"))
+    ]
+
+
 def _commands() -> list[tuple[str, str]]:
     """Return each call of our scripts and modules in a bash block, with the page that shows it."""
-    found = []
-    for page in PAGES:
-        for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
-            lines = block.replace("\\\n", " ").splitlines()
-            found += [(str(page.relative_to(ROOT)), line.strip()) for line in lines if "isaaclab.sh -p " in line]
-    return found
+    return [
+        (page, line.strip())
+        for page, text in _snippets("bash")
+        for line in text.replace("\\\n", " ").splitlines()
+        if "isaaclab.sh -p " in line
+    ]
 
 
 def _parser_of(script: str) -> argparse.ArgumentParser | None:
@@ -124,3 +138,38 @@ def test_a_command_of_the_documentation_is_accepted(page: str, line: str, monkey
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
     with pytest.raises(_ParsedError):
         program(argv)
+
+
+@pytest.mark.parametrize(("page", "text"), _snippets("toml"))
+def test_a_toml_file_of_the_documentation_is_accepted(page: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.toml"
+    file.write_text(text, encoding="utf-8")
+    fields = tomllib.loads(text)
+    if "factors" in fields:
+        assert load_study(str(file)).trainings(), page
+    elif "success" in fields:
+        assert load_panel(str(file)).cells, page
+
+
+@pytest.mark.parametrize(("page", "text"), _snippets("python"))
+def test_a_python_snippet_of_the_documentation_is_python(page: str, text: str) -> None:
+    assert compile(text, page, "exec")
+
+
+def test_the_snippets_of_the_tutorial_on_data_frames_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export_ledger(
+        [
+            "--to",
+            str(tmp_path / "out"),
+            "--format",
+            "parquet",
+            "csv",
+            "--log_root",
+            str(ROOT / "records" / "cartpole-cpu"),
+        ]
+    )
+    monkeypatch.chdir(tmp_path)
+    snippets = [text for page, text in _snippets("python") if page.endswith("pandas.md")]
+    assert len(snippets) == 2
+    for text in snippets:
+        exec(compile(text, "pandas.md", "exec"), {})
