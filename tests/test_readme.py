@@ -1,26 +1,175 @@
-"""The README shows what is there: files it links, and pictures of the policies that come with the package."""
+"""README and documentation name what exists: files, pictures, scripts and their flags."""
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import importlib.util
 import re
+import shlex
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ledger_lab import pretrained
+from ledger_lab.commands.export import export_ledger
+from ledger_lab.panels.panel import load_panel
+from ledger_lab.studies import load_study
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHIPPED = pretrained.shipped_tasks()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_every_link_into_the_repository_leads_somewhere() -> None:
+class _ParsedError(Exception):
+    """Raised in place of carrying out a command that its parser has accepted."""
+
+
+def _snippets(language: str) -> list[tuple[str, str]]:
+    """Return each block in a language, with the page that shows it."""
+    block = re.compile(rf"^```{language}\n(.*?)^```", re.M | re.S)
+    return [
+        (str(page.relative_to(ROOT)), text)
+        for page in PAGES
+        for text in block.findall(page.read_text(encoding="utf-8"))
+    ]
+
+
+def _commands() -> list[tuple[str, str]]:
+    """Return each call of our scripts and modules in a bash block, with the page that shows it."""
+    return [
+        (page, line.strip())
+        for page, text in _snippets("bash")
+        for line in text.replace("\\\n", " ").splitlines()
+        if "isaaclab.sh -p " in line
+    ]
+
+
+def _parser_of(script: str) -> argparse.ArgumentParser | None:
+    """Return the parser of a program that imports a simulation, with the launcher's flags; None for any other."""
+    public = {
+        "train": ("ledger_lab.training.request", "train_parser"),
+        "evaluate": ("ledger_lab.evaluation.request", "evaluate_parser"),
+        "play": ("ledger_lab.checkpoints.play", "play_parser"),
+        "profile_run": ("ledger_lab.profiling.run", "profile_parser"),
+        "export_policy": ("ledger_lab.checkpoints.export", "export_policy_parser"),
+    }
+    if script not in public:
+        return None
+    module, name = public[script]
+    parser: argparse.ArgumentParser = getattr(importlib.import_module(module), name)()
+    parser.add_argument("--device")
+    parser.add_argument("--viz", "--visualizer")
+    return parser
+
+
+def _program_of(script: str) -> Callable[[list[str]], object]:
+    """Return the function that a script runs."""
+    text = (ROOT / "scripts" / f"{script}.py").read_text(encoding="utf-8")
+    function = re.search(r"run_script\((\w+)\)", text)
+    assert function, script
+    module = re.search(rf"from (\S+) import {function[1]}$", text, re.M)
+    assert module, script
+    program: Callable[[list[str]], object] = getattr(importlib.import_module(module[1]), function[1])
+    return program
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", README) if "://" not in link and not link.startswith("#")]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
 @pytest.mark.parametrize("task", SHIPPED)
-def test_a_policy_that_comes_along_is_seen(task: str) -> None:
+def test_the_readme_shows_the_policies_that_come_with_the_package(task: str) -> None:
     picture = f"docs/tasks/{task.removeprefix('LedgerLab-').lower()}"
     assert f"]({picture}.png)]({picture}.mp4)" in README
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_every_script_has_a_guide() -> None:
+    scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")}
+    assert {name for name in scripts if not (ROOT / "docs" / "guides" / f"{name}.md").exists()} == set()
+
+
+@pytest.mark.parametrize(("page", "line"), _commands())
+def test_a_command_of_the_documentation_is_accepted(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = shlex.split(line, comments=True)
+    words = words[next(at for at, word in enumerate(words) if word.endswith("isaaclab.sh")) + 2 :]
+    real = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(parser: argparse.ArgumentParser, args: list[str] | None = None, namespace: None = None) -> None:
+        real(parser, args, namespace)
+        if not any(action.nargs == argparse.REMAINDER for action in parser._actions):
+            raise _ParsedError
+
+    if words[0] == "-m":
+        if words[1] != "benchmarks":
+            assert importlib.util.find_spec(words[1]) is not None, page
+            return
+        name, argv = words[2], words[3:]
+        program = getattr(importlib.import_module(f"benchmarks.{name}"), f"bench_{name}")
+    else:
+        path = ROOT / words[0]
+        assert path.exists(), page
+        if path.parent.name != "scripts":
+            return
+        argv = words[1:]
+        parser = _parser_of(path.stem)
+        if parser is not None:
+            argv = [word for at, word in enumerate(argv) if word != "--nproc" and argv[at - 1 : at] != ["--nproc"]]
+            _, others = parser.parse_known_args(argv)
+            assert [word for word in others if not re.fullmatch(r"~?(env|agent|physics)\b[\w.]*=.*", word)] == [], page
+            return
+        program = _program_of(path.stem)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    with pytest.raises(_ParsedError):
+        program(argv)
+
+
+@pytest.mark.parametrize(("page", "text"), _snippets("toml"))
+def test_a_toml_file_of_the_documentation_is_accepted(page: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.toml"
+    file.write_text(text, encoding="utf-8")
+    fields = tomllib.loads(text)
+    if "factors" in fields:
+        assert load_study(str(file)).trainings(), page
+    elif "success" in fields:
+        assert load_panel(str(file)).cells, page
+
+
+@pytest.mark.parametrize(("page", "text"), _snippets("python"))
+def test_a_python_snippet_of_the_documentation_is_python(page: str, text: str) -> None:
+    assert compile(text, page, "exec")
+
+
+def test_the_snippets_of_the_tutorial_on_data_frames_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export_ledger(
+        [
+            "--to",
+            str(tmp_path / "out"),
+            "--format",
+            "parquet",
+            "csv",
+            "--log_root",
+            str(ROOT / "records" / "cartpole-cpu"),
+        ]
+    )
+    monkeypatch.chdir(tmp_path)
+    snippets = [text for page, text in _snippets("python") if page.endswith("pandas.md")]
+    assert len(snippets) == 2
+    for text in snippets:
+        exec(compile(text, "pandas.md", "exec"), {})

@@ -1,4 +1,4 @@
-"""The README's table of the tasks says what the journals in ``records/`` say, of all runs that count."""
+"""The generated tables of the tasks say what the journals in ``records/`` say, of all runs that count."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def rows(records: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_readme_holds_the_generated_table(name: str) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{BEGIN.format(name)}\n\n{TABLES[name](ROOT / 'records')}\n\n{END.format(name)}" in readme, (
-        "./isaaclab.sh -p -m ledger_lab.reports.records records README.md"
+def test_the_page_holds_the_generated_table(name: str) -> None:
+    page = (ROOT / "docs" / "generated" / f"{name}.md").read_text(encoding="utf-8")
+    assert f"{BEGIN.format(name)}\n\n{TABLES[name](ROOT / 'records')}\n\n{END.format(name)}" in page, (
+        "./isaaclab.sh -p -m ledger_lab.reports.records records docs/generated"
     )
 
 
@@ -158,15 +158,15 @@ def test_a_perturbed_policy_is_told_by_its_last_score_its_worst_cell_and_what_it
     assert row == "| `LedgerLab-T` | 8 of 10 | `nominal`, 8 of 10 | 7 of 9 | – |"
 
 
-def test_tables_are_written_where_they_belong(tmp_path: Path) -> None:
+def test_tables_are_written_into_their_pages(tmp_path: Path) -> None:
     recorded(tmp_path / "records" / "t-cpu", "a", confirmation=9)
-    readme = tmp_path / "README.md"
-    places = [(BEGIN.format(name), END.format(name)) for name in TABLES]
-    readme.write_text("before\n" + "between\n".join(f"{begin}\nstale\n{end}\n" for begin, end in places) + "after\n")
-    write_tables(tmp_path / "records", readme)
-    made = [make(tmp_path / "records") for make in TABLES.values()]
-    tables = [f"{begin}\n\n{table}\n\n{end}\n" for (begin, end), table in zip(places, made, strict=True)]
-    assert readme.read_text() == "before\n" + "between\n".join(tables) + "after\n"
-    readme.write_text("nothing")
+    for name in TABLES:
+        page = f"before\n{BEGIN.format(name)}\nstale\n{END.format(name)}\nafter\n"
+        (tmp_path / f"{name}.md").write_text(page, encoding="utf-8")
+    write_tables(tmp_path / "records", tmp_path)
+    for name, make in TABLES.items():
+        table = f"{BEGIN.format(name)}\n\n{make(tmp_path / 'records')}\n\n{END.format(name)}"
+        assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") == f"before\n{table}\nafter\n"
+    (tmp_path / "tasks.md").write_text("nothing", encoding="utf-8")
     with pytest.raises(ValueError, match="has no lines"):
-        write_tables(tmp_path / "records", readme)
+        write_tables(tmp_path / "records", tmp_path)

@@ -1,4 +1,4 @@
-"""The table of what each library calls what a recipe says, as the README shows it."""
+"""The table of what each library calls what a recipe says, as ``docs/generated/recipes.md`` shows it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The README's tables of the tasks: what the journals in ``records/`` say of each.
+"""The tables of the tasks in ``docs/generated``: what the journals in ``records/`` say of each task.
 
 A folder counts for a task if it is named by it: ``<task>-<hardware>``, the id without ``LedgerLab-`` and in lower case,
 as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
 
-``python -m ledger_lab.reports.records RECORDS README`` writes the tables into the README.
+``python -m ledger_lab.reports.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_coho
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
-"""Where a table of some name stands in the README."""
+"""The lines around a table of some name in its page."""
 
 _COLUMNS = (
     "task",
@@ -87,28 +87,26 @@ def robustness_table(records: Path) -> str:
 
 
 TABLES = {"tasks": records_table, "robustness": robustness_table}
-"""What makes the tables of the README."""
+"""What makes each table; its page has the same name."""
 
 
-def write_tables(records: Path, readme: Path) -> None:
-    """Bring the tables in a README up to date.
+def write_tables(records: Path, pages: Path) -> None:
+    """Bring the pages with the tables up to date.
 
     Args:
         records: The folder with the records.
-        readme: The file.
+        pages: The folder with one page per table, ``<name>.md``.
 
     Raises:
-        ValueError: If the file has no place for one.
+        ValueError: If a page has no place for its table.
     """
-    text = readme.read_text(encoding="utf-8")
     for name, make in TABLES.items():
-        begins, ends = BEGIN.format(name), END.format(name)
-        before, begin, rest = text.partition(begins)
+        page, begins, ends = pages / f"{name}.md", BEGIN.format(name), END.format(name)
+        before, begin, rest = page.read_text(encoding="utf-8").partition(begins)
         _, end, after = rest.partition(ends)
         if not begin or not end:
-            raise ValueError(f"{readme} has no lines {begins!r} and {ends!r}")
-        text = f"{before}{begin}\n\n{make(records)}\n\n{end}{after}"
-    readme.write_text(text, encoding="utf-8")
+            raise ValueError(f"{page} has no lines {begins!r} and {ends!r}")
+        page.write_text(f"{before}{begin}\n\n{make(records)}\n\n{end}{after}", encoding="utf-8")
 
 
 def _recorded(records: Path) -> Iterator[tuple[Ledger, list[Run]]]:
@@ -293,8 +291,8 @@ def _rows(used: Sequence[CapacityUsed]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
-        description="Write the tables of the tasks, made from their records, into a README."
+        description="Write the tables of the tasks, made from their records, into their pages."
     )
     parser.add_argument("records", type=Path, help="Folder with the records.")
-    parser.add_argument("readme", type=Path, help="File that has a place for the tables.")
+    parser.add_argument("pages", type=Path, help="Folder with one page per table.")
     write_tables(**vars(parser.parse_args()))
