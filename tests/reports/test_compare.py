@@ -16,7 +16,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import Verdict, compare, refusals, select_side
-from ledger_lab.reports.verdict_words import verdict_notes, verdict_sentence
+from ledger_lab.reports.comparison_words import verdict_notes, verdict_sentence
 from tests.fakes.ledgers import SECOND, declared, result, write_run
 
 A_DOLLAR_A_SECOND = {

@@ -20,8 +20,8 @@ from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status, rea
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.export import export_tables
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES
+from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.sql_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, write_run
 
 

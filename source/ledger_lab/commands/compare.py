@@ -15,7 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.reports import render_repricing, summarize_run
 from ledger_lab.reports.compare import Side, Verdict, compare, refusals, select_side
-from ledger_lab.reports.verdict_words import outcome_lines, verdict_notes, verdict_sentence
+from ledger_lab.reports.comparison_words import outcome_lines, verdict_notes, verdict_sentence
 from ledger_lab.terminal.console import make_console
 
 

@@ -20,7 +20,7 @@ However the block is left, by its end, an exception, Ctrl-C or SIGTERM, the run'
 """
 
 from ledger_lab.recording.declare import record_run
-from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.panel import Exam
 from ledger_lab.recording.run import RecordedRun
 
 __all__ = ["Exam", "RecordedRun", "record_run"]

@@ -19,7 +19,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.panel import Exam
 from ledger_lab.recording.run import RecordedRun
 
 

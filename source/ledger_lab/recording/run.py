@@ -31,7 +31,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.panel import Exam
 
 
 class Terminated(endings.Terminated, SystemExit):

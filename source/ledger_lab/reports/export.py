@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from ledger_lab.errors import UserError
+from ledger_lab.reports.row_builders import Contents
 from ledger_lab.reports.sql import connect_filled
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES
+from ledger_lab.reports.sql_tables import TABLES
 
 Format = Literal["parquet", "csv"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES, Table, Type
+from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.sql_tables import TABLES, Table, Type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -26,7 +26,7 @@ from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import CheckpointSummary, share_of, summarize_checkpoint
 from ledger_lab.reports.clock import saved_at_s, seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
-from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
+from ledger_lab.reports.health_findings import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Cohort, Run
+from ledger_lab.reports.page.html_tables import cohort_table, cost_tables, definitions, repricing, selection, text
 from ledger_lab.reports.page.model import PageModel, build_model
-from ledger_lab.reports.page.tables import cohort_table, cost_tables, definitions, repricing, selection, text
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 SCRIPTS = (

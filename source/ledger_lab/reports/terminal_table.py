@@ -13,7 +13,7 @@ from rich.text import Text
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.health import health_lines
+from ledger_lab.reports.health_findings import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.units import (

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from ledger_lab.ledger import FIGURES
 from ledger_lab.reports.load import RoomSummary
-from ledger_lab.reports.summary import CohortSummary, RunSummary
-from ledger_lab.reports.table_rows import (
+from ledger_lab.reports.row_builders import (
     Contents,
     attempt_rows,
     checkpoint_rows,
@@ -28,6 +27,7 @@ from ledger_lab.reports.table_rows import (
     run_rows,
     telemetry_rows,
 )
+from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 Type = Literal["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"]
 """Types of columns, by their names in SQL. Timestamps are in UTC. Any value may be missing."""
