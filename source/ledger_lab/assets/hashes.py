@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Literal
+
+from ledger_lab.files import file_sha256
 
 HASHES = "SHA256SUMS"
 """Name of the file beside them that holds the hashes, as ``sha256sum`` writes and checks them."""
@@ -16,7 +17,7 @@ def write_hashes(folder: Path) -> None:
     Args:
         folder: The folder.
     """
-    lines = [f"{_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
+    lines = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
     (folder / HASHES).write_text("".join(lines))
 
 
@@ -30,9 +31,4 @@ def fault(path: Path) -> Literal["missing", "damaged"] | None:
         return "missing"
     hashes = path.with_name(HASHES)
     lines = hashes.read_text().splitlines() if hashes.is_file() else []
-    return None if f"{_sha256(path)}  {path.name}" in lines else "damaged"
-
-
-def _sha256(path: Path) -> str:
-    """Return the hash of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return None if f"{file_sha256(path)}  {path.name}" in lines else "damaged"

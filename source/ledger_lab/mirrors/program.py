@@ -1,4 +1,4 @@
-"""``scripts/mirror.py``: a run in other people's dashboards. Imports neither torch nor Isaac Lab."""
+"""``scripts/mirror.py``: sends a run to another dashboard. Imports neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 def mirror_run(argv: Sequence[str]) -> int:
-    """Follow a run's journals to its end, and send what they say.
+    """Follow a run's journals to its end, and send their rows.
 
     Args:
         argv: Command line without the program's name.
@@ -46,7 +46,7 @@ def mirror_run(argv: Sequence[str]) -> int:
     run_dir = _find(args.run, args.log_root)
     follower = RunFollower(run_dir)
     sink = load_sink(args.to, {"project": args.project, "uri": args.uri, "dir": args.dir})
-    os.nice(10)  # whoever trains on this host comes first
+    os.nice(10)  # training on this host takes priority
     with telling_damage():
         _mirror(follower, run_dir, sink, args)
     return 0
@@ -121,13 +121,13 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
 
 
 def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
-    """Try until it works; once the run is over, no longer than the user's patience.
+    """Try until it works; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
-        Rows that came meanwhile: whether the run goes on, only its journals tell.
+        Rows that were written meanwhile, read to learn whether the run is over.
 
     Raises:
-        UserError: If the patience is at its end.
+        UserError: If the patience ran out.
     """
     wait_s, over_since = 1.0, None
     came: list[Event] = []
@@ -155,7 +155,7 @@ def _facts(events: Sequence[Event], run_dir: Path) -> RunFacts:
 
 
 def _find(name: str, log_root: Path) -> Path:
-    """Return the directory of the run that the user named; directories end with their runs' ids."""
+    """Return the directory of the run that the user named; the directory's name ends with the run's id."""
     if Path(name).is_dir():
         return Path(name).resolve()
     directories = {path.parent for path in find_journals(log_root)}

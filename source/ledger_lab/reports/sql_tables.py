@@ -1,4 +1,4 @@
-"""The ledger as flat tables: what SQL and exports see."""
+"""The ledger as flat tables, for SQL and exports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Column:
     name: str
     type: Type
     meaning: str
-    """What it holds, with its unit; empty where the name says it."""
+    """Meaning and unit; empty if the name says it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _field_columns(kind: type) -> tuple[Column, ...]:
 
 
 def _attribute_docs(kind: type) -> dict[str, str]:
-    """Return the documentation that stands below the fields of a class, as one line each."""
+    """Return the docstrings below the fields of a class, as one line each."""
     body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
     docs = {}
     for field, below in zip(body, body[1:], strict=False):
