@@ -180,7 +180,7 @@ def test_a_mirror_that_fails_takes_nothing_from_who_started_it(tmp_path: Path, m
 def test_a_mirror_outlives_whoever_started_it(tmp_path: Path) -> None:
     run = LiveRun(tmp_path / "r_aa", "aa")
     program = (
-        "import sys, time; from pathlib import Path; from ledger_lab.mirrors.program import start_mirrors; "
+        "import sys, time; from pathlib import Path; from ledger_lab.mirrors.start import start_mirrors; "
         "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The hashes of the USD files that ship, which tell a damaged one."""
+"""Hashes of the shipped USD files, to detect damage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from ledger_lab.files import file_sha256
 
 HASHES = "SHA256SUMS"
-"""Name of the file beside them that holds the hashes, as ``sha256sum`` writes and checks them."""
+"""Name of the file of hashes in the same folder, in the format of ``sha256sum``."""
 
 
 def write_hashes(folder: Path) -> None:
@@ -22,10 +22,10 @@ def write_hashes(folder: Path) -> None:
 
 
 def fault(path: Path) -> Literal["missing", "damaged"] | None:
-    """Tell what is wrong with a file that ships; ``None`` if it is whole.
+    """Return what is wrong with a shipped file; ``None`` if it is whole.
 
     Args:
-        path: The file, beside the hashes.
+        path: The file, in the folder of the hashes.
     """
     if not path.is_file():
         return "missing"
