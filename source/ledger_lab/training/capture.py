@@ -223,7 +223,7 @@ def _copies(found: Iterable[tuple[Place, Any]]) -> Snapshot:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a leaf that is no array
-    """Return a set as a sorted list, and any other value unchanged."""
+    """Return a plain value; a set becomes a sorted list, any other sequence a list."""
     if isinstance(value, np.generic):
         return value.item()
     return value if type(value) in _PLAIN else sorted(value, key=repr) if isinstance(value, set) else [*value]
