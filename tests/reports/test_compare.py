@@ -76,7 +76,7 @@ def finding_of(root: Path, a: str = "a", b: str = "b") -> Finding:
     return compare(*sides)
 
 
-def test_paired_ratios_are_those_by_hand(tmp_path: Path) -> None:
+def test_paired_ratios_match_a_calculation_by_hand(tmp_path: Path) -> None:
     times_a, times_b = [20, 40, 80], [10, 20, 20]
     cohort_of(tmp_path, "a", times_a)
     cohort_of(tmp_path, "b", times_b)
@@ -97,7 +97,7 @@ def test_paired_ratios_are_those_by_hand(tmp_path: Path) -> None:
     )
 
 
-def test_other_seeds_are_not_paired_and_nobody_is_left_out(tmp_path: Path) -> None:
+def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20, 20], first_seed=2)
     finding = finding_of(tmp_path)
@@ -108,7 +108,7 @@ def test_other_seeds_are_not_paired_and_nobody_is_left_out(tmp_path: Path) -> No
     assert finding_sentence(finding).endswith("n = 3 (A) and 4 (B)")
 
 
-def test_a_difference_that_chance_can_make_is_called_one(tmp_path: Path) -> None:
+def test_a_difference_within_chance_is_reported_as_such(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [10, 20, 30, 40])
     cohort_of(tmp_path, "b", [20, 10, 15, 60])
     finding = finding_of(tmp_path)
@@ -116,7 +116,7 @@ def test_a_difference_that_chance_can_make_is_called_one(tmp_path: Path) -> None
     assert "no difference in time to target shown: the interval includes 1" in finding_sentence(finding)
 
 
-def test_a_run_that_never_got_there_makes_the_ratio_a_bound(tmp_path: Path) -> None:
+def test_a_run_that_missed_the_target_makes_the_ratio_a_bound(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, -40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20])
     finding = finding_of(tmp_path)
@@ -125,7 +125,7 @@ def test_a_run_that_never_got_there_makes_the_ratio_a_bound(tmp_path: Path) -> N
     assert finding.cost.ratio == pytest.approx((140 / 2) / (50 / 3))  # the run that failed is paid for all the same
 
 
-def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> None:
+def test_a_bound_on_the_wrong_side_of_1_gives_no_claim(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40, 80])
     cohort_of(tmp_path, "b", [10, -20, 20])
     finding = finding_of(tmp_path)
@@ -134,7 +134,7 @@ def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> No
     assert any("no claim about the time to target" in note and "at most 4.0" in note for note in finding_notes(finding))
 
 
-def test_runs_short_of_the_target_on_both_sides_bound_nothing(tmp_path: Path) -> None:
+def test_missed_targets_on_both_sides_give_no_bound(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, -40])
     cohort_of(tmp_path, "b", [-10, 20])
     finding = finding_of(tmp_path)
@@ -157,7 +157,7 @@ def test_without_any_success_the_spend_is_a_bound(tmp_path: Path) -> None:
     assert finding_sentence(none) == "no claim; n = 2 each"
 
 
-def test_one_run_against_one_claims_no_interval(tmp_path: Path) -> None:
+def test_single_runs_get_no_interval(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [30])
     cohort_of(tmp_path, "b", [20])
     finding = finding_of(tmp_path)
@@ -199,7 +199,7 @@ def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_measure_the_same_is_refused_with_both_values(
+def test_different_measures_are_refused_with_both_values(
     tmp_path: Path, change: dict[str, object], field: str, theirs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cohort_of(tmp_path, "a", [20], panel_fields={"success": {"params": {"rad": 0.2}}})
@@ -249,7 +249,7 @@ def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
         (("a", "alive"), "run alive is still running"),
     ],
 )
-def test_names_that_stand_for_nothing_or_too_much(tmp_path: Path, names: tuple[str, str], message: str) -> None:
+def test_unknown_and_ambiguous_names_are_refused(tmp_path: Path, names: tuple[str, str], message: str) -> None:
     cohort_of(tmp_path, "a", [20])
     cohort_of(tmp_path, "b", [20, 30])
     cohort_of(tmp_path, "same", [20])
@@ -259,7 +259,7 @@ def test_names_that_stand_for_nothing_or_too_much(tmp_path: Path, names: tuple[s
         build_report(["--log_root", str(tmp_path), "--compare", *names])
 
 
-def test_prices_that_differ_are_named_unless_another_one_stands_for_both(
+def test_different_prices_are_named_unless_both_sides_are_repriced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cohort_of(tmp_path, "a", [20, 40])
@@ -281,7 +281,7 @@ def test_prices_that_differ_are_named_unless_another_one_stands_for_both(
     assert {price["usd_per_hour"] for price in report["declared_prices"].values()} == {3600.0, 1800.0}
 
 
-def test_an_unpriced_side_is_compared_by_time_alone(tmp_path: Path) -> None:
+def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40], price=load_prices()["local"].to_dict())
     cohort_of(tmp_path, "b", [10, 20])
     finding = finding_of(tmp_path)

@@ -59,16 +59,16 @@ def _parser() -> argparse.ArgumentParser:
         description=(
             "Send a run to a dashboard: figures of the training, phases, held-out scores, telemetry, health and its "
             "end. The mirror only reads the run's journals. It can be started with the run, during it or long after, "
-            "and again after it was stopped: it goes on where the destination's data end. Whatever happens to it or to "
-            "the network costs the training nothing."
+            "and again after it was stopped: it continues where the destination's data end. Its failures, and those of "
+            "the network, do not affect training."
         ),
         epilog=(
-            "Secrets come from the environment alone: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
+            "Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. WANDB_MODE=offline keeps W&B's files in the run's "
             "directory; send them later with wandb sync."
         ),
     )
-    parser.add_argument("run", metavar="RUN", help="Run directory, run id or its beginning.")
+    parser.add_argument("run", metavar="RUN", help="Run directory, or the beginning of a run id.")
     parser.add_argument("--to", required=True, choices=SINKS, help="Destination.")
     parser.add_argument(
         "--project", help="Project of W&B, or experiment of MLflow (default: ledger_lab).", metavar="NAME"
@@ -77,16 +77,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, help="Folder for TensorBoard's or W&B's files (default: in the run's directory)."
     )
-    parser.add_argument("--once", action="store_true", help="Send what is there, and stop although the run goes on.")
     parser.add_argument(
-        "--every", type=float, default=2.0, metavar="S", help="Seconds between two looks at the journals (default: 2)."
+        "--once", action="store_true", help="Send the rows written so far, then stop even if the run continues."
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="Seconds between two readings of the journals (default: 2).",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=600.0,
         metavar="S",
-        help="Seconds to go on trying, once the run is over, to reach a destination that is down (default: 600).",
+        help="Seconds to retry an unreachable destination after the run is over (default: 600).",
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     return parser
