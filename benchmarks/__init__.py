@@ -1,1 +1,1 @@
-"""Benchmarks: claims about LedgerLab, measured. Run one with ``python -m benchmarks NAME``."""
+"""Benchmarks that measure claims about LedgerLab. Run a benchmark with ``python -m benchmarks NAME``."""

@@ -1,4 +1,4 @@
-"""Benchmarks: what is compared side by side in one call."""
+"""Run a benchmark. Each one compares its arms side by side in one call."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
-    "evaluate": "1, 4 and 16 checkpoints scored in one pass",
-    "evaluators": "common ways to evaluate a policy against each seed once",
-    "held_out": "judging inside the training simulation against pausing and processes",
-    "kills": "writers of journals that are killed at random moments",
-    "ledger": "appending and reporting, beside MLflow and Weights & Biases",
-    "metering": "what the meters take, switched on and off within one training",
-    "optimizers": "Adam by loop, foreach and fused",
-    "overhead": "metered training against `isaaclab train`",
-    "preemptions": "one training that is interrupted again and again, against one that is not",
-    "recipe": "what changing a field of the recipe does to speed and time to target",
-    "stock": "the steps of our tasks against those of Isaac Lab's tasks of the same robots",
-    "time_to_target": "our recipe against the stock one",
-    "training_kills": "real trainings that are killed at random moments",
-    "verdict": "how often the rule of a run's verdict errs, and how soon it passes a good policy",
+    "evaluate": "cost of scoring 1, 4 and 16 checkpoints in one pass",
+    "evaluators": "errors of common ways to evaluate a policy",
+    "held_out": "judging inside the training simulation, or paused, or in a separate process",
+    "kills": "durability of journals whose writers are killed at random times",
+    "ledger": "speed of appending and reporting, compared with MLflow and Weights & Biases",
+    "metering": "cost of metering, switched on and off within one training",
+    "optimizers": "Adam's step time by loop, foreach and fused",
+    "overhead": "cost of metering, compared with `isaaclab train`",
+    "preemptions": "a training with many interruptions, compared with one without",
+    "recipe": "effect of one changed recipe field on speed or time to target",
+    "stock": "step times of our tasks, compared with Isaac Lab's tasks of the same robots",
+    "time_to_target": "time to target with our recipe, compared with Isaac Lab's",
+    "training_kills": "ledgers of trainings that are killed at random times",
+    "verdict": "how often the rule behind a run's verdict errs, and how soon it passes a good policy",
 }
 
 
@@ -33,8 +33,12 @@ def main(argv: Sequence[str]) -> int:
         epilog="\n".join(["benchmarks:", *(f"  {name:16}{what}" for name, what in BENCHMARKS.items())]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("benchmark", metavar="NAME", choices=BENCHMARKS, help="Benchmark, one of those below.")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; --help explains them.")
+    parser.add_argument(
+        "benchmark", metavar="NAME", choices=BENCHMARKS, help="Name of a benchmark from the list below."
+    )
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; NAME --help explains them."
+    )
     args = parser.parse_args(argv)
     module = importlib.import_module(f"benchmarks.{args.benchmark}")
     return getattr(module, f"bench_{args.benchmark}")(args.arguments)

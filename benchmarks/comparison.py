@@ -1,4 +1,4 @@
-"""What the benchmarks share: running programs to their end, and writing down what was found."""
+"""Shared by the benchmarks: runs programs to their end, and writes findings."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 
 def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> str:
-    """Run Python in a process of its own, to its end.
+    """Run Python in a new process, and wait for its end.
 
     Args:
-        arguments: Its arguments, as :func:`script` begins them.
-        what: What is run, for the message of a failure.
+        arguments: Its arguments; the first may come from :func:`script`.
+        what: Name of the program, for the error message.
         cwd: Its working directory.
 
     Returns:
-        What it printed.
+        Its output.
 
     Raises:
         RuntimeError: If it fails.
@@ -37,17 +37,17 @@ def script(name: str) -> str:
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Let a benchmark take the file that :func:`write_findings` writes to.
+    """Add the option that names the file for :func:`write_findings`.
 
     Args:
-        parser: Its command line.
-        what: What is written.
+        parser: Command line of the benchmark.
+        what: Description of the content.
     """
     parser.add_argument("--json", type=_file, help=f"Write {what} to this file, too, with command and versions.")
 
 
 def _file(text: str) -> Path:
-    """Return a path that can be written to in the end; better refused before the work than after it."""
+    """Return a path; refuse a path that cannot be written, before the work begins."""
     path = Path(text)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError(f"{path} can't be a file: name one in a directory that exists")
@@ -55,7 +55,7 @@ def _file(text: str) -> Path:
 
 
 def differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401 - nested plain values
-    """Return an override for every value of a configuration that differs in another one."""
+    """Return an override for every value that differs between two configurations."""
     if isinstance(ours, dict):
         return [line for key in theirs for line in differences(f"{path}.{key}", ours.get(key), theirs[key])]
     return [] if ours == theirs else [f"{path}={json.dumps(theirs)}"]

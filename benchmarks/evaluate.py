@@ -1,4 +1,4 @@
-"""``python -m benchmarks evaluate``: what scoring more checkpoints in one pass costs."""
+"""``python -m benchmarks evaluate``: the cost of scoring more checkpoints in one pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ledger_lab.terminal.progress import Progress
 
 
 def bench_evaluate(argv: Sequence[str]) -> int:
-    """Score 1, 4 and 16 checkpoints on every episode of a panel, in turn, and print what each costs.
+    """Score 1, 4 and 16 checkpoints on every episode of a panel, in turn, and print the cost of each.
 
     Args:
         argv: Command line without the program's name.
@@ -74,7 +74,7 @@ def bench_evaluate(argv: Sequence[str]) -> int:
 
 
 def _train(args: argparse.Namespace, folder: Path, count: int) -> list[Path]:
-    """Train so long that there are so many checkpoints."""
+    """Train until there are enough checkpoints."""
     command = [script("train.py"), "--task", args.task, "--rl_library", "rsl_rl", "--num_envs", "64", "--no_eval"]
     command += ["--max_iterations", str(count), "--device", args.device, "--log_root", str(folder)]
     run_python([*command, "agent.save_interval=1"], "the training")

@@ -1,4 +1,4 @@
-"""``benchmarks evaluators``: common ways to evaluate a policy in parallel environments, beside each seed once."""
+"""``benchmarks evaluators``: the errors of common ways to evaluate a policy in parallel environments."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ledger_lab.terminal.progress import Progress
 
 _NUM_ENVS = (16, 64, 256, 1024)
 _EARLY_STEPS = (50, 200)
-"""Shortest and longest success, in steps: the task is done."""
+"""Shortest and longest successful episode [steps]."""
 _HORIZON_STEPS = 500
-"""Length of a failure, in steps: time runs out."""
+"""Length of a failed episode, which times out [steps]."""
 _RECENT = 100
-"""Episodes in the sliding window that RL libraries log the mean of."""
+"""Episodes in the sliding window whose mean RL libraries log."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episodes:
-    """A policy's episodes in the order of their seeds; each is fixed by its seed alone."""
+    """A policy's episodes in the order of their seeds; the seed alone determines an episode."""
 
     steps: NDArray[np.int64]
     """Length of each episode; shape (episodes,)."""
@@ -53,7 +53,7 @@ class Finding:
 
 
 def bench_evaluators(argv: Sequence[str]) -> int:
-    """Evaluate one policy in several common ways, and print by how much each misses its share of successes.
+    """Evaluate one policy in several common ways, and print the error of each in the share of successes.
 
     Args:
         argv: Command line without the program's name.
@@ -130,7 +130,7 @@ def examine(num_envs: int, count: int, success: float, panels: int, rng: Generat
 
 
 def draw_episodes(count: int, success: float, rng: Generator) -> Episodes:
-    """Draw episodes of which successes are short and failures last to the horizon."""
+    """Draw episodes: successes are short, failures last to the horizon."""
     succeeds = rng.random(count) < success
     early = rng.integers(*_EARLY_STEPS, count, endpoint=True)
     return Episodes(steps=np.where(succeeds, early, _HORIZON_STEPS), success=succeeds)
@@ -145,8 +145,9 @@ def evaluate(episodes: Episodes, num_envs: int, count: int) -> dict[str, float]:
         count: Episodes of the panel.
 
     Returns:
-        Shares by evaluator. A fixed number of frames is what ``count`` episodes take on average, and at least what the
-        first one takes; the last finished episodes are those at the end of these frames.
+        Shares by evaluator. The evaluator with a fixed number of frames gets as many as ``count`` episodes take on
+        average, and at least those of the first episode. The evaluator of the last finished episodes takes the last
+        episodes within these frames.
     """
     seeds, ends = run_vectorized(episodes.steps, num_envs)
     in_time = seeds[: max(1, np.searchsorted(ends, episodes.steps.mean() * count / num_envs, side="right"))]
@@ -160,7 +161,7 @@ def evaluate(episodes: Episodes, num_envs: int, count: int) -> dict[str, float]:
 
 
 def run_vectorized(steps: NDArray[np.int64], num_envs: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Run episodes as a vectorized environment does: one that ends makes room for the next seed at once.
+    """Run episodes as a vectorized environment does: when an episode ends, the next seed starts at once.
 
     Args:
         steps: Length of each episode, in the order of their seeds; shape (episodes,).
@@ -168,7 +169,7 @@ def run_vectorized(steps: NDArray[np.int64], num_envs: int) -> tuple[NDArray[np.
 
     Returns:
         The seeds in the order in which their episodes end (at the same step, in the order of the environments), and the
-        steps of the environment at which they do; each of shape (episodes,).
+        steps of the environment at which they end; each of shape (episodes,).
     """
     lengths = steps.tolist()
     running = [(length, env, env) for env, length in enumerate(lengths[:num_envs])]

@@ -1,4 +1,4 @@
-"""``python -m benchmarks held_out``: judging inside the training simulation, against the other ways to do it."""
+"""``python -m benchmarks held_out``: judging inside the training simulation, compared with other ways of judging."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _ARMS = ("none", "inside", "pausing")
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One training, and how its policies were judged."""
+    """One training, and the way its policies were judged."""
 
     arm: str
-    """``none``: not at all; ``inside``: in held-out slots while training goes on; ``pausing``: in the same slots while
-    training waits."""
+    """``none``: no judging; ``inside``: in held-out slots while training continues; ``pausing``: in the same slots
+    while training waits."""
     panels: int
     loop_s: float
     """Seconds of the training loop and of the judging."""
     evaluate_s: float | None
-    """Seconds metered as evaluation; ``None`` where nothing was judged."""
+    """Seconds metered as evaluation; ``None`` if nothing was judged."""
     wall_s: float
     iterations: int
 
@@ -46,7 +46,7 @@ class Training:
 
 
 def bench_held_out(argv: Sequence[str]) -> int:
-    """Train with the three ways of judging in turn, score the same number of checkpoints in processes, and compare.
+    """Train with each way of judging in turn, score as many checkpoints in separate processes, and compare.
 
     Args:
         argv: Command line without the program's name.
@@ -115,7 +115,7 @@ def _median(trainings: Sequence[Training], arm: str, figure: Callable[[Training]
 
 
 def _train(arm: str, args: argparse.Namespace, root: Path) -> Training:
-    """Train once, in a process of its own."""
+    """Train once, in a new process."""
     argv = ["--task", "LedgerLab-Cartpole", "--num_envs", str(args.num_envs), "--device", args.device]
     argv += ["--max_iterations", str(args.max_iterations), "--log_root", str(root), "--no-stop_at_target"]
     argv += ["--no_eval"] if arm == "none" else ["--eval_every", str(args.every)]
@@ -135,7 +135,7 @@ def _train(arm: str, args: argparse.Namespace, root: Path) -> Training:
 
 
 def _evaluate(root: Path, device: str) -> float:
-    """Return how long a process takes that scores the last checkpoint [s]."""
+    """Return the time of a separate process that scores the last checkpoint [s]."""
     (run,) = read_ledger(root).runs
     checkpoint = str(run.directory / run.checkpoints[-1].path)
     began_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""``benchmarks kills``: writers that are killed at random moments lose nothing that they were told is safe."""
+"""``benchmarks kills``: writers killed at random times lose no row that was confirmed as durable."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress
 
 _ATTEMPTS = 20
-"""Attempts of a run, each of which is killed."""
+"""Attempts of a run; each is killed."""
 
 _LONGEST_LIFE_S = 0.06
-"""Writers are killed within this time after they were started [s]."""
+"""Latest time of the kill after the start of a writer [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Killed:
-    """What one killed writer left behind."""
+    """State of the journal after a kill."""
 
     acknowledged: int
-    """Durable rows that it said were safe."""
+    """Durable rows that the writer reported as safe."""
     rows: int
     """Whole rows in its journal."""
     torn_bytes: int
     """Bytes of an unfinished last line."""
     trouble: str | None
-    """What is wrong with the journal; ``None`` where nothing is."""
+    """Fault of the journal; ``None`` if it is valid."""
 
 
 def bench_kills(argv: Sequence[str]) -> int:
-    """Kill writers at random moments, and check what they leave behind.
+    """Kill writers at random times, and check their journals.
 
     Args:
         argv: Command line without the program's name.
 
     Returns:
-        0 if nothing that was acknowledged is lost and every journal is valid, else 1.
+        0 if no acknowledged row is lost and every journal is valid, else 1.
 
     Raises:
         UserError: If an argument makes no sense.
@@ -137,7 +137,7 @@ def _kill_one(root: Path, index: int, life_s: float) -> Killed:
 
 
 def _look_at(path: Path, run: int, attempt: int, pid: int, acknowledged: list[int]) -> Killed:
-    """Compare a journal with what its writer was writing."""
+    """Compare a journal with the rows that its writer generated."""
     rows: tuple[Row, ...] = ()
     torn_bytes, trouble = 0, None
     try:
@@ -155,20 +155,20 @@ def _look_at(path: Path, run: int, attempt: int, pid: int, acknowledged: list[in
 
 
 def _write_until_killed(path: Path, run: int, attempt: int, pipe: int) -> NoReturn:
-    """Write rows until somebody kills the process; tell over the pipe which durable ones are safe."""
+    """Write rows until the process is killed; report over the pipe which durable rows are safe."""
     try:
         with Journal(path) as journal:
             for sequence, row in enumerate(_rows(run, attempt, os.getpid())):
                 journal.append(row)
                 if row.DURABLE:
                     os.write(pipe, b"%d\n" % sequence)
-    except BaseException:  # noqa: BLE001 - a forked process must not come back into its parent's code
+    except BaseException:  # noqa: BLE001 - a forked process must not return into its parent's code
         traceback.print_exc()
     os._exit(1)
 
 
 def _rows(run: int, attempt: int, pid: int) -> Iterator[Row]:
-    """Yield what a writer writes, without end: telemetry, durable rows, and now and then a long one."""
+    """Yield rows without end: telemetry, durable rows, and sometimes a long row."""
     run_id = f"{run:08x}"
     yield AttemptStarted(run_id=run_id, attempt=attempt, rank=0, pid=pid, host=os.uname().nodename, wall_ns=1)
     for number in itertools.count(1):
@@ -182,7 +182,7 @@ def _rows(run: int, attempt: int, pid: int) -> Iterator[Row]:
 
 
 def _statuses(root: Path) -> Counter[Status]:
-    """Read the whole ledger, and count its attempts by their status; each has lasted for a while."""
+    """Read the whole ledger, check that each attempt has lasted some time, and count attempts by status."""
     attempts = [attempt for run in read_ledger(root).runs for attempt in run.attempts]
     if any(attempt.wall_ns <= 0 for attempt in attempts):
         raise RuntimeError("an attempt can't be billed: it has no age")

@@ -32,40 +32,40 @@ from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import quantity
 
 _BYTES_PER_ROW = 900
-"""Room that a row of a synthetic ledger needs, at most [B]."""
+"""Largest size of a row of a synthetic ledger [B]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Appending:
-    """How fast somebody takes rows."""
+    """Speed of appending rows to one store."""
 
     name: str
     how: str
     fsync: Literal["each row", "each batch", "each MiB", "none"]
-    """When rows are known to be on disk."""
+    """When rows are forced to disk."""
     p50_us: float | None
-    """Half of the calls take no longer [µs]; ``None`` where a call takes many rows."""
+    """Median time of a call [µs]; ``None`` if a call takes many rows."""
     p99_us: float | None
     rows_per_s: float
-    """Rows per second, until the last one is written."""
+    """Rows per second, until the last row is written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reporting:
-    """How long a program takes over a whole ledger."""
+    """Time of a program over a whole ledger."""
 
     runs: int
     rows: int
     program: str
     kept_digests: bool
-    """Whether it found digests of an earlier call."""
+    """Whether digests of an earlier call were cached."""
     wall_s: float
     peak_memory_mb: float
-    """Peak resident memory of all its processes, looked at 50 times a second [MB = 10⁶ bytes]."""
+    """Peak resident memory of all its processes, sampled 50 times a second [MB = 10⁶ bytes]."""
 
 
 def bench_ledger(argv: Sequence[str]) -> int:
-    """Append and report, and print what it took.
+    """Append rows, report on ledgers, and print times and memory.
 
     Args:
         argv: Command line without the program's name.
@@ -114,7 +114,7 @@ def bench_ledger(argv: Sequence[str]) -> int:
                 root = folder / f"ledger-{runs}-{rows}"
                 root.mkdir()
                 write_ledger(root, runs, rows, progress.advance)
-            time.sleep(3.0)  # digests are kept of journals that nobody has just written to
+            time.sleep(3.0)  # digests are cached only of journals without recent writes
             reportings += _report(root, folder / f"cache-{runs}-{rows}", runs, rows)
             shutil.rmtree(root)
         if reportings:
@@ -144,7 +144,7 @@ def checkpoint_row(number: int) -> Row:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse what can't be measured.
+    """Check the arguments and the disk space.
 
     Raises:
         UserError: If an argument makes no sense, or the disk is too small.
@@ -171,7 +171,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _append(folder: Path, how: str, row_of: Callable[[int], Row], count: int) -> Appending:
-    """Append rows of ours."""
+    """Append rows to LedgerLab's own journal."""
     rows = [row_of(number) for number in range(1, count + 1)]
     seconds = np.empty(count)
     journal = Journal(folder / f"journal-{how.replace(' ', '_')}.jsonl")
@@ -192,16 +192,16 @@ def _appending(
     wall_s: float,
     fsync: Literal["each row", "each MiB", "none"],
 ) -> Appending:
-    """Return what so many calls, which took that long [s], come to."""
+    """Return the speed from the times of single calls [s]."""
     p50, p99 = np.percentile(seconds, [50, 99]) * 1e6
     rate = len(seconds) / wall_s
     return Appending(name=name, how=how, fsync=fsync, p50_us=float(p50), p99_us=float(p99), rows_per_s=rate)
 
 
 def _neighbours(python: str, folder: Path, rows: int) -> dict[str, dict[str, Any]]:
-    """Let both neighbours append; a neighbour that fails says why."""
+    """Append to MLflow and W&B; report the reason if one fails."""
     found: dict[str, dict[str, Any]] = {}
-    # What makes modules of ours visible must not reach into their environment.
+    # Their environment must not see our modules.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     for name in ("mlflow", "wandb"):
         own = folder / name
@@ -221,7 +221,7 @@ def _neighbours(python: str, folder: Path, rows: int) -> dict[str, dict[str, Any
 
 
 def _neighbours_appending(neighbours: dict[str, dict[str, Any]], rows: int) -> list[Appending]:
-    """Return how fast the neighbours take rows."""
+    """Return the speed of appending to MLflow and W&B."""
     appendings = []
     mlflow, wandb = neighbours.get("mlflow", {}), neighbours.get("wandb", {})
     if "one_by_one_s" in mlflow:
@@ -242,7 +242,7 @@ def _neighbours_appending(neighbours: dict[str, dict[str, Any]], rows: int) -> l
 
 
 def _report(root: Path, cache: Path, runs: int, rows: int) -> list[Reporting]:
-    """Take the time of our programs over a ledger."""
+    """Measure the time of our programs over a ledger."""
     programs = (("report.py", False), ("report.py", True), ("verify_ledger.py", False))
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     reportings = []
@@ -272,9 +272,9 @@ def _report(root: Path, cache: Path, runs: int, rows: int) -> list[Reporting]:
 
 
 def _peak_memory_mb(process: subprocess.Popen[bytes]) -> float:
-    """Wait for a process, and return the peak of what it and its children had in memory together [MB].
+    """Wait for a process, and return the peak memory of it and its children together [MB].
 
-    Pages that they share count for each of them.
+    Shared pages count once per process.
     """
     watched, peak_bytes = psutil.Process(process.pid), 0
     while process.poll() is None:
@@ -292,7 +292,7 @@ def _filesystem(folder: Path) -> str:
 
 
 def _appending_table(appendings: Sequence[Appending]) -> Table:
-    """Draw who takes rows how fast."""
+    """Draw the speed of appending rows."""
     durable, telemetry = appendings[:2]
     table = Table("appending", "", "fsync", "p50", "p99", "rows/s", "ours", box=None, pad_edge=False)
     for each in appendings:
@@ -304,7 +304,7 @@ def _appending_table(appendings: Sequence[Appending]) -> Table:
 
 
 def _reporting_table(reportings: Sequence[Reporting]) -> Table:
-    """Draw what our programs took."""
+    """Draw the time and memory of our programs."""
     table = Table("runs", "rows", "program", "", "wall", "peak memory", box=None, pad_edge=False)
     for each in reportings:
         which = "" if each.program != "report.py" else "again" if each.kept_digests else "the first time"

@@ -1,7 +1,7 @@
-"""``python -m benchmarks metering``: what meter, telemetry and supervisor take from a training.
+"""``python -m benchmarks metering``: the cost of meter, telemetry and supervisor in a training.
 
-Trainings one after the other differ by more than metering costs. Here one training is metered for a few iterations,
-left alone for as many, and so on, in the order on, off, off, on, which cancels drift. Run as a module, this is that
+Two trainings differ by more than the cost of metering. So this benchmark switches metering on and off within one
+training, every few iterations, in the order on, off, off, on, which cancels drift. Run as a module, this file is that
 training.
 """
 
@@ -35,14 +35,14 @@ from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress
 
 _ORDER = (True, False, False, True)
-"""Whether a block of iterations is metered, over and over."""
+"""Whether a block of iterations is metered; the pattern repeats."""
 _SKIP = 5
-"""Iterations at the beginning that are in no block."""
+"""Iterations at the beginning that belong to no block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Some iterations in a row."""
+    """A block of consecutive iterations."""
 
     metered: bool
     wall_s: float
@@ -51,7 +51,7 @@ class Block:
 
 
 def bench_metering(argv: Sequence[str]) -> int:
-    """Train with metering switched on and off in turn, and print what it costs.
+    """Train with metering switched on and off in turn, and print its cost.
 
     Args:
         argv: Command line without the program's name.
@@ -109,9 +109,10 @@ def bench_metering(argv: Sequence[str]) -> int:
 
 
 def _added(blocks: Sequence[Block], figure: str) -> tuple[float, float, float]:
-    """Return what metering adds to a figure, as a share of it, and the 95 % interval of that.
+    """Return the relative increase of a figure by metering, and its 95 % interval.
 
-    The median over pairs of neighbours is of logarithms, so that a pair counts the same whichever of it was slowed.
+    The median over pairs of neighbouring blocks is taken of logarithms, so that a slow-down of either block of a pair
+    has the same weight.
     """
     pairs = zip(blocks[::2], blocks[1::2], strict=True)
     logs = np.array(
@@ -125,10 +126,10 @@ def _added(blocks: Sequence[Block], figure: str) -> tuple[float, float, float]:
 
 
 class _Switch:
-    """Takes the metering out of a running training, and puts it back."""
+    """Removes the metering from a running training, and restores it."""
 
     def __init__(self) -> None:
-        """Begin metered, and note from now on what clocks put around other objects' callables."""
+        """Begin metered, and record every callable that a clock wraps from now on."""
         self.metered = True
         self._wrapped: list[tuple[object, str, Callable[..., Any], Callable[..., Any]]] = []
         instrument = PhaseClock.instrument
@@ -141,7 +142,7 @@ class _Switch:
         PhaseClock.instrument = noted  # type: ignore[method-assign, assignment]
 
     def turn(self, metered: bool) -> None:
-        """Meter from now on, or don't."""
+        """Switch metering on or off."""
         if metered == self.metered:
             return
         self.metered = metered
@@ -151,7 +152,7 @@ class _Switch:
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
-    """Train, and write how long the blocks took."""
+    """Train, and write the times of the blocks."""
     from ledger_lab.training import run as train_run
 
     path, per_block, count = Path(argv[0]), int(argv[1]), int(argv[2])

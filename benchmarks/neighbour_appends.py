@@ -1,6 +1,6 @@
-"""Appending to MLflow or to Weights & Biases, for ``benchmarks ledger``.
+"""Appends rows to MLflow or to Weights & Biases, for ``benchmarks ledger``.
 
-Runs as a program of its own, in an environment that has them and need not have LedgerLab:
+Run it as a program in an environment with these packages; LedgerLab is not needed:
 ``python neighbour_appends.py mlflow|wandb FOLDER ROWS``. Prints one JSON object.
 """
 
@@ -25,11 +25,11 @@ FIGURES = {
     "grad_norm": 0.9123,
     "learning_rate": 0.0003,
 }
-"""Figures of one iteration, as many as a row of ours has; without its phases."""
+"""Figures of one iteration, as many as in LedgerLab's row without its phases."""
 
 
 def _timed(append: Callable[[int], None], rows: int) -> list[float]:
-    """Append rows, and return how long each call took [s]."""
+    """Append rows, and return the time of each call [s]."""
     seconds = []
     for row in range(rows):
         began_s = time.perf_counter()
@@ -39,7 +39,7 @@ def _timed(append: Callable[[int], None], rows: int) -> list[float]:
 
 
 def append_to_mlflow(folder: Path, rows: int) -> dict[str, object]:
-    """Log rows to MLflow's SQLite store one by one, and in the largest batches that it takes; then read them back."""
+    """Log rows to MLflow's SQLite store one by one, and in the largest batches allowed; then read them back."""
     import mlflow
     from mlflow.entities import Metric
 
@@ -52,7 +52,7 @@ def append_to_mlflow(folder: Path, rows: int) -> dict[str, object]:
         numbers = range(first, first + count)
         return [Metric(name, value, stamp_ms, number) for number in numbers for name, value in FIGURES.items()]
 
-    client.log_batch(run_id, metrics=batch(0, 1))  # the first call builds what later ones use
+    client.log_batch(run_id, metrics=batch(0, 1))  # the first call sets up caches
     one_by_one_s = _timed(lambda row: client.log_batch(run_id, metrics=batch(1 + row, 1)), rows)
     at_once = 1000 // len(FIGURES)
     began_s = time.perf_counter()
@@ -88,6 +88,6 @@ def append_to_wandb(folder: Path, rows: int) -> dict[str, object]:
 
 if __name__ == "__main__":
     neighbour = {"mlflow": append_to_mlflow, "wandb": append_to_wandb}[sys.argv[1]]
-    with contextlib.redirect_stdout(sys.stderr):  # both like to talk
+    with contextlib.redirect_stdout(sys.stderr):  # both print to stdout
         found = neighbour(Path(sys.argv[2]), int(sys.argv[3]))
     print(json.dumps(found))

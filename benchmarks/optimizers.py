@@ -19,10 +19,10 @@ _KINDS = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"f
 
 
 def bench_optimizers(argv: Sequence[str]) -> int:
-    """Time one gradient step of a recipe's networks, and print what the optimizer takes of it.
+    """Time one gradient step of a recipe's networks, and print the optimizer's share.
 
-    Policy and value function are networks of the same widths, as in PPO; all three ways step in turn, after the same
-    gradients.
+    Policy and value function are networks of the same widths, as in PPO. All three implementations step in turn, on the
+    same gradients.
 
     Args:
         argv: Command line without the program's name.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks overhead``: what metering costs, against plain ``isaaclab train``."""
+"""``python -m benchmarks overhead``: the cost of metering, compared with plain ``isaaclab train``."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _PLAIN_DEVICES = {
     "rl_games": ["agent.params.config.device", "agent.params.config.device_name"],
     "skrl": [],
 }
-"""Overrides without which the agent of ``isaaclab train`` would compute elsewhere than asked for."""
+"""Overrides that make the agent of ``isaaclab train`` compute on the requested device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One training of each arm, at the same time or one right after the other."""
+    """One training of each arm, at the same time or in immediate succession."""
 
     first: str
-    """Which arm had the first half of the cores, or ran first."""
+    """The arm on the first half of the cores, or the arm that ran first."""
     together: bool
     """Whether both ran at the same time."""
     metered_steps_per_s: float
     plain_steps_per_s: float
     iterations: int
-    """Iterations of the slower arm that are compared."""
+    """Number of compared iterations of the slower arm."""
 
     @property
     def ratio(self) -> float:
@@ -56,10 +56,10 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class _Loop:
-    """When a training's iterations ended."""
+    """End times of a training's iterations."""
 
     beats_s: list[float]
-    """Times of their ends [s]."""
+    """End times [s]."""
     steps_per_beat: int
     """Environment steps of an iteration."""
 
@@ -69,7 +69,7 @@ class _Loop:
 
     @property
     def iterations(self) -> int:
-        """Iterations whose whole duration is known."""
+        """Number of iterations with known start and end."""
         return len(self.beats_s) - 1
 
     @property
@@ -81,13 +81,13 @@ class _Loop:
 def bench_overhead(argv: Sequence[str]) -> int:
     """Train both ways, and print the ratio of environment steps per second.
 
-    Both arms train the same task with the same recipe in processes of their own. On a CPU they do so at the same time,
-    each on one half of the cores, and change halves from pair to pair: what a machine does besides slows both, and they
-    differ by less than two trainings one after the other. On a GPU, which can't be halved, they take turns.
+    Both arms train the same task with the same recipe in separate processes. On a CPU they run at the same time, each
+    on half of the cores, and swap halves from pair to pair: other load on the machine then slows both, and the noise is
+    smaller than between successive trainings. On a GPU, which can't be halved, they take turns.
 
-    Their speed is taken from the same place, the time stamps of the library's own TensorBoard file: environment steps
-    of all iterations but the first few, over the time between them, as long as both arms are in their loops. So
-    everything in the loop counts: rollout, update, logging and checkpoints.
+    Both speeds come from the time stamps of the library's own TensorBoard file: environment steps of all iterations but
+    the first few, divided by their time, while both arms are in their loops. So everything in the loop counts: rollout,
+    update, logging and checkpoints.
 
     Args:
         argv: Command line without the program's name.
@@ -173,12 +173,12 @@ def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
 
 
 def _train(arm: str, args: argparse.Namespace, cores: Sequence[int]) -> _Loop:
-    """Train once, in a process of its own, on some cores."""
-    os.sched_setaffinity(0, cores)  # of this thread, and of what it starts
+    """Train once, in a new process, on some cores."""
+    os.sched_setaffinity(0, cores)  # for this thread and its child processes
     common = ["--task", args.task, "--rl_library", args.rl_library, "--num_envs", str(args.num_envs)]
     common += ["--max_iterations", str(args.max_iterations), "--device", args.device]
     with tempfile.TemporaryDirectory() as folder:
-        # On a CPU, only the metered arm replays recorded physics: leave that speed-up out of the overhead.
+        # On a CPU, only the metered arm can replay recorded physics; that is off, so it can't hide the overhead.
         launched = ["env.sim.physics.use_cuda_graph=False"] if args.device == "cpu" else []
         elsewhere = [f"{override}={args.device}" for override in _PLAIN_DEVICES[args.rl_library]]
         program = {

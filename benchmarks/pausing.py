@@ -1,6 +1,6 @@
-"""Training that pauses while its policies are judged: what ``python -m benchmarks held_out`` compares ours with.
+"""Training that pauses while its policies are judged, for comparison in ``python -m benchmarks held_out``.
 
-Run as a module, it takes the command line of ``scripts/train.py``.
+Run as a module, it accepts the command line of ``scripts/train.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
-    """Train, and let the training wait until each panel is over."""
+    """Train, and pause training until each panel is over."""
     from ledger_lab.training.judge import Judge
     from ledger_lab.training.run import train_run
 

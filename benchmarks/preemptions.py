@@ -1,4 +1,4 @@
-"""``python -m benchmarks preemptions``: one training that is interrupted again and again, beside one that is not."""
+"""``python -m benchmarks preemptions``: a training with many interruptions, compared with one without."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from ledger_lab.terminal.progress import Progress
 
 _HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
 _STARTING = 4
-"""One interruption in so many comes while an attempt starts."""
+"""One of this many interruptions comes while an attempt starts."""
 _USD_PER_HOUR = 3.6
 _LAST = 10
-"""Iterations at the end whose returns are compared."""
+"""Number of final iterations whose returns are compared."""
 _SLACK_S = 2.0
-"""How far the life of a process, as its parent sees it, may be from what the ledger says."""
+"""Largest difference between a process's lifetime as its parent sees it and as the ledger records it [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interruption:
-    """One attempt that was interrupted."""
+    """An interrupted attempt."""
 
     how: str
     attempt: int | None
-    """Its number; ``None`` where it was ended before it had one."""
+    """Its number; ``None`` if it was ended before it got a number."""
     life_s: float
-    """Until all of its processes were gone [s]."""
+    """Time until all of its processes had ended [s]."""
     exit_status: int
     starting: bool
-    """Whether it was to end while it started."""
+    """Whether it was interrupted during start-up on purpose."""
 
 
 def bench_preemptions(argv: Sequence[str]) -> int:
-    """Interrupt a training at random moments, resume it each time, and check the ledger that it leaves.
+    """Interrupt a training at random times, resume it each time, and check its ledger.
 
     Args:
         argv: Command line without the program's name.
@@ -143,16 +143,16 @@ def bench_preemptions(argv: Sequence[str]) -> int:
 
 
 def _command(root: Path, request: Sequence[str]) -> list[str]:
-    """Return the command line that begins a training, or goes on with the one under a root."""
+    """Return the command line that begins a training, or resumes the training under a root."""
     train = [sys.executable, script("train.py"), "--log_root", str(root)]
     runs = read_ledger(root).runs if root.is_dir() else ()
     return [*train, "--resume", runs[0].declared.run_id] if runs else [*train, *request]
 
 
 def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, starting: bool) -> Interruption:
-    """Let an attempt start, and train unless it is to end before, for a while, and end it.
+    """Start an attempt, let it train for some time unless it is to end during start-up, and end it.
 
-    The first one has saved a state before: else nothing could go on.
+    The first attempt is ended only after it has saved a state, else nothing could be resumed.
     """
     first = not root.is_dir()
     before = {attempt.number for run in _runs(root) for attempt in run.attempts}
@@ -163,7 +163,7 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, 
     while not (first or starting) and process.poll() is None and not _trains(root, before):
         time.sleep(0.1)
     while starting and process.poll() is None and not psutil.Process(process.pid).children():
-        time.sleep(0.01)  # before there is a supervisor, it is no attempt's start
+        time.sleep(0.01)  # there is no attempt before there is a supervisor
     time.sleep(after_s)
     if process.poll() is not None:
         raise RuntimeError(f"the attempt ended by itself, with exit status {process.returncode}: a training of more "
@@ -184,10 +184,10 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, 
 
 
 def wrong_exits(interruptions: Sequence[Interruption]) -> Iterator[str]:
-    """Say which interrupted attempts ended with another exit status than they should have, for who requeues them.
+    """Name the interrupted attempts whose exit status is not the one that a scheduler needs to requeue them.
 
     Args:
-        interruptions: The interruptions; there was a state to go on from at each of them.
+        interruptions: The interruptions; at each, there was a state to resume from.
     """
     due = {"SIGTERM": EXIT_REQUEUE, "SIGUSR1": EXIT_REQUEUE, "SIGKILL training": exit_status_of(Status.KILLED)}
     for number, each in enumerate(interruptions, start=1):
@@ -198,14 +198,14 @@ def wrong_exits(interruptions: Sequence[Interruption]) -> Iterator[str]:
 
 
 def _trains(root: Path, before: Set[int]) -> bool:
-    """Tell whether an attempt that was not there before has made an iteration."""
+    """Tell whether a new attempt has completed an iteration."""
     return any(
         attempt.sums.iterations for run in _runs(root) for attempt in run.attempts if attempt.number not in before
     )
 
 
 def _whole_life(command: Sequence[str]) -> float:
-    """Let an attempt run to its end; return how long that took [s]."""
+    """Run an attempt to its end; return its time [s]."""
     began_s = time.monotonic()
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
@@ -214,12 +214,12 @@ def _whole_life(command: Sequence[str]) -> float:
 
 
 def _runs(root: Path) -> Sequence[Run]:
-    """Return the runs under a root, which may not be there yet."""
+    """Return the runs under a root, which may not exist yet."""
     return read_ledger(root).runs if root.is_dir() else ()
 
 
 def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterator[str]:
-    """Say what the ledger of an interrupted training has wrong."""
+    """List the faults in the ledger of an interrupted training."""
     declared, summary = run.declared, summarize_run(run)
     counted = [window.iteration for _, window in run.windows if window.figures]
     if counted != list(range(1, declared.max_iterations + 1)):
@@ -236,7 +236,7 @@ def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterat
         yield "the target was not reached"
     for attempt in run.attempts:
         life = lives[attempt.number]
-        lost = "supervisor" in life.how or "both" in life.how  # nobody was left to see the end
+        lost = "supervisor" in life.how or "both" in life.how  # no process was left to record the end
         wall_s = attempt.wall_ns / 1e9
         if wall_s > life.life_s + _SLACK_S or (not lost and wall_s < life.life_s - _SLACK_S):
             yield f"attempt {attempt.number} lived for {life.life_s:.1f} s, and has {wall_s:.1f} s in the ledger"
@@ -246,7 +246,7 @@ def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterat
 
 
 def _differences(run: Run, twin: Run) -> Iterator[str]:
-    """Say in what a training came to something else than one without interruptions, where that is no chance."""
+    """List the results in which a training differs from the uninterrupted training, if the difference is not chance."""
     if any(row.exactness != "bitwise" for attempt in run.attempts for row in attempt.of(StateRestored)):
         return
     ours, theirs = ({saved.iteration: saved.sha256 for saved in each.checkpoints} for each in (run, twin))
@@ -255,7 +255,7 @@ def _differences(run: Run, twin: Run) -> Iterator[str]:
     learned, alone = ({w.iteration: w.figures for _, w in each.windows if w.figures} for each in (run, twin))
     if strange := [iteration for iteration, figures in alone.items() if learned.get(iteration) != figures]:
         yield f"returns or losses of iterations {strange} are not those without interruptions"
-    # Confirmations have other seeds in each run, and what they decide may change which policies are screened later.
+    # Confirmations use other seeds in each run, and their outcome may change which policies are screened later.
     told, expected = (
         {row.checkpoint_sha256: row.outcomes for row in each.results if row.purpose == "screening"}
         for each in (run, twin)

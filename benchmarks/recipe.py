@@ -1,4 +1,4 @@
-"""``python -m benchmarks recipe``: what changing one field of a recipe does to speed, or to the time to the target."""
+"""``python -m benchmarks recipe``: the effect of one changed recipe field on speed, or on the time to the target."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Training:
     """One training."""
 
     change: str
-    """What was changed in the recipe, like ``minibatches=2``."""
+    """Change to the recipe, like ``minibatches=2``."""
     round: int
-    """Number of the round, which is the seed."""
+    """Number of the round; also the training seed."""
     wall_s: float
     to_target_s: float | None
-    """Seconds until a policy was confirmed; ``None`` where none was, or nobody judged."""
+    """Seconds until a policy was confirmed; ``None`` without a confirmation."""
     compile_s: float
     loop_ms: float
     """Training per iteration, without start-up, compilation and evaluation [ms]."""
@@ -156,7 +156,7 @@ def overrides(recipe: PpoRecipe, library: str, change: str) -> list[str]:
 
 
 def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
-    """Return what a change did: medians over the rounds, and ratios within each round.
+    """Return the effect of a change: medians over the rounds, and ratios within each round.
 
     Args:
         trainings: All trainings.
@@ -164,7 +164,7 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
 
     Returns:
         Medians [ms, s], and the ratios to the recipe as it is as ``[least, median, greatest]``; times to the target
-        are ``None`` where one of the trainings never got there.
+        are ``None`` if a training missed the target.
     """
     changed = [training for training in trainings if training.change == change]
     plain = {training.round: training for training in trainings if training.change == _AS_IT_IS}
@@ -182,7 +182,7 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
 
 
 def _train(change: str, arm: Sequence[str], number: int, args: argparse.Namespace, log_root: Path) -> Training:
-    """Train once, in a process and under a root of its own."""
+    """Train once, in a new process and under a separate root."""
     iterations = args.max_iterations or (RECIPES[args.task].max_iterations if args.to_target else 40)
     command = [script("train.py"), "--task", args.task, "--rl_library", args.rl_library]
     command += ["--seed", str(number), "--max_iterations", str(iterations), "--device", args.device]
@@ -203,7 +203,7 @@ def _train(change: str, arm: Sequence[str], number: int, args: argparse.Namespac
 
 
 def _table(findings: Sequence[dict[str, Any]]) -> Table:
-    """Return what was found as a table."""
+    """Return the findings as a table."""
     table = Table("recipe", "iteration", "", "update", "", "compilation", "to target", "", box=None, pad_edge=False)
     for found in findings:
         cells = [found["change"]]

@@ -1,4 +1,4 @@
-"""``python -m benchmarks stock``: the steps of our tasks, beside those of Isaac Lab's tasks of the same robots."""
+"""``python -m benchmarks stock``: the step times of our tasks, compared with Isaac Lab's tasks of the same robots."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Stepped:
     step_us: float
     """Time of an environment step of all environments [µs]."""
     physics_us: float
-    """Time of the physics steps in it [µs]."""
+    """Time of its physics steps [µs]."""
 
     @property
     def manage_us(self) -> float:
-        """Time of all else in an environment step: managers, terms, sensors and resets [µs]."""
+        """Time of the rest of an environment step: managers, terms, sensors and resets [µs]."""
         return self.step_us - self.physics_us
 
 
@@ -111,7 +111,7 @@ def bench_stock(argv: Sequence[str]) -> int:
 
 
 def _step(task: str, arm: str, args: argparse.Namespace) -> Stepped:
-    """Run one simulation, in a process of its own."""
+    """Run one simulation in a new process."""
     program = ["-m", "benchmarks.stock_steps", task, arm, str(args.num_envs), str(args.steps), args.device]
     printed = run_python(program, f"the simulation of {task}, {arm},").splitlines()
     return Stepped(task=task, arm=arm, **json.loads(next(line for line in reversed(printed) if line.startswith("{"))))

@@ -1,8 +1,7 @@
 """One simulation of a task of ours, or of Isaac Lab's task of the same robot, stepped with random actions.
 
-Isaac Lab's own robots and ground lie in the network. Its tasks stand on ours here: the robot with its motors, the
-ground, the light, the physics engine, its time step and the lengths of steps and episodes are lent, so that what
-differs is what managers and sensors do.
+Isaac Lab's own robots and ground must be downloaded. Here its tasks use ours: robot, motors, ground, light, physics
+engine, time step, and the lengths of steps and episodes. So only the work of managers and sensors differs.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ STOCK = {
     "LedgerLab-Velocity-Flat-Go2": "Isaac-Velocity-Flat-UnitreeGo2",
     "LedgerLab-Reach-Franka": "Isaac-Reach-Franka",
 }
-"""Isaac Lab's task of the same robot, where it needs no more than a robot on the ground."""
+"""Isaac Lab's task of the same robot, for tasks that need only a robot on the ground."""
 WARM_UP = 20
 """Environment steps before anything is timed."""
 _PHYSICS = "physics step"
 
 
 def stock_config(task: str) -> ManagerBasedRLEnvCfg:
-    """Return Isaac Lab's task of the robot of one of ours, on what ours stands on.
+    """Return Isaac Lab's task of the same robot, with our robot, ground and physics.
 
     Args:
         task: Our task, one of :data:`STOCK`.
@@ -59,7 +58,7 @@ def stock_config(task: str) -> ManagerBasedRLEnvCfg:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Step, and print how long steps and the physics in them took.
+    """Step, and print the time of the steps and of their physics.
 
     Args:
         arguments: Our task, ``ours`` or ``stock``, environments, environment steps, device.

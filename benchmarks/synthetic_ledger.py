@@ -1,4 +1,4 @@
-"""Ledgers of any size, with rows as trainings write them, for benchmarks of their readers."""
+"""Writes ledgers of any size, with rows like those of trainings, for benchmarks of readers."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _OTHER_ROWS = 5 + 2 * _CHECKPOINTS
 
 
 def least_rows() -> int:
-    """Return how many rows a run has at least."""
+    """Return the smallest number of rows of a run."""
     return _OTHER_ROWS + 2
 
 
 def write_ledger(root: Path, runs: int, rows: int, on_progress: Callable[[int], None] = lambda done: None) -> None:
     """Write a ledger: per run, a training process's journal and a supervisor's.
 
-    Of the rows, three in five are phase windows, two in five telemetry of one accelerator; each run has four
-    checkpoints, three scores and a confirmation. Tallies come on top.
+    Three in five rows are phase windows, two in five are telemetry of one accelerator. Each run has four checkpoints,
+    three scores and a confirmation. Tally rows, the running sums of a journal, come on top.
 
     Args:
-        root: Root of the ledger; it exists.
-        runs: Runs.
-        rows: Rows of all of them together, at least :func:`least_rows` for each.
-        on_progress: Hears how many runs are written.
+        root: Existing root of the ledger.
+        runs: Number of runs.
+        rows: Number of rows of all runs together, at least :func:`least_rows` per run.
+        on_progress: Called with the number of runs written.
     """
     counts = [rows // runs + (index < rows % runs) for index in range(runs)]
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("fork")) as pool:
@@ -67,7 +67,7 @@ def write_ledger(root: Path, runs: int, rows: int, on_progress: Callable[[int], 
 
 
 def window(iteration: int) -> PhaseWindow:
-    """Return the phase window of an iteration, with all the figures of a training.
+    """Return the phase window of an iteration, with all figures of a training.
 
     Args:
         iteration: The iteration, from 1.
@@ -104,7 +104,7 @@ def window(iteration: int) -> PhaseWindow:
 
 
 def telemetry(second: int) -> Telemetry:
-    """Return the sample of host and accelerator that was taken in a second.
+    """Return the sample of host and accelerator of one second.
 
     Args:
         second: Age of the attempt [s].
@@ -125,7 +125,7 @@ def telemetry(second: int) -> Telemetry:
 
 
 def declared(run_id: str, index: int) -> RunDeclared:
-    """Return a declaration of usual length.
+    """Return a declaration of typical length.
 
     Args:
         run_id: The run.
@@ -232,7 +232,7 @@ def _price() -> dict[str, Any]:
 
 
 def _write_run(root: Path, index: int, rows: int) -> None:
-    """Write one run with so many rows."""
+    """Write one run with a given number of rows."""
     run_id = f"{index:08x}"
     run_dir = root / "rsl_rl" / "synthetic" / f"2026-01-01_{run_id}"
     run_dir.mkdir(parents=True)
@@ -244,7 +244,7 @@ def _write_run(root: Path, index: int, rows: int) -> None:
 
 
 def _write(path: Path, began: datetime, rows: Iterator[tuple[int, Row]]) -> None:
-    """Write rows, each with its age [ns], as a journal would, tallies included, but all at once."""
+    """Write rows, each with its age [ns], in a journal's format including tallies, but all at once."""
     lines: list[bytes] = []
     size, tallied = 0, Tallied()
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks time_to_target``: our recipe of a task beside the stock one."""
+"""``python -m benchmarks time_to_target``: our recipe of a task, compared with Isaac Lab's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECIPES: dict[str, tuple[PpoRecipe, PpoRecipe]] = {
     "LedgerLab-Ant": (ANT, STOCK_ANT),
     "LedgerLab-Cartpole": (CARTPOLE, STOCK_CARTPOLE),
 }
-"""Our recipe and Isaac Lab's own, of the tasks that have both."""
+"""Tasks with both our recipe and Isaac Lab's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,9 @@ class Training:
     seed: int
     target_reached: bool
     to_target_s: float | None
-    """Seconds from the start of the process until the confirmation; ``None`` where none came."""
+    """Seconds from the start of the process until the confirmation; ``None`` without one."""
     after_startup_s: float | None
-    """The same without start-up and compilation."""
+    """The same time without start-up and compilation."""
     wall_s: float
     iterations: int
     """Iterations of the policy that was confirmed, else of the whole training."""
@@ -51,9 +51,9 @@ class Training:
 def bench_time_to_target(argv: Sequence[str]) -> int:
     """Train both recipes to a confirmed target, in turn, and print every run and the medians.
 
-    Both arms are whole runs of ``scripts/train.py`` in processes of their own, on the same task, judged by the same
-    panel with the same rule; they differ in the recipe and in the number of environments alone. A run that never
-    reached its target counts as longer than its whole time.
+    Both arms are complete runs of ``scripts/train.py`` in separate processes, on the same task, judged on the same
+    panel by the same rule. They differ only in the recipe and the number of environments. A run that missed its target
+    counts as longer than its whole time.
 
     Args:
         argv: Command line without the program's name.
@@ -131,7 +131,7 @@ def stock_overrides(task: str) -> list[str]:
 
 
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
-    """Train once, in a process and under a root of its own."""
+    """Train once, in a new process and under a separate root."""
     log_root = root / f"{arm}-{seed}"
     command = [script("train.py"), "--task", args.task, "--rl_library", "rsl_rl"]
     command += ["--seed", str(seed), "--log_root", str(log_root), "--cohort", f"time-to-target-{arm}"]
@@ -160,12 +160,12 @@ def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Trainin
 
 
 def _seconds(reached_s: float | None, wall_s: float) -> str:
-    """Return a time to target; of a run that never got there, that it is longer than the run."""
+    """Return a time to target in words; for a run that missed the target, its whole time as a lower bound."""
     return f"> {wall_s:.1f} s" if reached_s is None else f"{reached_s:.1f} s"
 
 
 def _ratio(trainings: Sequence[Training], name: str) -> dict[str, float] | None:
-    """Return the medians of both arms; ``None`` where one is not known, as too many runs never got there."""
+    """Return the medians of both arms; ``None`` if too many runs missed the target."""
     medians: dict[str, float] = {}
     for arm in ("tuned", "stock"):
         times = [getattr(training, name) for training in trainings if training.arm == arm]

@@ -1,4 +1,4 @@
-"""``benchmarks training_kills``: real trainings that are killed at random moments leave a ledger that is true."""
+"""``benchmarks training_kills``: trainings killed at random times leave a true ledger."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _TRUE_STATUSES = {"training": {Status.KILLED}, "supervisor": {Status.LOST}, "bot
 
 @dataclass(frozen=True, kw_only=True)
 class KilledTraining:
-    """What one killed training left behind."""
+    """State of the ledger after a killed training."""
 
     victim: str
     after_s: float
     """Age of the training when it was killed [s]."""
     exit_status: int
-    """Of the supervisor; the negative number of the signal where it was killed."""
+    """Exit status of the supervisor; if a signal killed it, the negative signal number."""
     rows: int
     status: str | None
-    """Of its one attempt; ``None`` where it was killed before it had declared one."""
+    """Status of its only attempt; ``None`` if it was killed before the declaration."""
     wall_s: float | None
-    """What it is billed for [s]."""
+    """Billed time [s]."""
     trouble: str | None
-    """What is wrong; ``None`` where nothing is."""
+    """Fault of the ledger; ``None`` if there is none."""
 
 
 def bench_training_kills(argv: Sequence[str]) -> int:
-    """Kill trainings at random moments, and check what they leave behind.
+    """Kill trainings at random times, and check their ledgers.
 
     Args:
         argv: Command line without the program's name.
@@ -96,7 +96,7 @@ def bench_training_kills(argv: Sequence[str]) -> int:
 
 
 def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTraining:
-    """Train, kill, and look at what is left."""
+    """Start a training, kill it, and check its ledger."""
     arguments = ["--num_envs", "64", "--max_iterations", "100000", "--no-stop_at_target", "--device", device]
     arguments += ["agent.save_interval=1", "--log_root", str(root)]
     process = subprocess.Popen(
@@ -138,7 +138,7 @@ def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTrainin
 def _trouble(
     before: dict[Path, bytes], victim: str, attempts: int, status: Status | None, wall_s: float | None
 ) -> str | None:
-    """Return what is wrong with what a killed training left behind."""
+    """Return the fault of a killed training's ledger, if any."""
     for path, content in before.items():
         whole = content[: content.rfind(b"\n") + 1]
         if not path.read_bytes().startswith(whole):

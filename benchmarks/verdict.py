@@ -1,4 +1,4 @@
-"""``benchmarks verdict``: how often the rule of a run's verdict errs, and how soon it passes a good policy."""
+"""``benchmarks verdict``: how often the rule behind a run's verdict errs, and how soon it passes a good policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import MISSING, percent
 
 _LENGTHS = (20, 100)
-"""Panels in a run: as many looks, or fewer where some are confirmations."""
+"""Panels in a run; each is a look (one screening) or a confirmation."""
 
 _STAYS, _LINE, _S = "stays", "rises in a line", "rises in an S"
 
@@ -32,7 +32,7 @@ _FAILURES = {
     _LINE: (1.2, 1.05, 0.7, 0.5, 0.3, 0.1),
     _S: (1.2, 1.05, 0.7, 0.5, 0.3, 0.1),
 }
-"""How often the policies fail in the end, by curve, as multiples of what the target allows."""
+"""Final failure rate of the policies by curve, as a multiple of the failure rate that the target allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +41,15 @@ class Scenario:
 
     curve: str
     final: float
-    """True success in the end."""
+    """Final true success rate."""
     panels: int
     same_outcomes: bool
-    """Whether a policy that doesn't change does the same on the screening's seeds at every look; otherwise, each look
-    is independent of the others. Real policies lie in between."""
+    """Whether an unchanged policy gets the same outcomes on the screening's seeds at every look; otherwise the looks
+    are independent. Real policies lie between the two."""
 
     @property
     def success(self) -> NDArray[np.float64]:
-        """True success at each panel; shape (panels,). It never falls."""
+        """True success rate at each panel, never falling; shape (panels,)."""
         time = np.arange(1, self.panels + 1) / self.panels
         curves = {
             _STAYS: np.ones(self.panels),
@@ -61,32 +61,33 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """When each of many runs passed a checkpoint."""
+    """Panel at which each of many runs passed a checkpoint."""
 
     panels: NDArray[np.int64]
-    """Panels until the pass, 0 without one; shape (runs,)."""
+    """Panels until the pass, 0 without a pass; shape (runs,)."""
     false: NDArray[np.bool_]
     """Whether the checkpoint that passed is below the target; shape (runs,)."""
 
     def quantile(self, share: float) -> float:
-        """Return the number of panels after which a share of the runs has passed; infinite where it never does."""
+        """Return the number of panels after which a share of the runs has passed; infinite if that never happens."""
         return float(np.quantile(np.where(self.panels == 0, np.inf, self.panels), share, method="inverted_cdf"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What became of the runs of one scenario."""
+    """Results of the runs of one scenario."""
 
     scenario: Scenario
     runs: int
     false_passes: int
     naive_false_passes: int
-    """Of a rule that passes the first look whose share reaches the target."""
+    """The same for a naive rule: pass at the first look whose share reaches the target."""
     without_pass: int
     median_panels: float | None
-    """Panels until the pass, screenings and confirmations; ``None`` where fewer than half of the runs passed."""
+    """Median number of panels (screenings and confirmations) until the pass; ``None`` if less than half of the runs
+    passed."""
     p90_panels: float | None
-    """90th percentile, likewise."""
+    """90th percentile of the same."""
 
 
 def bench_verdict(argv: Sequence[str]) -> int:
@@ -172,8 +173,8 @@ def examine(scenario: Scenario, rule: VerdictRule, episodes: int, runs: int, rng
 def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> NDArray[np.int64]:
     """Draw the successes on the screening's panel at each look.
 
-    Where outcomes stay the same, each seed has a difficulty that is uniform in (0, 1), and the policy succeeds on it as
-    soon as its true success exceeds that. As this never falls, only the seeds that failed so far are drawn again.
+    If outcomes stay the same, each seed has a difficulty that is uniform in (0, 1), and the policy succeeds on it once
+    its true success rate exceeds the difficulty. The rate never falls, so only seeds that failed so far are redrawn.
 
     Returns:
         Numbers of successes; shape (panels, runs).
@@ -240,7 +241,7 @@ def pass_naively(
 
 
 def _scenarios(target_success: float) -> Iterator[Scenario]:
-    """Yield all scenarios: first independent looks, then the same with same outcomes."""
+    """Yield all scenarios, first with independent looks, then with repeated outcomes."""
     for curve, multiples in _FAILURES.items():
         for final in (round(1 - failures * (1 - target_success), 9) for failures in multiples):
             for panels in _LENGTHS if final > 0 else ():
@@ -249,7 +250,7 @@ def _scenarios(target_success: float) -> Iterator[Scenario]:
 
 
 def _print(findings: Sequence[Finding], rule: VerdictRule, episodes: int, console: Console) -> None:
-    """Print two tables: what passes below the target, and how soon the rest passes."""
+    """Print two tables: false passes below the target, and the time until good policies pass."""
     title = f"the target of {100 * rule.target_success:g} % of {episodes} episodes"
     wrong = Table(title=f"Policies below {title}: runs that pass, with 95 % interval")
     soon = Table(title=f"Policies that reach {title}: panels until the pass, and runs that pass never or too early")
@@ -292,7 +293,7 @@ def _error_cells(finding: Finding) -> list[str]:
 
 
 def _pass_cells(finding: Finding) -> list[str]:
-    """Return how soon a good policy passed, and how often it did before it was good."""
+    """Return how soon a good policy passed, and how often it passed before it was good."""
     times = [MISSING if value is None else f"{value:.0f}" for value in (finding.median_panels, finding.p90_panels)]
     shares = (finding.without_pass, finding.false_passes, finding.naive_false_passes)
     return [*times, *(percent(share / finding.runs, 2) for share in shares)]

@@ -57,7 +57,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("state", ["missing", "damaged"])
-def test_a_shipped_file_that_is_not_what_was_shipped_is_refused(shipped: Path, state: str) -> None:
+def test_a_changed_shipped_file_is_refused(shipped: Path, state: str) -> None:
     from ledger_lab.assets.check import require_assets
 
     env_cfg = configured("Ant", f"env.scene.robot.spawn.usd_path={shipped / ANT_USD.name}")
@@ -74,7 +74,7 @@ def test_a_shipped_file_that_is_not_what_was_shipped_is_refused(shipped: Path, s
     )
 
 
-def test_hashes_are_those_that_sha256sum_checks() -> None:
+def test_sha256sum_accepts_the_hashes() -> None:
     import subprocess
 
     subprocess.run(["sha256sum", "--check", "--strict", HASHES], cwd=ASSET_ROOT, check=True, capture_output=True)
@@ -115,7 +115,7 @@ def test_a_file_on_the_web_without_a_network_is_refused(tmp_path: Path) -> None:
         ("scene.robot.init_state.joint_pos", {"cart": 0.0, ".*": 0.0}, "called 'cart': "),
     ],
 )
-def test_a_robot_without_a_joint_that_the_task_speaks_of_is_refused(place: str, joints: Any, complaint: str) -> None:
+def test_a_robot_without_a_joint_that_the_task_names_is_refused(place: str, joints: Any, complaint: str) -> None:
     env_cfg = configured("Cartpole")
     *groups, name = place.split(".")
     node = env_cfg
@@ -130,7 +130,7 @@ def test_another_robot_in_place_of_the_task_s_is_refused() -> None:
     assert said.startswith("env.scene.robot.init_state.joint_pos: no joint of humanoid.usda is called 'slider_to_cart'")
 
 
-def test_the_program_says_it_in_one_line_with_status_2_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_refusal_is_one_line_with_status_2_before_anything_is_written(tmp_path: Path) -> None:
     finished = script("train", "env.scene.robot.spawn.usd_path=/absent.usda", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
     assert re.fullmatch(r"error: env.scene.robot.spawn.usd_path: there is no file /absent.usda: .*\n", finished.stderr)
@@ -140,7 +140,7 @@ def test_the_program_says_it_in_one_line_with_status_2_before_anything_is_writte
 @pytest.mark.parametrize(
     ("name", "complaint"), [("go2.urdf", "no readable URDF .*"), ("looks.glb", "no readable meshes .*")]
 )
-def test_the_tool_that_writes_them_tells_of_a_damaged_description(
+def test_the_build_reports_a_damaged_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, complaint: str
 ) -> None:
     from ledger_lab.assets import build, robots

@@ -177,7 +177,7 @@ def test_joints_have_the_described_limits(
 
 
 @pytest.mark.parametrize("path", URDF_ROBOTS)
-def test_at_random_poses_bodies_lie_and_weigh_as_described(
+def test_bodies_have_described_poses_and_masses_at_random_joint_positions(
     path: Path, stages: dict[Path, Stage], described: dict[Path, pinocchio.Model]
 ) -> None:
     """The inertia of the whole robot, at several poses, tells whether every part has its own."""
@@ -213,7 +213,7 @@ def _whole(stage: Stage, poses: dict[str, np.ndarray]) -> tuple[float, np.ndarra
     return mass, center, inertia
 
 
-def test_the_humanoid_lies_and_weighs_as_described(stages: dict[Path, Stage], humanoid: mujoco.MjModel) -> None:
+def test_the_humanoid_has_described_poses_and_masses(stages: dict[Path, Stage], humanoid: mujoco.MjModel) -> None:
     stage, data = stages[HUMANOID_USD], mujoco.MjData(humanoid)
     generator = np.random.default_rng(1)
     for _ in range(20):
@@ -257,7 +257,7 @@ def _tensor(model: mujoco.MjModel, body: str) -> np.ndarray:
     return turn @ np.diag(view.inertia) @ turn.T
 
 
-def test_the_humanoid_is_newtons_but_for_joint_limits(humanoid: mujoco.MjModel) -> None:
+def test_the_humanoid_equals_newtons_except_for_joint_limits(humanoid: mujoco.MjModel) -> None:
     newton = importlib.util.find_spec("newton")
     assert newton is not None and newton.origin is not None
     examples = Path(newton.origin).parent / "examples" / "assets"
@@ -325,7 +325,7 @@ def test_every_description_has_its_license() -> None:
         ("<robot><link name='a'><inertial><mass value='nan'/></inertial></link></robot>", "value nan is not finite"),
     ],
 )
-def test_a_bad_description_is_refused_in_one_line(urdf: str, complaint: str, tmp_path: Path) -> None:
+def test_an_invalid_description_gives_an_error_of_one_line(urdf: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.urdf"
     path.write_text(urdf)
     with pytest.raises(UserError, match=complaint) as refused:
@@ -357,7 +357,7 @@ def test_a_bad_description_is_refused_in_one_line(urdf: str, complaint: str, tmp
         ),
     ],
 )
-def test_a_bad_description_in_mjcf_is_refused_in_one_line(mjcf: str, complaint: str, tmp_path: Path) -> None:
+def test_an_invalid_mjcf_description_gives_an_error_of_one_line(mjcf: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.xml"
     path.write_text(mjcf)
     with pytest.raises(UserError, match=complaint) as refused:

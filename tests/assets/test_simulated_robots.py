@@ -201,7 +201,7 @@ def test_joints_come_in_isaac_labs_order(observed: Observed) -> None:
 
 
 @pytest.mark.parametrize("name", ["anymal_c", "go2", "panda"])
-def test_bodies_lie_where_the_description_has_them(observed: Observed, name: str) -> None:
+def test_bodies_have_the_described_poses(observed: Observed, name: str) -> None:
     model = pinocchio.buildModelFromUrdf(str(DESCRIPTIONS / name / f"{'anymal' if name == 'anymal_c' else name}.urdf"))
     data = model.createData()
     for slot in range(2):
@@ -213,7 +213,7 @@ def test_bodies_lie_where_the_description_has_them(observed: Observed, name: str
             assert np.allclose(place, data.oMf[model.getFrameId(body)].translation, atol=2e-5), body
 
 
-def test_the_humanoids_bodies_lie_where_the_description_has_them(observed: Observed) -> None:
+def test_the_humanoids_bodies_have_the_described_poses(observed: Observed) -> None:
     model = mujoco.MjModel.from_xml_path(str(DESCRIPTIONS / "humanoid/humanoid.xml"))
     hinges = {
         "lower_waist": ("abdomen_z", "abdomen_y"),
@@ -250,7 +250,7 @@ def test_the_arm_holds_its_pose_without_touching_anything(observed: Observed) ->
         assert not observed.forces_n[name]
 
 
-def test_the_humanoid_falls_as_it_has_no_balance(observed: Observed) -> None:
+def test_an_uncontrolled_humanoid_falls(observed: Observed) -> None:
     assert observed.deviations["humanoid"].isfinite().all()
     assert (observed.heights_m["humanoid"] < 1.0).all()
     assert observed.forces_n["humanoid"]

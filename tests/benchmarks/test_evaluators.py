@@ -24,7 +24,7 @@ def test_episodes_that_end_at_the_same_step_come_in_the_order_of_their_environme
     assert seeds.tolist() == [1, 0, 2]
 
 
-def test_the_first_to_finish_look_better_the_more_environments_there_are() -> None:
+def test_counting_first_finished_episodes_is_more_biased_with_more_environments() -> None:
     errors = {}
     for num_envs in (16, 64, 256, 1024):
         found = examine(num_envs, 256, 0.6, 20, np.random.default_rng(7))
@@ -38,7 +38,7 @@ def test_the_first_to_finish_look_better_the_more_environments_there_are() -> No
 
 
 @pytest.mark.parametrize("success", [0.0, 1.0])
-def test_a_policy_that_always_does_the_same_is_judged_right_by_all(success: float) -> None:
+def test_every_evaluator_is_exact_for_a_constant_policy(success: float) -> None:
     found = examine(64, 256, success, 2, np.random.default_rng(7))
     assert {finding.max_error for finding in found} == {0.0}
 
@@ -51,6 +51,6 @@ def test_the_script_prints_and_writes_every_evaluator(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "evaluators.json").read_text())["findings"]) == 16
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(UserError, match="--success in"):
         bench_evaluators(["--success", "1.5"])

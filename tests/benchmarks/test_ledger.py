@@ -48,6 +48,6 @@ def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
         (["--neighbours", "no-such-python"], "--neighbours no-such-python is no program"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(arguments: list[str], complaint: str) -> None:
+def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         bench_ledger(arguments)

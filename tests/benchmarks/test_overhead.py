@@ -23,7 +23,7 @@ def pair(monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[floa
     return bench_overhead._pair(("plain", "metered"), Namespace(device="cpu", max_iterations=6))
 
 
-def test_only_what_both_did_at_the_same_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_overlap_of_both_trainings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     slow_start = [9.0, 10.0, 12.0, 14.0, 16.0]  # the first second is before the other one's loop
     slow_end = [10.0, 11.0, 12.0, 13.0, 14.0, 24.0]  # and the last ten come after this one's
     found = pair(monkeypatch, metered=slow_start, plain=slow_end)
@@ -31,7 +31,7 @@ def test_only_what_both_did_at_the_same_time_counts(monkeypatch: pytest.MonkeyPa
     assert (found.iterations, found.first, found.together) == (3, "plain", True)
 
 
-def test_trainings_that_hardly_met_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainings_with_little_overlap_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         UserError, match="in their loops for 1 of 4 iterations only: say a larger --max_iterations than 6"
     ):

@@ -9,7 +9,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.recipes import CARTPOLE
 
 
-def test_a_change_is_said_in_the_words_of_the_library() -> None:
+def test_a_change_is_translated_for_each_library() -> None:
     assert overrides(CARTPOLE, "rsl_rl", "minibatches=2") == ["agent.algorithm.num_mini_batches=2"]
     assert overrides(CARTPOLE, "rl_games", "minibatches=2") == ["agent.params.config.minibatch_size_per_env=16"]
     assert overrides(CARTPOLE, "skrl", "minibatches=2") == ["agent.agent.mini_batches=2"]
@@ -30,7 +30,7 @@ def test_a_change_is_said_in_the_words_of_the_library() -> None:
         ("reward_scale=0.5", "RSL-RL trains with reward_scale=1.0 only"),
     ],
 )
-def test_changes_that_make_no_sense_are_refused(change: str, message: str) -> None:
+def test_invalid_changes_are_refused(change: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         overrides(CARTPOLE, "rsl_rl", change)
 

@@ -21,7 +21,7 @@ def leaves(value: object) -> list[object]:
 
 
 @pytest.mark.parametrize("task", STOCK)
-def test_a_stock_task_stands_on_what_ours_stands_on(task: str) -> None:
+def test_a_stock_task_uses_our_robot_and_ground(task: str) -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
 
@@ -37,7 +37,7 @@ def test_a_stock_task_stands_on_what_ours_stands_on(task: str) -> None:
     assert not [text for text in texts if "://" in text], "nothing comes from the network"
 
 
-def test_what_stands_on_more_than_the_ground_is_refused() -> None:
+def test_tasks_with_more_than_ground_are_refused() -> None:
     with pytest.raises(UserError, match="--tasks LedgerLab-Lift-Cube-Franka: .* choose from LedgerLab-Cartpole, "):
         bench_stock(["--tasks", "LedgerLab-Lift-Cube-Franka"])
 

@@ -55,12 +55,12 @@ def test_a_good_policy_passes_at_its_first_confirmation(same_outcomes: bool) -> 
     assert (found.median_panels, found.p90_panels, found.without_pass) == (2, 2, 0)
 
 
-def test_a_poor_policy_has_no_time_to_its_pass() -> None:
+def test_a_poor_policy_has_no_time_to_pass() -> None:
     found = examine(scenario(0.5, 20, same_outcomes=False), RULE, 256, 100, np.random.default_rng(7))
     assert (found.median_panels, found.p90_panels, found.without_pass) == (None, None, 100)
 
 
-def test_the_same_seeds_have_the_same_outcomes_while_a_policy_stays() -> None:
+def test_an_unchanged_policy_has_the_same_outcomes_on_the_same_seeds() -> None:
     looks = draw_looks(scenario(0.9, 20, same_outcomes=True), 256, 50, np.random.default_rng(7))
     assert (looks == looks[0]).all()
     assert len(set(looks[0])) > 5
@@ -75,7 +75,7 @@ def test_each_look_is_binomial_whether_seeds_stay_the_same_or_not(same_outcomes:
     assert (np.diff(looks, axis=0) >= 0).all() == same_outcomes
 
 
-def test_a_confirmation_takes_the_place_of_a_look_and_that_of_the_last_look_follows_it() -> None:
+def test_a_confirmation_replaces_a_look_or_follows_the_last_look() -> None:
     perfect, hopeless = np.ones(3), np.zeros(3)
     looks = np.array([[231, 230, 230], [0, 231, 230], [0, 0, 231]])
     rng = np.random.default_rng(7)
@@ -83,7 +83,7 @@ def test_a_confirmation_takes_the_place_of_a_look_and_that_of_the_last_look_foll
     assert not pass_by_rule(looks, hopeless, RULE, 256, rng).panels.any()
 
 
-def test_a_pass_is_false_by_the_checkpoint_that_was_screened() -> None:
+def test_a_pass_is_judged_by_the_screened_checkpoint() -> None:
     success = np.array([0.899, 1.0, 1.0])
     looks = np.full((3, 20_000), 256)
     passes = pass_by_rule(looks, success, RULE, 256, np.random.default_rng(7))
@@ -112,6 +112,6 @@ def test_the_script_prints_and_writes_every_scenario(tmp_path: Path) -> None:
         (["--episodes", "39"], "--episodes 39: not even as many successes prove a success of 0.9"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str) -> None:
+def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         bench_verdict(arguments)

@@ -36,7 +36,7 @@ class SetClock:
         return datetime(2026, 1, 1, 0, 0, next(self._seconds), tzinfo=tz)
 
 
-def test_rows_come_once_and_half_a_row_waits(tmp_path: Path) -> None:
+def test_rows_are_returned_once_and_an_incomplete_row_is_left(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         follower = RunFollower(tmp_path)
         assert follower.poll() == []
@@ -82,7 +82,7 @@ def test_a_clock_that_is_set_back_leaves_each_journal_in_its_order(
     assert [point.values["train/env_steps_per_s"] for point in batch.points] == [40.0] * 3
 
 
-def test_an_attempt_is_told_to_its_end_before_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_rows_of_an_attempt_come_before_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ledger_lab.mirrors.follow._CHUNK_BYTES", 300)
     for attempt in (1, 2):
         with Journal(tmp_path / f"journal-{attempt}-0.jsonl") as journal:
@@ -148,7 +148,7 @@ def test_rows_become_figures_at_their_iterations(tmp_path: Path) -> None:
     assert set(batch.cursor) == {"journal-1-0.jsonl"}
 
 
-def test_what_a_destination_has_is_not_sent_again(tmp_path: Path) -> None:
+def test_rows_that_a_destination_has_are_not_sent_again(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     events = RunFollower(run_dir).poll()
     all_of_it = Translator().translate(events, {})
@@ -162,7 +162,7 @@ def test_what_a_destination_has_is_not_sent_again(tmp_path: Path) -> None:
     assert rest.cursor == all_of_it.cursor
 
 
-def test_the_time_after_the_last_iteration_is_no_iteration(tmp_path: Path) -> None:
+def test_time_after_the_last_iteration_is_not_an_iteration(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         journal.append(window(1, 40, {"learn": SECOND}, SECOND))
         journal.append(window(1, 40, {"log": SECOND}, 2 * SECOND))
@@ -173,7 +173,7 @@ def test_the_time_after_the_last_iteration_is_no_iteration(tmp_path: Path) -> No
     assert "phase/log_s" not in last.values
 
 
-def test_telemetry_leaves_out_what_has_no_meter(tmp_path: Path) -> None:
+def test_telemetry_leaves_out_unmeasured_figures(tmp_path: Path) -> None:
     device = DeviceSample(
         uuid="GPU-1",
         utilization=0.5,

@@ -89,7 +89,7 @@ def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
     return [(event.step, event.value) for event in accumulator.Scalars(name)]
 
 
-def test_tensorboard_shows_a_run_while_it_goes_on_and_each_point_once(tmp_path: Path) -> None:
+def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> None:
     run = LiveRun(tmp_path / "r_aa", "aa")
     run.iterate(2)
     with mirror(run.run_dir, "--to", "tensorboard") as process:
@@ -108,7 +108,7 @@ def test_tensorboard_shows_a_run_while_it_goes_on_and_each_point_once(tmp_path: 
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
 
 
-def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -144,7 +144,7 @@ def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path) -> None
         (("RUN", "--to", "tensorboard", "--every", "0"), "--every must be above 0"),
     ],
 )
-def test_what_cannot_be_mirrored_is_told_in_one_line(
+def test_an_invalid_mirror_request_gives_an_error_of_one_line(
     tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -169,7 +169,7 @@ def test_a_damaged_journal_is_not_mirrored(tmp_path: Path) -> None:
     assert str(path) in done.stderr
 
 
-def test_a_mirror_that_fails_takes_nothing_from_who_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     run_dir = write_run(tmp_path, "aa")
     start_mirrors(run_dir, ["mlflow"])
@@ -177,10 +177,10 @@ def test_a_mirror_that_fails_takes_nothing_from_who_started_it(tmp_path: Path, m
     assert not psutil.Process().children()
 
 
-def test_a_mirror_outlives_whoever_started_it(tmp_path: Path) -> None:
+def test_a_mirror_outlives_its_starter(tmp_path: Path) -> None:
     run = LiveRun(tmp_path / "r_aa", "aa")
     program = (
-        "import sys, time; from pathlib import Path; from ledger_lab.mirrors.program import start_mirrors; "
+        "import sys, time; from pathlib import Path; from ledger_lab.mirrors.start import start_mirrors; "
         "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -195,7 +195,7 @@ def test_a_mirror_outlives_whoever_started_it(tmp_path: Path) -> None:
     assert scalars(run.run_dir / "tensorboard", "train/env_steps") == [(1, 40.0), (2, 80.0)]
 
 
-def test_missing_packages_are_told_before_a_training() -> None:
+def test_missing_packages_are_reported_before_training() -> None:
     require_mirrors(["tensorboard", "mlflow"])
     with pytest.raises(UserError, match="did you mean 'wandb'"):
         require_mirrors(["wandbb"])
@@ -235,7 +235,7 @@ def test_wandb_gets_the_run_offline(tmp_path: Path) -> None:
 
 
 @needs_other
-def test_wandb_without_a_key_is_told_in_one_line(tmp_path: Path) -> None:
+def test_wandb_without_a_key_gives_an_error_of_one_line(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     environment |= {"PYTHONPATH": str(ROOT / "source"), "HOME": str(tmp_path)}
@@ -388,7 +388,7 @@ def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path:
 
 
 @needs_other
-def test_a_mirror_gives_up_when_the_run_is_over_and_its_patience_too(mlflow: str, tmp_path: Path) -> None:
+def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, tmp_path: Path) -> None:
     gate = Gate(mlflow)
     run = LiveRun(tmp_path / "r_dd", "dd")
     with mirror(

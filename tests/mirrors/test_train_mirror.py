@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.conftest import SHORT, one_run_dir, script
 
 
-def test_a_training_is_mirrored_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_training_is_mirrored_while_it_runs(tmp_path: Path) -> None:
     done = script("train", *SHORT, "--no_eval", "--log_root", tmp_path, "--mirror", "tensorboard")
     assert done.returncode == 0, done.stdout + done.stderr
     run_dir = one_run_dir(tmp_path)
@@ -24,7 +24,7 @@ def test_a_training_is_mirrored_while_it_goes_on(tmp_path: Path) -> None:
     assert "phase/simulate_s" in shown.Tags()["scalars"]
 
 
-def test_a_mirror_that_does_not_exist_is_told_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_unknown_mirror_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     done = script("train", *SHORT, "--log_root", tmp_path, "--mirror", "tensorbord")
     assert done.returncode == 2
     assert "no mirror 'tensorbord'; did you mean 'tensorboard'?" in done.stdout + done.stderr

@@ -115,7 +115,7 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
     assert summary.phases["evaluate"] > 0
 
 
-def test_methods_are_metered_where_a_block_finds_no_place(tmp_path: Path) -> None:
+def test_methods_can_be_metered_without_a_block(tmp_path: Path) -> None:
     class Trainer:
         def train(self) -> str:
             time.sleep(0.01)
@@ -143,7 +143,7 @@ def test_methods_are_metered_where_a_block_finds_no_place(tmp_path: Path) -> Non
         (SystemExit(1), Status.CRASHED, "SystemExit: 1"),
     ],
 )
-def test_the_status_is_what_happened_and_the_exception_goes_on(
+def test_the_status_matches_the_end_and_the_exception_is_passed_on(
     tmp_path: Path, error: BaseException, status: Status, reason: str | None
 ) -> None:
     handler = signal.getsignal(signal.SIGTERM)
@@ -163,7 +163,7 @@ def test_the_status_is_what_happened_and_the_exception_goes_on(
         (signal.SIGKILL, Status.LOST),
     ],
 )
-def test_signals_end_a_run_truthfully(tmp_path: Path, signum: signal.Signals, status: Status) -> None:
+def test_signals_end_a_run_with_the_right_status(tmp_path: Path, signum: signal.Signals, status: Status) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", TRAINER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -178,7 +178,7 @@ def test_signals_end_a_run_truthfully(tmp_path: Path, signum: signal.Signals, st
     assert summarize_run(run).env_steps == 20
 
 
-def test_a_forked_child_ends_nothing(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         child = os.fork()
         if child == 0:
@@ -199,7 +199,7 @@ def test_a_second_run_of_a_process_does_not_pay_for_the_first(tmp_path: Path) ->
     assert only_run(tmp_path).attempts[0].wall_ns < 10_000_000_000
 
 
-def test_nothing_counts_that_proves_nothing(tmp_path: Path) -> None:
+def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         saved = save(run)
         other = Exam("exam", seeds=range(100), definition={"environment": "F"})
@@ -236,7 +236,7 @@ def test_nothing_counts_that_proves_nothing(tmp_path: Path) -> None:
         ({"usd_per_hour": -1.0}, "--usd_per_hour"),
     ],
 )
-def test_what_cannot_be_declared_is_told_before_anything_is_written(
+def test_an_invalid_declaration_is_refused_before_anything_is_written(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
@@ -265,7 +265,7 @@ def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
         begin(tmp_path, cohort_size=4)
 
 
-def test_exams_are_told_apart_by_all_that_matters() -> None:
+def test_panels_differ_in_id_if_anything_relevant_differs() -> None:
     assert Exam("a", [1, 2], {"x": 1}).id == Exam("b", [1, 2], {"x": 1}).id
     assert len({Exam("a", seeds, {"x": x}).id for seeds in ([1, 2], [1, 3]) for x in (1, 2)}) == 4
     fresh = EXAM.fresh(500)

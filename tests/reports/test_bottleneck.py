@@ -149,21 +149,21 @@ def test_the_bottleneck_is_named_after_where_most_time_went(
     assert f"of {1 + sum(phases_ms.values()) / 100:.1f} s" in found.evidence
 
 
-def test_near_ties_are_told_and_do_not_depend_on_the_order(tmp_path: Path) -> None:
+def test_near_ties_are_named_regardless_of_order(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"learn": 400, "simulate": 400, "manage": 370, "infer": 300})
     found = bottlenecks(tmp_path)["aa"]
     assert (found.name, found.close) == ("simulation-bound", ["learner-bound", "manager-bound"])
     assert "closely followed by learn 25% (4.0 s), manage 24% (3.7 s)" in found.evidence
 
 
-def test_the_loop_has_a_bottleneck_of_its_own_when_the_start_takes_longer(tmp_path: Path) -> None:
+def test_the_loop_has_its_own_bottleneck_when_start_up_takes_longer(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"learn": 20, "simulate": 10}, startup_ms=5000)
     found = bottlenecks(tmp_path)["aa"]
     assert found.name == "start-up-bound"
     assert "of the training loop, learn 67%" in found.evidence
 
 
-def test_a_run_without_time_has_no_bottleneck_and_one_without_iterations_no_advice(tmp_path: Path) -> None:
+def test_no_bottleneck_without_time_and_no_advice_without_iterations(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {}, iterations=0, startup_ms=0)
     write_phases(tmp_path, "bb", {}, iterations=0)
     found = bottlenecks(tmp_path)
@@ -176,7 +176,7 @@ def step_ms(slots: int) -> int:
     return round(4 * (10 + 0.025 * slots))
 
 
-def test_two_sizes_say_what_doubling_the_environments_would_save(tmp_path: Path) -> None:
+def test_two_sizes_predict_the_saving_of_twice_the_environments(tmp_path: Path) -> None:
     for run_id, envs in (("aa", 200), ("bb", 400), ("cc", 800)):
         write_phases(tmp_path, run_id, {"simulate": step_ms(envs), "learn": 40}, num_envs=envs, startup_ms=0)
     found = bottlenecks(tmp_path)
@@ -191,7 +191,7 @@ def test_two_sizes_say_what_doubling_the_environments_would_save(tmp_path: Path)
     assert gains == sorted(gains, reverse=True)
 
 
-def test_held_out_slots_are_part_of_a_step_though_not_of_its_charge(tmp_path: Path) -> None:
+def test_held_out_slots_are_part_of_a_step_but_not_charged_to_training(tmp_path: Path) -> None:
     def write(run_id: str, envs: int) -> None:
         slots = slots_in_all(envs, 100)
         charged = round(step_ms(slots) * envs / slots)
@@ -223,13 +223,13 @@ def test_held_out_slots_are_part_of_a_step_though_not_of_its_charge(tmp_path: Pa
     ],
     ids=str,
 )
-def test_runs_in_other_surroundings_say_nothing(tmp_path: Path, change: dict[str, object]) -> None:
+def test_runs_in_other_surroundings_are_ignored(tmp_path: Path, change: dict[str, object]) -> None:
     write_phases(tmp_path, "aa", {"simulate": step_ms(200)}, num_envs=200)
     write_phases(tmp_path, "bb", {"simulate": step_ms(400)}, **{"num_envs": 400, **change})
     assert advised(bottlenecks(tmp_path)["aa"], "environments") is None
 
 
-def test_a_run_alone_one_size_or_no_line_gives_no_advice_on_environments(tmp_path: Path) -> None:
+def test_one_run_one_size_or_a_bad_fit_gives_no_advice_on_environments(tmp_path: Path) -> None:
     write_phases(tmp_path / "alone", "aa", {"simulate": 100}, num_envs=200)
     for run_id in ("aa", "bb"):
         write_phases(tmp_path / "same", run_id, {"simulate": 100}, num_envs=200)
@@ -250,7 +250,7 @@ def test_environments_that_would_not_fit_into_memory_are_not_advised(tmp_path: P
     assert advised(found["bb"], "environments") is None
 
 
-def test_full_memory_is_the_bottleneck_of_what_needs_more_of_it(tmp_path: Path) -> None:
+def test_full_memory_is_the_bottleneck_if_advice_needs_more_memory(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 500}, telemetry=(0.9, 0.5, 97_000_000_000), num_envs=200, **GPU)
     write_phases(tmp_path, "bb", {"simulate": 510}, telemetry=(0.9, 0.5, 50_000_000_000), num_envs=100, **GPU)
     found = bottlenecks(tmp_path)
@@ -260,7 +260,7 @@ def test_full_memory_is_the_bottleneck_of_what_needs_more_of_it(tmp_path: Path) 
     assert found["bb"].name == "simulation-bound" and advised(found["bb"], "200 environments") is not None
 
 
-def test_a_device_that_waits_for_one_thread_is_said_to(tmp_path: Path) -> None:
+def test_a_device_that_waits_for_one_thread_is_named(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 300}, startup_ms=0, telemetry=(0.3, 0.98, 10), **GPU)
     write_phases(tmp_path, "bb", {"simulate": 300}, startup_ms=0, telemetry=(0.3, None, 10), **GPU)
     write_phases(tmp_path, "cc", {"simulate": 300}, startup_ms=0, telemetry=(0.9, 0.98, 10), **GPU)
@@ -271,7 +271,7 @@ def test_a_device_that_waits_for_one_thread_is_said_to(tmp_path: Path) -> None:
     assert all(advised(found[run_id], "per launch") is None for run_id in ("bb", "cc"))
 
 
-def test_minibatches_and_epochs(tmp_path: Path) -> None:
+def test_larger_minibatches_and_fewer_epochs_are_advised(tmp_path: Path) -> None:
     for run_id, minibatches, ms in (("aa", 4, 4 * 5 * 10), ("bb", 2, 2 * 5 * 11)):
         phases = {"simulate": 50, "learn": ms}
         fields = {"num_envs": 64, "epochs": 5, "minibatches": minibatches, "config_sha256": {"agent": run_id}}
@@ -287,12 +287,12 @@ def test_minibatches_and_epochs(tmp_path: Path) -> None:
     assert all(advice.caveat is not None for advice in (fewer, epochs))
 
 
-def test_epochs_are_left_alone_where_the_learner_is_not_what_takes_longest(tmp_path: Path) -> None:
+def test_fewer_epochs_are_not_advised_if_the_learner_is_not_slowest(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 50, "learn": 40}, epochs=5)
     assert advised(bottlenecks(tmp_path)["aa"], "epochs") is None
 
 
-def test_judging_less_often_saves_what_is_not_the_slots_part_of_a_step(tmp_path: Path) -> None:
+def test_rarer_judging_saves_the_time_outside_the_slots(tmp_path: Path) -> None:
     phases = {"simulate": 100, "evaluate": 160}  # 64 + 64 slots: 100 of it belong to the steps, 60 to the judging
     fields = {"num_envs": 64, "held_out_slots": 64, "startup_ms": 0}
     write_phases(tmp_path, "aa", phases, checkpoints=5, judged=5, **fields)
@@ -304,13 +304,13 @@ def test_judging_less_often_saves_what_is_not_the_slots_part_of_a_step(tmp_path:
     assert all(advised(found[run_id], "--eval_every") is None for run_id in ("bb", "cc"))
 
 
-def test_checkpoints_that_nobody_judged_can_be_saved_less_often(tmp_path: Path) -> None:
+def test_rarer_saving_is_advised_for_checkpoints_never_judged(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 50, "checkpoint": 50}, startup_ms=0, checkpoints=10, judged=2)
     advice = advised(bottlenecks(tmp_path)["aa"], "save_interval")
     assert advice is not None and advice.gain == pytest.approx(0.5 * 8 / 10 / 2)
 
 
-def test_start_up_against_other_runs_and_against_the_length_of_the_run(tmp_path: Path) -> None:
+def test_start_up_is_compared_with_other_runs_and_with_the_run_length(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 100}, startup_ms=3000)
     write_phases(tmp_path, "bb", {"simulate": 100}, startup_ms=1000)
     fields = {"held_out_slots": 64, "panel_id": "p1-bb", "task": "other"}
@@ -330,9 +330,7 @@ def test_start_up_against_other_runs_and_against_the_length_of_the_run(tmp_path:
         ({"timing": "synchronized"}, "--timing host"),
     ],
 )
-def test_a_run_that_differs_in_one_thing_says_what_that_costs(
-    tmp_path: Path, slow: dict[str, object], words: str
-) -> None:
+def test_a_run_that_differs_in_one_setting_shows_its_cost(tmp_path: Path, slow: dict[str, object], words: str) -> None:
     write_phases(tmp_path, "aa", {"simulate": 200}, startup_ms=0, **slow)
     write_phases(tmp_path, "bb", {"simulate": 50}, startup_ms=0)
     found = bottlenecks(tmp_path)
@@ -341,14 +339,14 @@ def test_a_run_that_differs_in_one_thing_says_what_that_costs(
     assert found["bb"].advice == []
 
 
-def test_held_out_slots_cost_what_the_step_takes_longer_with_them(tmp_path: Path) -> None:
+def test_held_out_slots_cost_the_extra_step_time(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 60, "evaluate": 60}, startup_ms=0, num_envs=64, held_out_slots=64)
     write_phases(tmp_path, "bb", {"simulate": 90}, startup_ms=0, num_envs=64)
     advice = advised(bottlenecks(tmp_path)["aa"], "--no_eval")
     assert advice is not None and advice.gain == pytest.approx(30 / 120)
 
 
-def test_the_report_says_it_in_a_line_each_and_the_json_says_all(tmp_path: Path) -> None:
+def test_the_report_has_a_line_each_and_the_json_has_everything(tmp_path: Path) -> None:
     for run_id, envs in (("aa", 200), ("bb", 400)):
         write_phases(tmp_path / "logs", run_id, {"simulate": step_ms(envs)}, num_envs=envs, startup_ms=500)
     out = tmp_path / "report.json"

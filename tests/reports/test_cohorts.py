@@ -54,7 +54,7 @@ def shown(root: Path) -> str:
     return out.getvalue()
 
 
-def test_missing_runs_are_declared_ones_without_a_trace(tmp_path: Path) -> None:
+def test_declared_runs_without_a_journal_are_missing(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 5)
     for run_id in ("aa", "bb"):
         reached(tmp_path, run_id)
@@ -64,7 +64,7 @@ def test_missing_runs_are_declared_ones_without_a_trace(tmp_path: Path) -> None:
     assert "cohort c: 3 runs (2 of 5 declared runs missing), 2 reached the target, 1 failed" in shown(tmp_path)
 
 
-def test_a_cohort_of_unknown_size_misses_nothing(tmp_path: Path) -> None:
+def test_a_cohort_without_a_declared_size_has_no_missing_runs(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     cohort = one_cohort(tmp_path)
     assert (cohort.declared_runs, cohort.missing_runs) == (None, None)
@@ -81,7 +81,7 @@ def test_runs_of_a_cohort_on_another_panel_are_not_missing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("status", [Status.CRASHED, Status.KILLED, Status.OUT_OF_MEMORY, Status.STOPPED, None])
-def test_however_a_run_ended_its_spend_counts(tmp_path: Path, status: Status | None) -> None:
+def test_the_spend_counts_for_every_kind_of_end(tmp_path: Path, status: Status | None) -> None:
     reached(tmp_path, "aa")
     failed(tmp_path, "bb", status)
     cohort = one_cohort(tmp_path)
@@ -90,7 +90,7 @@ def test_however_a_run_ended_its_spend_counts(tmp_path: Path, status: Status | N
     assert cohort.failed_runs == 1
 
 
-def test_a_run_that_still_runs_counts_with_what_it_spent_so_far(tmp_path: Path) -> None:
+def test_a_running_run_counts_with_its_spend_so_far(tmp_path: Path) -> None:
     import os
 
     reached(tmp_path, "aa")
@@ -100,7 +100,7 @@ def test_a_run_that_still_runs_counts_with_what_it_spent_so_far(tmp_path: Path) 
     assert (cohort.spend_usd, cohort.failed_runs) == (pytest.approx(9 + 5 + 5), 1)
 
 
-def test_the_interval_is_open_where_a_resample_may_have_no_success(tmp_path: Path) -> None:
+def test_the_interval_is_open_if_a_resample_may_have_no_success(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     failed(tmp_path, "bb")
     cohort = one_cohort(tmp_path)
@@ -111,7 +111,7 @@ def test_the_interval_is_open_where_a_resample_may_have_no_success(tmp_path: Pat
     assert "[$9.00, $29.00] (95 %)" in shown(tmp_path)
 
 
-def test_without_a_success_the_cost_is_undefined_and_at_least_what_was_spent(tmp_path: Path) -> None:
+def test_without_a_success_the_cost_is_undefined_with_the_spend_as_bound(tmp_path: Path) -> None:
     failed(tmp_path, "aa")
     failed(tmp_path, "bb")
     cohort = one_cohort(tmp_path)
@@ -119,7 +119,7 @@ def test_without_a_success_the_cost_is_undefined_and_at_least_what_was_spent(tmp
     assert "cost per target-reaching checkpoint undefined, ≥ $10.00 spent" in shown(tmp_path)
 
 
-def test_the_median_keeps_runs_that_never_got_there(tmp_path: Path) -> None:
+def test_the_median_includes_runs_that_missed_the_target(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     assert "median" not in shown(tmp_path)
     reached(tmp_path, "bb")
@@ -133,7 +133,7 @@ def test_the_median_keeps_runs_that_never_got_there(tmp_path: Path) -> None:
     assert "median to target > 0:07" in shown(tmp_path)
 
 
-def test_an_unpriced_cohort_says_how_to_price_it(tmp_path: Path) -> None:
+def test_an_unpriced_cohort_shows_how_to_price_it(tmp_path: Path) -> None:
     reached(tmp_path, "aa", price=load_prices()["local"].to_dict())
     failed(tmp_path, "bb")
     cohort = one_cohort(tmp_path)
@@ -156,7 +156,9 @@ def test_the_report_shows_cohorts_that_never_began(tmp_path: Path, capsys: pytes
     assert report["cohorts"][0]["missing_runs"] == 1
 
 
-def test_a_cohort_is_whole_whichever_of_its_runs_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cohort_is_complete_even_if_some_runs_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     declare_cohort(tmp_path, "c", 2)
     reached(tmp_path, "aa")
     failed(tmp_path, "bb")
@@ -169,7 +171,7 @@ def test_a_cohort_is_whole_whichever_of_its_runs_are_shown(tmp_path: Path, capsy
     assert (cohort["spend_usd"], cohort["failed_runs"]) == (14.0, 1)  # not the cost of the one that somebody picked
 
 
-def test_two_sizes_of_one_cohort_are_told_in_one_line(tmp_path: Path) -> None:
+def test_two_sizes_of_one_cohort_are_an_error_of_one_line(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     declare_cohort(tmp_path / "one", "c", 1)
     declare_cohort(tmp_path / "two", "c", 2)

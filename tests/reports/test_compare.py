@@ -15,8 +15,8 @@ from ledger_lab.costs import load_prices
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.compare import Verdict, compare, refusals, select_side
-from ledger_lab.reports.verdict_words import verdict_notes, verdict_sentence
+from ledger_lab.reports.compare import Finding, compare, refusals, select_side
+from ledger_lab.reports.comparison_words import finding_notes, finding_sentence
 from tests.fakes.ledgers import SECOND, declared, result, write_run
 
 A_DOLLAR_A_SECOND = {
@@ -69,100 +69,100 @@ def cohort_of(root: Path, name: str, seconds: list[int], first_seed: int = 1, **
         run_of(root, name, seed, abs(each), reached=each > 0, **changes)
 
 
-def verdict_of(root: Path, a: str = "a", b: str = "b") -> Verdict:
+def finding_of(root: Path, a: str = "a", b: str = "b") -> Finding:
     runs = read_ledger(root).runs
     sides = [select_side(name, runs, summarize_run) for name in (a, b)]
     assert refusals(*sides) == []
     return compare(*sides)
 
 
-def test_paired_ratios_are_those_by_hand(tmp_path: Path) -> None:
+def test_paired_ratios_match_a_calculation_by_hand(tmp_path: Path) -> None:
     times_a, times_b = [20, 40, 80], [10, 20, 20]
     cohort_of(tmp_path, "a", times_a)
     cohort_of(tmp_path, "b", times_b)
-    verdict = verdict_of(tmp_path)
-    assert verdict.paired
-    assert verdict.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
-    assert verdict.cost.ratio == pytest.approx((140 / 3) / (50 / 3))
+    finding = finding_of(tmp_path)
+    assert finding.paired
+    assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
+    assert finding.cost.ratio == pytest.approx((140 / 3) / (50 / 3))
     # All 27 ways to draw three pairs of three: the first and the last of them are each more likely than 2.5 %.
     drawn = list(itertools.product(range(3), repeat=3))
     costs = [sum(times_a[i] for i in draw) / sum(times_b[i] for i in draw) for draw in drawn]
-    assert verdict.time.interval == pytest.approx((2, 4))
-    assert verdict.cost.interval == pytest.approx((min(costs), max(costs)))
-    assert verdict_sentence(verdict) == (
+    assert finding.time.interval == pytest.approx((2, 4))
+    assert finding.cost.interval == pytest.approx((min(costs), max(costs)))
+    assert finding_sentence(finding) == (
         "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × [2.0, 4.0] cheaper; n = 3 each"
     )
-    assert verdict_sentence(verdict_of(tmp_path, "b", "a")) == (
+    assert finding_sentence(finding_of(tmp_path, "b", "a")) == (
         "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × [2.0, 4.0] cheaper; n = 3 each"
     )
 
 
-def test_other_seeds_are_not_paired_and_nobody_is_left_out(tmp_path: Path) -> None:
+def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20, 20], first_seed=2)
-    verdict = verdict_of(tmp_path)
-    assert not verdict.paired
-    assert "1 only in A" in verdict.pairing and "4, 5 only in B" in verdict.pairing
-    assert (verdict.n_a, verdict.n_b) == (3, 4)
-    assert verdict.time.ratio == pytest.approx(40 / (10 * 20**3) ** (1 / 4))
-    assert verdict_sentence(verdict).endswith("n = 3 (A) and 4 (B)")
+    finding = finding_of(tmp_path)
+    assert not finding.paired
+    assert "1 only in A" in finding.pairing and "4, 5 only in B" in finding.pairing
+    assert (finding.n_a, finding.n_b) == (3, 4)
+    assert finding.time.ratio == pytest.approx(40 / (10 * 20**3) ** (1 / 4))
+    assert finding_sentence(finding).endswith("n = 3 (A) and 4 (B)")
 
 
-def test_a_difference_that_chance_can_make_is_called_one(tmp_path: Path) -> None:
+def test_a_difference_within_chance_is_reported_as_such(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [10, 20, 30, 40])
     cohort_of(tmp_path, "b", [20, 10, 15, 60])
-    verdict = verdict_of(tmp_path)
-    assert verdict.time.interval is not None and verdict.time.interval[0] < 1 < verdict.time.interval[1]
-    assert "no difference in time to target shown: the interval includes 1" in verdict_sentence(verdict)
+    finding = finding_of(tmp_path)
+    assert finding.time.interval is not None and finding.time.interval[0] < 1 < finding.time.interval[1]
+    assert "no difference in time to target shown: the interval includes 1" in finding_sentence(finding)
 
 
-def test_a_run_that_never_got_there_makes_the_ratio_a_bound(tmp_path: Path) -> None:
+def test_a_run_that_missed_the_target_makes_the_ratio_a_bound(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, -40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20])
-    verdict = verdict_of(tmp_path)
-    assert (verdict.time.bound, verdict.time.interval) == ("at_least", (pytest.approx(2), None))
-    assert verdict_sentence(verdict).startswith("B reaches the target at least 2.5 × [2.0, ∞) sooner")
-    assert verdict.cost.ratio == pytest.approx((140 / 2) / (50 / 3))  # the run that failed is paid for all the same
+    finding = finding_of(tmp_path)
+    assert (finding.time.bound, finding.time.interval) == ("at_least", (pytest.approx(2), None))
+    assert finding_sentence(finding).startswith("B reaches the target at least 2.5 × [2.0, ∞) sooner")
+    assert finding.cost.ratio == pytest.approx((140 / 2) / (50 / 3))  # the run that failed is paid for all the same
 
 
-def test_a_bound_that_points_the_other_way_decides_nothing(tmp_path: Path) -> None:
+def test_a_bound_on_the_wrong_side_of_1_gives_no_claim(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40, 80])
     cohort_of(tmp_path, "b", [10, -20, 20])
-    verdict = verdict_of(tmp_path)
-    assert verdict.time.bound == "at_most"
-    assert "sooner" not in verdict_sentence(verdict)
-    assert any("no claim about the time to target" in note and "at most 4.0" in note for note in verdict_notes(verdict))
+    finding = finding_of(tmp_path)
+    assert finding.time.bound == "at_most"
+    assert "sooner" not in finding_sentence(finding)
+    assert any("no claim about the time to target" in note and "at most 4.0" in note for note in finding_notes(finding))
 
 
-def test_runs_short_of_the_target_on_both_sides_bound_nothing(tmp_path: Path) -> None:
+def test_missed_targets_on_both_sides_give_no_bound(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, -40])
     cohort_of(tmp_path, "b", [-10, 20])
-    verdict = verdict_of(tmp_path)
-    assert verdict.time.ratio is None
-    assert verdict.time.refusal is not None and "1 of 2 runs of A and 1 of 2 of B" in verdict.time.refusal
-    assert verdict.cost.ratio == pytest.approx(60 / 30)
+    finding = finding_of(tmp_path)
+    assert finding.time.ratio is None
+    assert finding.time.refusal is not None and "1 of 2 runs of A and 1 of 2 of B" in finding.time.refusal
+    assert finding.cost.ratio == pytest.approx(60 / 30)
     # Of the four pairs of draws, one has no success on A, another none on B: the interval is open on both ends.
-    assert verdict.cost.interval == (0.0, None)
+    assert finding.cost.interval == (0.0, None)
 
 
 def test_without_any_success_the_spend_is_a_bound(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [-50, -70])
     cohort_of(tmp_path, "b", [10, 20])
-    verdict = verdict_of(tmp_path)
-    assert (verdict.cost.bound, verdict.cost.ratio) == ("at_least", pytest.approx(120 / (30 / 2)))
-    assert "at least 8.0 ×" in verdict_sentence(verdict)
+    finding = finding_of(tmp_path)
+    assert (finding.cost.bound, finding.cost.ratio) == ("at_least", pytest.approx(120 / (30 / 2)))
+    assert "at least 8.0 ×" in finding_sentence(finding)
     cohort_of(tmp_path, "c", [-10, -20])
-    none = verdict_of(tmp_path, "a", "c")
+    none = finding_of(tmp_path, "a", "c")
     assert (none.time.ratio, none.cost.ratio) == (None, None)
-    assert verdict_sentence(none) == "no claim; n = 2 each"
+    assert finding_sentence(none) == "no claim; n = 2 each"
 
 
-def test_one_run_against_one_claims_no_interval(tmp_path: Path) -> None:
+def test_single_runs_get_no_interval(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [30])
     cohort_of(tmp_path, "b", [20])
-    verdict = verdict_of(tmp_path)
-    assert (verdict.time.interval, verdict.cost.interval) == (None, None)
-    assert verdict_sentence(verdict) == (
+    finding = finding_of(tmp_path)
+    assert (finding.time.interval, finding.cost.interval) == (None, None)
+    assert finding_sentence(finding) == (
         "B reaches the target 1.5 × sooner and 1.5 × cheaper; n = 1 each: no interval, and no claim beyond these runs"
     )
 
@@ -170,12 +170,12 @@ def test_one_run_against_one_claims_no_interval(tmp_path: Path) -> None:
 def test_two_policies_are_paired_by_held_out_seed(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 7))
     write_run(tmp_path, "bb", scores=(5, 10))
-    verdict = verdict_of(tmp_path, "aa", "bb")
-    assert verdict.success is not None
-    found = verdict.success
+    finding = finding_of(tmp_path, "aa", "bb")
+    assert finding.success is not None
+    found = finding.success
     assert (found.episodes, found.only_first, found.only_second) == (10, 0, 3)
     assert (found.p_value, found.difference) == (pytest.approx(2 * 0.5**3), pytest.approx(0.3))
-    assert verdict.success_exam == "screening of model_2.pt (A) and model_2.pt (B)"
+    assert finding.success_exam == "screening of model_2.pt (A) and model_2.pt (B)"
 
 
 def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_measure_the_same_is_refused_with_both_values(
+def test_different_measures_are_refused_with_both_values(
     tmp_path: Path, change: dict[str, object], field: str, theirs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cohort_of(tmp_path, "a", [20], panel_fields={"success": {"params": {"rad": 0.2}}})
@@ -233,7 +233,7 @@ def test_long_values_are_cut_where_they_differ(tmp_path: Path, capsys: pytest.Ca
 def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20], device="cpu", hardware={"cpu": "Xeon"})
     cohort_of(tmp_path, "b", [20], device="cuda:0", hardware={"accelerator": "H200"}, versions={"torch": "2.11.0"})
-    differs = {each.field: (each.a, each.b) for each in verdict_of(tmp_path).differs}
+    differs = {each.field: (each.a, each.b) for each in finding_of(tmp_path).differs}
     assert differs["device"] == (('"cpu"',), ('"cuda:0"',))
     assert differs["hardware"] == (('"Xeon"',), ('"H200"',))
     assert differs["versions.torch"] == (("absent",), ('"2.11.0"',))
@@ -249,7 +249,7 @@ def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
         (("a", "alive"), "run alive is still running"),
     ],
 )
-def test_names_that_stand_for_nothing_or_too_much(tmp_path: Path, names: tuple[str, str], message: str) -> None:
+def test_unknown_and_ambiguous_names_are_refused(tmp_path: Path, names: tuple[str, str], message: str) -> None:
     cohort_of(tmp_path, "a", [20])
     cohort_of(tmp_path, "b", [20, 30])
     cohort_of(tmp_path, "same", [20])
@@ -259,7 +259,7 @@ def test_names_that_stand_for_nothing_or_too_much(tmp_path: Path, names: tuple[s
         build_report(["--log_root", str(tmp_path), "--compare", *names])
 
 
-def test_prices_that_differ_are_named_unless_another_one_stands_for_both(
+def test_different_prices_are_named_unless_both_sides_are_repriced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cohort_of(tmp_path, "a", [20, 40])
@@ -281,12 +281,12 @@ def test_prices_that_differ_are_named_unless_another_one_stands_for_both(
     assert {price["usd_per_hour"] for price in report["declared_prices"].values()} == {3600.0, 1800.0}
 
 
-def test_an_unpriced_side_is_compared_by_time_alone(tmp_path: Path) -> None:
+def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40], price=load_prices()["local"].to_dict())
     cohort_of(tmp_path, "b", [10, 20])
-    verdict = verdict_of(tmp_path)
-    assert verdict.cost.refusal is not None and "--usd_per_hour" in verdict.cost.refusal
-    assert verdict_sentence(verdict) == "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each"
+    finding = finding_of(tmp_path)
+    assert finding.cost.refusal is not None and "--usd_per_hour" in finding.cost.refusal
+    assert finding_sentence(finding) == "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each"
 
 
 def test_missing_runs_are_named(tmp_path: Path) -> None:
@@ -294,9 +294,9 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
     cohort_of(tmp_path, "b", [10, 20])
     runs = read_ledger(tmp_path).runs
     sides = [select_side(name, runs, summarize_run, {"a": 5}) for name in ("a", "b")]
-    verdict = compare(*sides)
-    assert (verdict.missing_a, verdict.missing_b) == (3, 0)
-    assert any("3 declared and never made" in note for note in verdict_notes(verdict))
+    finding = compare(*sides)
+    assert (finding.missing_a, finding.missing_b) == (3, 0)
+    assert any("3 declared and never made" in note for note in finding_notes(finding))
 
 
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

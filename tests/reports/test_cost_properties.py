@@ -277,7 +277,7 @@ def in_order(cohorts: list[CohortSummary]) -> list[CohortSummary]:
 
 @settings(max_examples=60, deadline=None)
 @given(ledgers())
-def test_a_run_costs_what_its_attempts_took_and_an_unpriced_one_nothing_that_is_known(drawn: list[DrawnRun]) -> None:
+def test_a_run_costs_the_sum_of_its_attempts_and_none_without_a_price(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
         summaries, _ = summarized(read_ledger(root))
     by_id = {summary.run_id: summary for summary in summaries}
@@ -326,7 +326,7 @@ def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None
 
 @settings(max_examples=60, deadline=None)
 @given(ledgers())
-def test_bounds_and_counts_hold_together(drawn: list[DrawnRun]) -> None:
+def test_bounds_and_counts_are_consistent(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
         summaries, cohorts = summarized(read_ledger(root))
     in_c = sum(summary.cohort == "c" for summary in summaries)
@@ -343,9 +343,7 @@ def test_bounds_and_counts_hold_together(drawn: list[DrawnRun]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(ledgers(), st.randoms(use_true_random=False))
-def test_the_order_in_which_journals_are_found_and_runs_are_read_changes_nothing(
-    drawn: list[DrawnRun], shuffler: random.Random
-) -> None:
+def test_the_order_of_journals_and_runs_does_not_matter(drawn: list[DrawnRun], shuffler: random.Random) -> None:
     with written(drawn) as root:
         summaries, cohorts = summarized(read_ledger(root))
         shuffled_journals = reader.find_journals(root)

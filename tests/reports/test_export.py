@@ -20,8 +20,8 @@ from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status, rea
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.export import export_tables
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES
+from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.sql_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, write_run
 
 
@@ -57,7 +57,7 @@ def test_an_export_replaces_an_older_one(ledger: Contents, tmp_path: Path) -> No
     assert "aa" in (tmp_path / "runs.csv").read_text()
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(ledger: Contents, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_gives_an_error_of_one_line(ledger: Contents, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write"):
         export_tables(ledger, tmp_path / "file" / "deeper", ["csv"])
@@ -90,7 +90,7 @@ def build(kind: Any, value: Any, path: str, missing: set[str]) -> Any:
     return value
 
 
-def test_bundles_are_what_isaac_labs_classes_take(ledger: Contents, tmp_path: Path) -> None:
+def test_isaac_labs_classes_accept_the_bundles(ledger: Contents, tmp_path: Path) -> None:
     schema = pytest.importorskip("isaaclab.benchmark.schema", reason="needs Isaac Lab")
     paths, left_out = write_bundles(ledger.runs, ledger.summaries, tmp_path)
     assert left_out == {"cc": "the schema doesn't know the library 'unheard_of'"}
@@ -103,7 +103,7 @@ def test_bundles_are_what_isaac_labs_classes_take(ledger: Contents, tmp_path: Pa
         assert missing == set(plain["extra"]["ledger_lab/not_measured"].split())
 
 
-def test_a_bundle_says_what_the_ledger_knows(ledger: Contents) -> None:
+def test_a_bundle_holds_the_ledgers_figures(ledger: Contents) -> None:
     bundle = training_bundle(ledger.runs[0], ledger.summaries[0])
     assert bundle["run"]["status"] == "completed"
     assert bundle["extra"]["ledger_lab/status"] == "target_reached"
@@ -120,7 +120,7 @@ def test_a_bundle_says_what_the_ledger_knows(ledger: Contents) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../../out", "/tmp/out", "..", ".", "a/b", ""])
-def test_a_bundle_is_written_nowhere_else(tmp_path: Path, run_id: str) -> None:
+def test_a_bundle_is_never_written_outside_its_folder(tmp_path: Path, run_id: str) -> None:
     write_run(tmp_path / "logs", "aa")
     (run,) = read_ledger(tmp_path / "logs").runs
     run = dataclasses.replace(run, declared=dataclasses.replace(run.declared, run_id=run_id))

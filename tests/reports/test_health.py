@@ -12,7 +12,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Health, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.health import SavedBudget
+from ledger_lab.reports.health_findings import SavedBudget
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 PRICED = {**load_prices()["local"].to_dict(), "usd_per_hour": 3600.0, "market": "custom", "source": "s"}
@@ -60,7 +60,7 @@ def saved(root: Path) -> SavedBudget | None:
 STOP = [health("kl_out_of_range", 2, False), health("kl_out_of_range", 3, False), health("entropy_collapse", 3, True)]
 
 
-def test_what_was_left_of_the_budget_at_the_runs_own_pace(tmp_path: Path) -> None:
+def test_the_saved_budget_follows_the_runs_own_pace(tmp_path: Path) -> None:
     write(tmp_path, Status.STOPPED, STOP, price=PRICED)
     left = saved(tmp_path)
     assert left is not None
@@ -68,7 +68,7 @@ def test_what_was_left_of_the_budget_at_the_runs_own_pace(tmp_path: Path) -> Non
     assert (left.wall_s, left.usd) == (pytest.approx(21.0), pytest.approx(21.0))
 
 
-def test_without_a_price_or_a_pace_it_is_unknown(tmp_path: Path) -> None:
+def test_the_saved_budget_is_unknown_without_a_price_or_a_pace(tmp_path: Path) -> None:
     write(tmp_path / "unpriced", Status.STOPPED, STOP)
     left = saved(tmp_path / "unpriced")
     assert left is not None and (left.wall_s, left.usd) == (pytest.approx(21.0), None)
@@ -77,21 +77,19 @@ def test_without_a_price_or_a_pace_it_is_unknown(tmp_path: Path) -> None:
     assert left is not None and (left.event, left.iterations, left.wall_s, left.usd) == ("non_finite", 10, None, None)
 
 
-def test_a_minimum_that_is_paid_anyway_is_not_saved(tmp_path: Path) -> None:
+def test_a_minimum_charge_is_not_counted_as_saved(tmp_path: Path) -> None:
     write(tmp_path, Status.STOPPED, STOP, price={**PRICED, "billing_minimum_s": 60.0})
     left = saved(tmp_path)
     assert left is not None and left.usd == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.TARGET_REACHED, Status.CRASHED, Status.INTERRUPTED])
-def test_a_run_that_ended_otherwise_saved_nothing(tmp_path: Path, status: Status) -> None:
+def test_a_run_without_a_health_stop_saved_nothing(tmp_path: Path, status: Status) -> None:
     write(tmp_path, status, [health("slowdown", 2, False)])
     assert saved(tmp_path) is None
 
 
-def test_the_report_tells_each_event_once_and_what_was_saved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_shows_each_event_once_and_the_saving(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, Status.STOPPED, STOP, price=PRICED)
     build_report(["--log_root", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
@@ -114,7 +112,7 @@ def test_the_json_has_the_fields(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_was_well_has_nothing_to_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_healthy_run_has_no_health_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, "aa")
     (run,) = read_ledger(tmp_path).runs
     assert (summarize_run(run).health, summarize_run(run).saved_budget) == ([], None)

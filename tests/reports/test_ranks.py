@@ -76,7 +76,7 @@ def test_each_process_counts_and_the_slowest_is_named(tmp_path: Path) -> None:
     assert "synchronize 0 % of the training loop on rank 0" in line and "to 33 % on rank 1 (b)" in line
 
 
-def test_learners_are_compared_by_what_each_process_wrote(tmp_path: Path) -> None:
+def test_learners_are_compared_by_each_processs_journal(tmp_path: Path) -> None:
     def compared(*hashes: str) -> list[LearnerHashed]:
         return [LearnerHashed(sha256=each * 32, iteration=n, wall_ns=n) for n, each in enumerate(hashes, start=1)]
 
@@ -95,14 +95,14 @@ def test_learners_are_compared_by_what_each_process_wrote(tmp_path: Path) -> Non
     ]
 
 
-def test_a_run_of_one_process_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_run_of_one_process_has_no_waiting_time(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = read_ledger(tmp_path).runs
     summary = summarize_run(run)
     assert summary.ranks == rank_line("aa", summary.ranks) == []
 
 
-def test_another_process_speaks_for_the_first_one_that_vanished(tmp_path: Path) -> None:
+def test_another_process_records_the_end_if_the_first_vanished(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(), world_size=2, status=None)
     second_rank(run_dir)
     supervisor(run_dir, 0, None)
@@ -122,7 +122,7 @@ def test_two_supervisors_of_one_rank_are_damage(tmp_path: Path) -> None:
         read_ledger(tmp_path)
 
 
-def test_a_run_pays_for_accelerators_and_on_processors_for_machines() -> None:
+def test_a_run_pays_per_accelerator_or_per_cpu_machine() -> None:
     of_one = declared("aa", world_size=4, device="cpu")
     assert of_one.devices == 1
     assert replace(of_one, machines=2).devices == 2

@@ -54,9 +54,7 @@ def printed(log_root: Path, capsys: pytest.CaptureFixture[str], *arguments: str)
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_the_terminal_names_both_prices_and_what_they_come_to(
-    log_root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_names_both_prices_and_their_totals(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(log_root, capsys, "--instance", "aws-g5.xlarge")
     assert "asked for: aws-g5.xlarge at $1.006 per hour (on-demand, 1 × NVIDIA A10G 24GB, us-east-1, 2026-07-20" in text
     assert "declared: local (unpriced) · 1 run, $0.017 as asked for" in text
@@ -64,7 +62,7 @@ def test_the_terminal_names_both_prices_and_what_they_come_to(
     assert "2 runs, $0.034 as asked for instead of $14.00" in text
 
 
-def test_without_another_price_no_price_is_asked_for(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_requested_price_nothing_is_repriced(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "asked for" not in printed(log_root, capsys)
     report = json.loads(printed(log_root, capsys, "--json", "-"))
     assert report["asked_price"] is None
@@ -82,7 +80,7 @@ def test_the_json_names_both_prices(log_root: Path, capsys: pytest.CaptureFixtur
     assert all(run["billable_usd"] == pytest.approx(60 / 3600 * 1.006) for run in report["runs"])
 
 
-def test_hardware_of_ones_own_shows_the_energy_apart(
+def test_own_hardware_shows_the_energy_cost_separately(
     log_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = tmp_path / "mine.toml"
@@ -97,7 +95,7 @@ def test_hardware_of_ones_own_shows_the_energy_apart(
     assert (by_declaration["energy_usd"], by_declaration["energy_basis"]) == (None, None)
 
 
-def test_energy_that_nobody_knows_leaves_the_cost_open(
+def test_unknown_energy_leaves_the_cost_unknown(
     log_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = tmp_path / "mine.toml"
@@ -116,7 +114,7 @@ def test_energy_that_nobody_knows_leaves_the_cost_open(
         ("purchase_eur = 1", "purchase_eur is an unknown field; did you mean 'purchase_usd'"),
     ],
 )
-def test_a_wrong_price_file_is_told_with_file_entry_and_field(
+def test_an_invalid_price_file_is_reported_with_file_entry_and_field(
     log_root: Path, tmp_path: Path, change: str, complaint: str
 ) -> None:
     book = tmp_path / "mine.toml"

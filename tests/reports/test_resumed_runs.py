@@ -122,7 +122,7 @@ def test_lost_work_is_restart_and_the_phases_still_sum_to_all_attempts(run: Run)
     assert summary.env_steps_per_s == pytest.approx(160 / 5.0)
 
 
-def test_what_was_lost_counts_for_nothing_even_if_nothing_has_come_as_far_since(tmp_path: Path) -> None:
+def test_lost_work_never_counts_even_before_it_is_trained_again(tmp_path: Path) -> None:
     far = [began("startup"), trained(1, 3), saved("one", 1, 3), trained(2, 4), trained(3, 5)]
     near = [began("restart"), restored("one", 1, 1, 3), trained(2, 3), ended(4)]
     (run,) = write(tmp_path, [far, near])
@@ -137,7 +137,7 @@ def test_a_checkpoint_that_was_trained_again_has_its_own_score(run: Run) -> None
     assert told.wall_s == 5 + 3 + 3, "after the first two attempts"
 
 
-def test_the_last_checkpoint_is_the_one_of_the_most_iterations(tmp_path: Path) -> None:
+def test_the_last_checkpoint_has_the_most_iterations(tmp_path: Path) -> None:
     killed = [began("startup"), saved("one", 1, 3), checkpoint("lost", 3, 5), checkpoint("lost", 4, 6)]
     asked = [began("restart"), restored("one", 1, 1, 3), checkpoint("2", 2, 3), saved("two", 2, 3), ended(4)]
     again = [began("restart"), restored("two", 2, 2, 3), checkpoint("3", 3, 3), checkpoint("4", 4, 4), ended(5)]

@@ -18,7 +18,7 @@ def test_known_coefficients_are_found() -> None:
     assert fit.saving(256, 512) == pytest.approx(1 - (0.005024 / 2) / 0.004512)
 
 
-def test_noise_is_averaged_and_told() -> None:
+def test_noise_is_averaged_and_reported() -> None:
     draw = random.Random(0)
     measured = [(n, (0.004 + 2e-6 * n) * draw.uniform(0.95, 1.05)) for n in (256, 512, 1024, 4096) for _ in range(50)]
     fit = fit_scaling(measured)
@@ -30,7 +30,7 @@ def test_noise_is_averaged_and_told() -> None:
 @pytest.mark.parametrize(
     "measured", [[], [(256, 1.0)], [(256, 1.0), (256, 1.1)], [(0, 1.0), (2, 1.0)], [(1, 0.0), (2, 1.0)]]
 )
-def test_one_size_says_nothing_and_neither_do_impossible_figures(measured: list[tuple[int, float]]) -> None:
+def test_one_size_or_impossible_figures_give_no_fit(measured: list[tuple[int, float]]) -> None:
     assert fit_scaling(measured) is None
 
 

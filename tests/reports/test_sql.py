@@ -10,9 +10,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import CapacityUsed, Journal, Status, read_ledger
 from ledger_lab.ledger.rows import AttemptStarted, DeviceSample, Health, HostSample, PhaseWindow, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.row_builders import Contents
 from ledger_lab.reports.sql import query
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES
+from ledger_lab.reports.sql_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, write_run
 
 
@@ -74,7 +74,7 @@ def test_every_table_has_the_columns_that_it_declares(ledger: Contents, measured
         assert answer.rows or name in ("telemetry", "health", "checkpoints", "panel_results", "episodes")
 
 
-def test_a_query_gets_the_figures_of_the_report(ledger: Contents) -> None:
+def test_a_query_returns_the_figures_of_the_report(ledger: Contents) -> None:
     (run,) = query(
         ledger, "SELECT status, heldout_successes, target_reached, wall_s FROM runs WHERE run_id = 'aa'"
     ).rows
@@ -111,7 +111,7 @@ def test_missing_is_null_and_never_zero(measured: Contents) -> None:
     assert query(measured, "SELECT constraints, contacts_per_env FROM attempts").rows == [(None, None)]
 
 
-def test_an_attempt_says_how_much_room_its_physics_needed(tmp_path: Path) -> None:
+def test_an_attempt_has_the_room_that_its_physics_needed(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(5,))
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=1))
@@ -142,7 +142,7 @@ def test_an_attempt_says_how_much_room_its_physics_needed(tmp_path: Path) -> Non
         ("SELECT '\udcff'", "no text in UTF-8"),
     ],
 )
-def test_what_cannot_be_answered_is_told_in_one_line(ledger: Contents, sql: str, said: str) -> None:
+def test_a_bad_query_gives_an_error_of_one_line(ledger: Contents, sql: str, said: str) -> None:
     with pytest.raises(UserError) as refused:
         query(ledger, sql)
     assert said in str(refused.value)
@@ -162,6 +162,6 @@ def test_a_query_reaches_no_file_and_no_variable(ledger: Contents, tmp_path: Pat
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_describing_tables_reads(ledger: Contents) -> None:
+def test_describing_tables_is_allowed(ledger: Contents) -> None:
     assert {row[0] for row in query(ledger, "SHOW TABLES").rows} == set(TABLES)
     assert query(ledger, "DESCRIBE runs").rows[0][:2] == ("run_id", "VARCHAR")

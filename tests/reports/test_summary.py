@@ -71,7 +71,7 @@ def test_what_was_not_measured_is_none_and_never_zero(tmp_path: Path) -> None:
     assert (summary.train_s, summary.env_steps_per_s, summary.fps_step, summary.updates_per_min) == (None,) * 4
 
 
-def test_a_killed_run_is_lost_and_a_living_one_is_running(tmp_path: Path) -> None:
+def test_a_killed_run_is_lost_and_a_live_run_is_running(tmp_path: Path) -> None:
     write_run(tmp_path / "dead", "aa", scores=(), status=None)
     write_run(tmp_path / "alive", "bb", scores=(), status=None, pid=os.getpid())
     assert summary_of(tmp_path / "dead").status == "lost"
@@ -80,7 +80,7 @@ def test_a_killed_run_is_lost_and_a_living_one_is_running(tmp_path: Path) -> Non
     assert summary_of(tmp_path / "dead").wall_s == 5.0
 
 
-def test_a_screening_alone_proves_nothing_and_neither_does_an_invalid_confirmation(tmp_path: Path) -> None:
+def test_only_a_valid_confirmation_proves_the_target(tmp_path: Path) -> None:
     write_run(tmp_path / "screened", "aa", scores=(5, 10))
     write_run(tmp_path / "refuted", "bb", scores=(5, 10), confirmation=8)
     run_dir = write_run(tmp_path / "invalid", "cc", scores=(5, 10))
@@ -93,7 +93,7 @@ def test_a_screening_alone_proves_nothing_and_neither_does_an_invalid_confirmati
         assert summary.invalid_reason == ("overflow" if name == "invalid" else None)
 
 
-def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) -> None:
+def test_only_the_first_score_on_the_runs_panel_counts(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(5, 8))
     with Journal(run_dir / "journal-evaluation-00-0.jsonl") as journal:
         journal.append(result("aa", "model_2.pt", 10))
@@ -103,7 +103,7 @@ def test_the_first_score_stands_and_other_panels_do_not_count(tmp_path: Path) ->
     assert not summary.target_reached
 
 
-def test_the_room_that_physics_needed_is_the_most_of_all_processes(tmp_path: Path) -> None:
+def test_the_room_for_physics_is_the_maximum_over_processes(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", (5, 9))
     assert summary_of(tmp_path).room is None, "nobody looked"
     training = CapacityUsed(
@@ -140,7 +140,7 @@ def test_a_cohort_pays_for_its_failures(tmp_path: Path) -> None:
     assert other.undefined_reason is not None and "unpriced" in other.undefined_reason
 
 
-def test_another_price_changes_the_cost_and_nothing_else(tmp_path: Path) -> None:
+def test_repricing_changes_only_the_cost(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = read_ledger(tmp_path).runs
     price = load_prices()["aws-g5.xlarge"]
@@ -192,7 +192,7 @@ def test_a_copied_run_is_not_counted_twice(tmp_path: Path) -> None:
         build_report(["--log_root", str(tmp_path)])
 
 
-def test_figures_read_well() -> None:
+def test_figures_are_formatted_for_reading() -> None:
     assert [duration(s) for s in (None, 59.6, 61, 3661)] == ["–", "1:00", "1:01", "1:01:01"]
     assert [quantity(n) for n in (None, 0, 999, 1024, 999_700, 1.2e6, 3e9)] == [
         "–",

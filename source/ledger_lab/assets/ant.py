@@ -20,7 +20,7 @@ DENSITY_KG_M3 = 5.0
 TORSO_RADIUS_M = 0.25
 LIMB_RADIUS_M = 0.08
 HIP_REACH_M, LEG_REACH_M, FOOT_REACH_M = 0.2, 0.2, 0.4
-"""How far each part of a limb reaches along x and along y."""
+"""Reach of each part of a limb along x and along y [m]."""
 HIP_LIMIT_DEG = 40.0
 ANKLE_LIMITS_DEG = (30.0, 100.0)
 
@@ -31,7 +31,7 @@ ORANGE, BLUE = (0.93, 0.45, 0.13), (0.16, 0.36, 0.62)
 
 
 class Inertia(NamedTuple):
-    """Mass of a solid, and its moments about its center."""
+    """Mass of a solid, and its moments of inertia about its center."""
 
     mass_kg: float
     axial: float
@@ -61,7 +61,7 @@ def write_ant(path: Path) -> None:
 
         bend = _joint(stage, f"{name}_leg", f"{name}_foot", outward * LEG_REACH_M)
         bend.CreateAxisAttr("Y")
-        across = _about_z(45.0 * x * y)  # turns y to a right angle with the limb
+        across = _about_z(45.0 * x * y)  # turns y perpendicular to the limb
         bend.CreateLocalRot0Attr(across)
         bend.CreateLocalRot1Attr(across)
         lower, upper = sorted(x * limit for limit in ANKLE_LIMITS_DEG)
@@ -122,7 +122,7 @@ def _capsule(stage: Usd.Stage, path: str, direction: tuple[int, int], reach_m: f
 
 
 def _solid(shape: UsdGeom.Gprim, color: tuple[float, float, float]) -> None:
-    """Let a shape be seen and collide."""
+    """Make a shape visible, and let it collide."""
     shape.CreateDisplayColorAttr([Gf.Vec3f(*color)])
     UsdPhysics.CollisionAPI.Apply(shape.GetPrim())
 
@@ -138,7 +138,7 @@ def _mass(body: Usd.Prim, mass_kg: float, diagonal_inertia: Gf.Vec3f) -> UsdPhys
 
 
 def _joint(stage: Usd.Stage, parent: str, child: str, position_m: Gf.Vec3d) -> UsdPhysics.RevoluteJoint:
-    """Hinge a body, at its origin, to another one, at a position in that one's frame [m]."""
+    """Hinge a body's origin to a position in the parent's frame [m]."""
     joint = UsdPhysics.RevoluteJoint.Define(stage, f"/Ant/joints/{child}")
     joint.CreateBody0Rel().SetTargets([f"/Ant/{parent}"])
     joint.CreateBody1Rel().SetTargets([f"/Ant/{child}"])
@@ -153,7 +153,7 @@ def _about_z(angle_deg: float) -> Gf.Quatf:
 
 
 def _length(reach_m: float) -> float:
-    """Return the length [m] of what reaches equally far along x and along y."""
+    """Return the length of a part that reaches equally far along x and along y [m]."""
     return math.sqrt(2.0) * reach_m
 
 

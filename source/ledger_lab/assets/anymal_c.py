@@ -18,9 +18,9 @@ from ledger_lab.assets import ANYMAL_C_USD
 def anymal_c_cfg() -> ArticulationCfg:
     """Return the robot on its feet, at Isaac Lab's default pose.
 
-    The motors are ANYdrives with their published limits. Isaac Lab drives its own ANYmal-C through a network that it
-    loads from the web; here they are DC motors whose gains carry the robot's weight. Isaac Lab's model, where it can be
-    reached, has the same names: ``spawn.usd_path=<…>/Robots/ANYbotics/ANYmal-C/anymal_c.usd``.
+    The motors are ANYdrives with their published limits. Isaac Lab drives its own ANYmal-C through a neural network
+    that it downloads; here they are DC motors whose gains carry the robot's weight. Isaac Lab's model, if you can reach
+    it, has the same names: ``spawn.usd_path=<…>/Robots/ANYbotics/ANYmal-C/anymal_c.usd``.
     """
     return ArticulationCfg(
         prim_path="{ENV_REGEX_NS}/Robot",

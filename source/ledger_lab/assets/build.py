@@ -1,6 +1,6 @@
 """Writes the USD files of this folder.
 
-Run it after a change to one of the assets and commit what it writes::
+After a change to an asset, run this module and commit the files that it writes::
 
     ./isaaclab.sh -p -m ledger_lab.assets.build
 """
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write every asset into a folder.
 
     Args:
-        argv: Command line without the program's name; that of the process by default.
+        argv: Command line without the program's name; the process's own by default.
 
     Returns:
         The exit status.

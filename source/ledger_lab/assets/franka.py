@@ -19,11 +19,11 @@ from ledger_lab.assets import PANDA_USD
 def franka_cfg(*, high_pd: bool = False) -> ArticulationCfg:
     """Return the arm on its base, at Isaac Lab's default pose and with Isaac Lab's gains.
 
-    Isaac Lab's model, where it can be reached, has the same names:
+    Isaac Lab's model, if you can reach it, has the same names:
     ``spawn.usd_path=<…>/Robots/FrankaEmika/Legacy/panda_instanceable.usd``.
 
     Args:
-        high_pd: Stiffer and without gravity, so that joints follow their targets closely.
+        high_pd: Whether gains are stiffer and gravity is off, so that joints follow their targets closely.
     """
     stiffness, damping = (400.0, 80.0) if high_pd else (80.0, 4.0)
     return ArticulationCfg(

@@ -15,14 +15,14 @@ from isaaclab_physx.sim.schemas import PhysxArticulationCfg, PhysxRigidBodyCfg
 from ledger_lab.assets import GO2_USD
 
 MAX_EFFORT_NM = {".*_hip_joint": 23.7, ".*_thigh_joint": 23.7, ".*_calf_joint": 45.43}
-"""The calf sits behind a further reduction, which makes it stronger and slower."""
+"""The calf's motor has a further gear reduction, which makes it stronger and slower."""
 MAX_VELOCITY_RAD_S = {".*_hip_joint": 30.1, ".*_thigh_joint": 30.1, ".*_calf_joint": 15.70}
 
 
 def go2_cfg() -> ArticulationCfg:
     """Return the robot on its feet, at Isaac Lab's default pose and with Isaac Lab's motors.
 
-    Isaac Lab's model, where it can be reached, has the same names: ``spawn.usd_path=<…>/Robots/Unitree/Go2/go2.usd``.
+    Isaac Lab's model, if you can reach it, has the same names: ``spawn.usd_path=<…>/Robots/Unitree/Go2/go2.usd``.
     """
     return ArticulationCfg(
         prim_path="{ENV_REGEX_NS}/Robot",

@@ -1,4 +1,4 @@
-"""The ground as USD: a plane, and the same with pillars on it."""
+"""The ground as USD: a plane, and a plane with pillars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 from ledger_lab.assets.stage import new_stage
 
 PILLAR_SPACING_M = 3.0
-"""Between the places of neighbouring pillars [m]."""
+"""Distance between the grid positions of neighbouring pillars [m]."""
 PILLAR_SIDE_M, PILLAR_HEIGHT_M = 0.4, 1.2
 _HALF_SIZE_M = 50.0  # of the square that shows the plane
 _PILLARS_PER_SIDE = 4
@@ -29,7 +29,7 @@ def write_ground(path: Path) -> None:
 
 
 def write_pillars(path: Path) -> None:
-    """Write the ground with pillars: solid boxes, and one mesh of all of them that is looked at.
+    """Write the ground with pillars: invisible boxes that collide, and one visible mesh of all of them.
 
     Args:
         path: File to write; an existing one is replaced.
@@ -66,10 +66,10 @@ def write_pillars(path: Path) -> None:
 
 
 def pillars() -> list[tuple[float, float, float]]:
-    """Return where pillars stand: x and y of the middle [m], and how far each is turned about the vertical [rad].
+    """Return the pillars' positions: x and y of the center [m], and the yaw angle [rad].
 
     They stand about the corners of the cells of a square of three by three, which is centered at the origin. The cells
-    are :data:`PILLAR_SPACING_M` wide; between two pillars side by side there is room to walk.
+    are :data:`PILLAR_SPACING_M` wide; neighbouring pillars leave room to walk.
     """
     draws = random.Random(0)
     middle = (_PILLARS_PER_SIDE - 1) / 2

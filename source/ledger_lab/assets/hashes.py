@@ -1,13 +1,14 @@
-"""The hashes of the USD files that ship, which tell a damaged one."""
+"""Hashes of the shipped USD files, to detect damage."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Literal
 
+from ledger_lab.files import file_sha256
+
 HASHES = "SHA256SUMS"
-"""Name of the file beside them that holds the hashes, as ``sha256sum`` writes and checks them."""
+"""Name of the file of hashes in the same folder, in the format of ``sha256sum``."""
 
 
 def write_hashes(folder: Path) -> None:
@@ -16,23 +17,18 @@ def write_hashes(folder: Path) -> None:
     Args:
         folder: The folder.
     """
-    lines = [f"{_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
+    lines = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
     (folder / HASHES).write_text("".join(lines))
 
 
 def fault(path: Path) -> Literal["missing", "damaged"] | None:
-    """Tell what is wrong with a file that ships; ``None`` if it is whole.
+    """Return what is wrong with a shipped file; ``None`` if it is whole.
 
     Args:
-        path: The file, beside the hashes.
+        path: The file, in the folder of the hashes.
     """
     if not path.is_file():
         return "missing"
     hashes = path.with_name(HASHES)
     lines = hashes.read_text().splitlines() if hashes.is_file() else []
-    return None if f"{_sha256(path)}  {path.name}" in lines else "damaged"
-
-
-def _sha256(path: Path) -> str:
-    """Return the hash of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return None if f"{file_sha256(path)}  {path.name}" in lines else "damaged"

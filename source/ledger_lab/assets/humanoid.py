@@ -1,12 +1,12 @@
 """MuJoCo's humanoid in simulation.
 
 Bodies are ``torso`` (with the head), ``lower_waist``, ``pelvis`` and, for each side of ``left, right``, ``_thigh,
-_shin, _foot, _upper_arm, _lower_arm`` (with the hand). A joint is named after the body that hangs on it, and its axes
+_shin, _foot, _upper_arm, _lower_arm`` (with the hand). A joint is named after its child body, and its axes
 are numbered: ``lower_waist:0`` turns about z and ``:1`` about y, ``_thigh:0`` about x, ``:1`` about y (it swings the
 leg) and ``:2`` about z, ``_foot:0`` about y.
 
 Joints of several axes are one joint each, as in Isaac Lab's model, and the engines read their positions differently:
-Newton turns about one axis after the other, PhysX about one rotation vector. They agree where one axis is turned.
+Newton turns about one axis after the other, PhysX about one rotation vector. They agree if only one axis is turned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DAMPING = {
 def humanoid_cfg() -> ArticulationCfg:
     """Return the robot upright with straight legs, with Isaac Lab's springs and dampers.
 
-    Isaac Lab's model, where it can be reached, has the same names but for the upper arms' second axis, which is ``:2``
+    Isaac Lab's model, if you can reach it, has the same names but for the upper arms' second axis, which is ``:2``
     there: ``spawn.usd_path=<…>/Robots/IsaacSim/Humanoid/humanoid_instanceable.usd``.
     """
     return ArticulationCfg(

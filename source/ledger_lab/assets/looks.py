@@ -1,4 +1,4 @@
-"""Simplifies the meshes of robot descriptions into what a picture needs.
+"""Simplifies the meshes of robot descriptions to the detail that a picture needs.
 
 The descriptions of this folder come from the ``example-robot-data`` package, whose meshes are far too large to ship::
 
@@ -30,7 +30,7 @@ SOURCES = {
     "go2/go2.urdf": "go2_description/urdf/go2.urdf",
     "panda/panda.urdf": "panda_description/urdf/panda.urdf",
 }
-"""Where each description lies here, and there."""
+"""Path of each description in this folder, and in the package."""
 
 
 def read_looks(path: Path) -> dict[str, list[Mesh]]:
@@ -55,13 +55,13 @@ def read_looks(path: Path) -> dict[str, list[Mesh]]:
 
 
 def simplify(path: Path, max_faces: int) -> list[trimesh.Trimesh]:
-    """Return a mesh in parts of one color each, with at most about as many faces as asked for in all."""
+    """Return a mesh in parts of one color each, with at most about the given number of faces in all."""
     whole = trimesh.util.concatenate([_painted(part) for part in trimesh.load_scene(path).dump()])
     simple = trimesh.Trimesh(whole.vertices, whole.faces)
     simple.merge_vertices(digits_vertex=5)
     if len(simple.faces) > max_faces:
         simple = simple.simplify_quadric_decimation(face_count=max_faces)
-    # colors come after: cut along them before, a mesh would fall to pieces
+    # color after simplifying: a mesh cut along its colors first would come apart
     _, nearest = cKDTree(whole.triangles_center).query(simple.triangles_center)
     tones, members = np.unique(
         _palette(whole.visual.face_colors[nearest, :3], simple.area_faces), axis=0, return_inverse=True
@@ -87,7 +87,7 @@ def _painted(part: trimesh.Trimesh) -> trimesh.Trimesh:
 
 
 def _palette(colors: np.ndarray, areas: np.ndarray, tones: int = 3, apart: float = 80.0) -> np.ndarray:
-    """Return each face's color out of a few that are well apart from each other, shape (faces, 3)."""
+    """Return each face's color, reduced to a few distinct colors, shape (faces, 3)."""
     colors = colors.astype(float)
     centers = [np.median(colors, axis=0)]
     while len(centers) < tones:

@@ -15,7 +15,7 @@ from ledger_lab.errors import UserError, first_line
 def read_mjcf(path: Path, name: str) -> Robot:
     """Read a robot of capsules and spheres on hinges, whose first body moves freely.
 
-    A joint gets the name of the body that hangs on it, as several hinges of one body become one joint.
+    A joint gets the name of its child body, because all hinges of a body become one joint.
 
     Args:
         path: Description.
@@ -59,7 +59,7 @@ def _body(model: mujoco.MjModel, index: int) -> Body:
     ]
     joint = None
     if hinges:
-        # a motor of MJCF pulls with its gear at most
+        # an MJCF motor's largest effort is its gear
         efforts = {int(model.actuator_trnid[a][0]): float(model.actuator_gear[a][0]) for a in range(model.nu)}
         axes = tuple(
             Axis(model.jnt_axis[j].copy(), float(model.jnt_range[j][0]), float(model.jnt_range[j][1]), efforts.get(j))

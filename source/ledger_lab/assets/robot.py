@@ -1,4 +1,4 @@
-"""What a robot is, whichever language describes it: bodies on joints, with solids, meshes and limits."""
+"""A robot, independent of the description's format: bodies and joints, with solids, meshes and limits."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Shape:
     kind: Literal["Cube", "Sphere", "Capsule", "Cylinder"]
     """Its type in USD."""
     size_m: tuple[float, ...]
-    """Side lengths of a cube, radius of a sphere, radius and length along z of the two others (a capsule's without its
-    half spheres) [m]."""
+    """Side lengths of a cube; radius of a sphere; radius and length along z of a cylinder or capsule, whose length
+    excludes the half spheres [m]."""
     pose: Array
     """In the body's frame, shape (4, 4) [m]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A mesh that is seen and does not collide."""
+    """A mesh that is visible and does not collide."""
 
     mesh: str
     """Its name."""
@@ -53,11 +53,11 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """How a body hangs on its parent."""
+    """The joint between a body and its parent."""
 
     name: str
     axes: tuple[Axis, ...]
-    """None for a fixed joint, up to three that turn about right-angled axes for a ball-like one."""
+    """None for a fixed joint; up to three perpendicular axes for a ball-like joint."""
     slides: bool = False
     """Whether it moves along its axis rather than about it."""
     anchor_m: Array = field(default_factory=lambda: np.zeros(3))
@@ -85,10 +85,10 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Robot:
-    """A tree of bodies."""
+    """A robot as a tree of bodies."""
 
     name: str
-    """Of its root prim."""
+    """Name of its root prim."""
     bodies: tuple[Body, ...]
     """Parents before their children."""
     fixed_base: bool = False
@@ -96,14 +96,14 @@ class Robot:
 
 
 def merge_fixed(robot: Robot, keep: Callable[[str], bool]) -> Robot:
-    """Weld bodies on fixed joints to their parents.
+    """Merge bodies on fixed joints into their parents.
 
     Args:
-        robot: Robot as described, where every screw may be a body.
-        keep: Whether a body stays one of its own, by name, because tasks speak of it.
+        robot: Robot as described, in which even a screw may be a body.
+        keep: Returns by name whether a body stays separate because tasks refer to it.
 
     Returns:
-        The robot with the bodies that move, and those to keep.
+        The robot with only the bodies that move or are kept.
     """
     merged: dict[str, Body] = {}
     home: dict[str, tuple[str, Array]] = {}
@@ -129,7 +129,7 @@ def weld(body: Body, other: Body, pose: Array) -> Body:
     Args:
         body: The body that stays.
         other: The body that becomes part of it.
-        pose: Of the other one in the first one's frame, shape (4, 4) [m].
+        pose: Pose of the other body in the frame of the body that stays, shape (4, 4) [m].
     """
     turn, shift = pose[:3, :3], pose[:3, 3]
     parts = [
@@ -149,7 +149,7 @@ def weld(body: Body, other: Body, pose: Array) -> Body:
 
 
 def with_shapes(robot: Robot, shapes: Callable[[Body], Iterable[Shape] | None]) -> Robot:
-    """Give bodies other solids than the described ones.
+    """Replace the solids of bodies.
 
     Args:
         robot: Robot as described.

@@ -1,7 +1,7 @@
 """Writes robots as USD in Isaac Lab's shape.
 
-Bodies are flat children of the root prim, joints lie in a scope of their own, and the articulation's root is the base,
-or the root prim where the base is bolted to the world.
+Bodies are direct children of the root prim, and joints have a scope of their own. The articulation's root is the base;
+if the base is bolted to the world, it is the root prim.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def write_robot(
 
     Args:
         path: File to write; an existing one is replaced.
-        robot: The robot, whose bodies all stay bodies of their own.
-        meshes: Parts of each mesh that its bodies name; the solids that collide are hidden where there are any.
-        paint: Color of a body's solids by its name, where they are all there is to see.
+        robot: The robot; every body stays separate.
+        meshes: Parts of each mesh that a body names. A body with meshes hides its colliding solids.
+        paint: Returns by name the color of a body's solids, for bodies without meshes.
     """
     stage = new_stage(path, robot.name)
     root = UsdGeom.Xform.Define(stage, f"/{robot.name}").GetPrim()
@@ -136,7 +136,7 @@ def _write_joint(stage: Usd.Stage, robot: Robot, body: Body, joint: Joint) -> No
         if len(axes) == 2:
             frame = np.column_stack([frame, np.cross(frame[:, 0], frame[:, 1])])
         for locked in ("transX", "transY", "transZ", *(("rotZ",) if len(axes) == 2 else ())):
-            _range(usd.GetPrim(), locked, 1.0, -1.0)  # what USD takes for locked
+            _range(usd.GetPrim(), locked, 1.0, -1.0)  # in USD, low > high means locked
         for name, axis in zip(("rotX", "rotY", "rotZ"), axes, strict=False):
             _range(usd.GetPrim(), name, _tidy(math.degrees(axis.lower)), _tidy(math.degrees(axis.upper)))
             _drive(usd.GetPrim(), name, axis)
@@ -149,7 +149,7 @@ def _write_joint(stage: Usd.Stage, robot: Robot, body: Body, joint: Joint) -> No
 
 
 def _right_handed(joint: str, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Return right-angled axes in an order in which they make a frame."""
+    """Return perpendicular axes in an order that makes a right-handed frame."""
     directions = np.array([axis.direction for axis in axes])
     if len(axes) > 1 and not np.allclose(directions @ directions.T, np.eye(len(axes)), atol=1e-6):
         raise UserError(f"joint {joint}: its axes must stand at right angles on each other")
@@ -170,7 +170,7 @@ def _single_axis_frame(direction: Array) -> tuple[str, Array]:
 
 
 def _limit(joint: UsdPhysics.RevoluteJoint | UsdPhysics.PrismaticJoint, axis: Axis, slides: bool) -> None:
-    """Bound the motion about or along one axis."""
+    """Limit the motion about or along one axis."""
     for create, bound in ((joint.CreateLowerLimitAttr, axis.lower), (joint.CreateUpperLimitAttr, axis.upper)):
         create(_tidy(bound if slides else math.degrees(bound)))
     if axis.max_velocity is not None:
@@ -183,7 +183,7 @@ def _limit(joint: UsdPhysics.RevoluteJoint | UsdPhysics.PrismaticJoint, axis: Ax
 
 
 def _range(joint: Usd.Prim, name: str, low: float, high: float) -> None:
-    """Bound one axis of a joint of several."""
+    """Limit one axis of a joint with several axes."""
     limit = UsdPhysics.LimitAPI.Apply(joint, name)
     limit.CreateLowAttr(low)
     limit.CreateHighAttr(high)
@@ -214,7 +214,7 @@ def _principal(inertia: Array) -> tuple[list[float], Array]:
 
 
 def _quaternion(turn: Array) -> Gf.Quatf:
-    """Return a rotation, the one of its two quaternions that starts positive."""
+    """Return a rotation as the one of its two quaternions whose first component is positive."""
     parts = np.round(Rotation.from_matrix(turn).as_quat(canonical=True, scalar_first=True), 7) + 0.0
     return Gf.Quatf(*map(float, parts))
 
@@ -225,5 +225,5 @@ def _vector(values: Array) -> Gf.Vec3f:
 
 
 def _tidy(value: float) -> float:
-    """Drop the digits in which processors differ, and the sign of zero."""
+    """Round off the digits that differ between processors, and the sign of zero."""
     return round(float(value), 9) + 0.0

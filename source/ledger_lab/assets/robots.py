@@ -1,8 +1,7 @@
-"""The robots that are built from descriptions: what is taken over, and what is chosen here.
+"""The robots that are built from descriptions, and the choices made here.
 
-Where each description comes from, and under which license, says ``descriptions/README.md``. Chosen here are the bodies
-that stay bodies of their own although they don't move against their parents, because tasks speak of them, and the
-solids of robots whose description has meshes collide.
+``descriptions/README.md`` names the source and license of each description. This module chooses which fixed bodies stay
+separate because tasks refer to them. It also chooses the solids of robots whose descriptions use meshes for collision.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def write(name: str, path: Path) -> None:
         path: File to write; an existing one is replaced.
 
     Raises:
-        UserError: If what it is made of is damaged.
+        UserError: If a source file is damaged.
     """
     robot, looks = ROBOTS[name](), DESCRIPTIONS / name / "looks.glb"
     meshes = read_looks(looks) if looks.exists() else {}
@@ -83,7 +82,7 @@ PANDA_CAPSULES_M: dict[str, list[tuple[tuple[float, ...], tuple[float, ...], flo
 
 
 def _panda_solids(body: Body) -> list[Shape]:
-    """Return capsules for the arm, and boxes for its foot and its fingers, which thus grasp between flat faces."""
+    """Return capsules for the arm, and boxes for its foot and its fingers, which grasp with flat faces."""
     if body.name == "panda_link0":
         return [_at("Cube", (0.22, 0.18, 0.13), (-0.04, 0.0, 0.072))]
     if not body.name.endswith("finger"):
@@ -117,7 +116,7 @@ def _capsule(start_m: tuple[float, ...], end_m: tuple[float, ...], radius_m: flo
     start, end = np.array(start_m), np.array(end_m)
     length = float(np.linalg.norm(end - start))
     pose = np.eye(4)
-    # the turn by the least angle, so that the capsule's own z points from one end to the other
+    # the smallest rotation that turns the capsule's z axis from one end to the other
     pose[:3, :3] = Rotation.align_vectors([(end - start) / length], [[0.0, 0.0, 1.0]])[0].as_matrix()
     pose[:3, 3] = (start + end) / 2
     return Shape("Capsule", (radius_m, length), pose)

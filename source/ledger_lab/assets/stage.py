@@ -1,4 +1,4 @@
-"""What the USD files of all assets share."""
+"""Creates the stages of all assets."""
 
 from __future__ import annotations
 

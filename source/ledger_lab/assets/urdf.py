@@ -19,7 +19,7 @@ _MOVING = ("revolute", "continuous", "prismatic")
 def read_urdf(path: Path, name: str, *, fixed_base: bool = False) -> Robot:
     """Read a robot: its links with their inertias, primitive collision shapes and visual meshes, and its joints.
 
-    Meshes that collide are left out, and so are mimicked joints' ties.
+    Collision meshes and couplings of mimic joints are left out.
 
     Args:
         path: Description.
@@ -27,7 +27,7 @@ def read_urdf(path: Path, name: str, *, fixed_base: bool = False) -> Robot:
         fixed_base: Whether its base is bolted to the world.
 
     Raises:
-        UserError: If the file is no tree of links and joints that this reader knows.
+        UserError: If the file is not a tree of links and joints of kinds that this reader supports.
     """
     try:
         root = ElementTree.parse(path).getroot()
@@ -52,7 +52,7 @@ def read_urdf(path: Path, name: str, *, fixed_base: bool = False) -> Robot:
 
     try:
         bodies = [_body(links[bases[0]], np.eye(4))]
-        for body in bodies:  # grows while it is walked through
+        for body in bodies:  # the list grows during the loop
             for element in joints[body.name]:
                 link = links[_text(element.find("child"), "link", path)]
                 bodies.append(_body(link, _origin(element), body.name, _joint(element, path)))
@@ -129,7 +129,7 @@ def _shape(collision: Element) -> Shape | None:
 
 
 def _origin(element: Element) -> Array:
-    """Return the pose in ``<origin>``, the identity where there is none; shape (4, 4) [m]."""
+    """Return the pose in ``<origin>``, the identity if missing; shape (4, 4) [m]."""
     pose, origin = np.eye(4), element.find("origin")
     if origin is not None:
         pose[:3, :3] = Rotation.from_euler("xyz", _vector(origin.get("rpy"), "0 0 0")).as_matrix()
@@ -154,7 +154,7 @@ def _number(element: Element | None, key: str) -> float:
 
 
 def _text(element: Element | None, key: str, path: Path) -> str:
-    """Return an attribute that must be there."""
+    """Return a required attribute."""
     text = element.get(key) if element is not None else None
     if text is None:
         raise UserError(f"{path}: an element lacks {key!r}")

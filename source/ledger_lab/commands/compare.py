@@ -14,8 +14,8 @@ from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.reports import render_repricing, summarize_run
-from ledger_lab.reports.compare import Side, Verdict, compare, refusals, select_side
-from ledger_lab.reports.verdict_words import outcome_lines, verdict_notes, verdict_sentence
+from ledger_lab.reports.compare import Finding, Side, compare, refusals, select_side
+from ledger_lab.reports.comparison_words import finding_notes, finding_sentence, outcome_lines
 from ledger_lab.terminal.console import make_console
 
 
@@ -24,7 +24,7 @@ class RunComparison:
     """Two sides, and the verdict about them."""
 
     sides: tuple[Side, Side]
-    verdict: Verdict
+    verdict: Finding
     asked: Price | None
     """Price that stands in place of the declared ones."""
 
@@ -65,7 +65,7 @@ def compare_runs(
 def comparison_json(comparison: RunComparison) -> dict[str, Any]:
     """Return a comparison as plain JSON values, its words included."""
     verdict, asked = comparison.verdict, comparison.asked
-    words = {"verdict": verdict_sentence(verdict), "notes": verdict_notes(verdict)}
+    words = {"verdict": finding_sentence(verdict), "notes": finding_notes(verdict)}
     prices = {
         "asked_price": None if asked is None else asked.to_dict(),
         "declared_prices": {s.run_id: s.declared_price for side in comparison.sides for s in side.summaries},
@@ -80,8 +80,8 @@ def show_comparison(comparison: RunComparison) -> None:
         summaries = [summary for side in comparison.sides for summary in side.summaries]
         console.print(render_repricing(comparison.asked, summaries))
     console.print(f"A = {verdict.a} · B = {verdict.b}", markup=False, soft_wrap=True)
-    console.print(verdict_sentence(verdict), style="bold", markup=False, soft_wrap=True)
-    for note in verdict_notes(verdict):
+    console.print(finding_sentence(verdict), style="bold", markup=False, soft_wrap=True)
+    for note in finding_notes(verdict):
         console.print(f"  {note}", markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("side", "run", "seed", "to target", "spend"):

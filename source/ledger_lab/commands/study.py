@@ -17,7 +17,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import read_runs
-from ledger_lab.reports.verdict_words import verdict_sentence
+from ledger_lab.reports.comparison_words import finding_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
@@ -178,7 +178,7 @@ def _report(study: Study, log_root: Path) -> int:
     first, *others = study.arms
     for arm in others:
         try:
-            said = verdict_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
+            said = finding_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
         except UserError as error:
             said = str(error)
         console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", markup=False, soft_wrap=True)

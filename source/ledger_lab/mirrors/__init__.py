@@ -1,4 +1,4 @@
-"""Runs in other people's dashboards: followed from their journals, by a process that the training doesn't know."""
+"""Mirrors of runs in other dashboards, sent by a separate process that reads the journals."""
 
 from ledger_lab.mirrors.follow import Event, RunFollower
 from ledger_lab.mirrors.sink import SINKS, Batch, Point, RunFacts, Sink, SinkUnavailableError, load_sink, require_sink

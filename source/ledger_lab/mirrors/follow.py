@@ -1,4 +1,4 @@
-"""Following the journals of a run while it writes them."""
+"""Follows the journals of a run while the run writes them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ledger_lab.ledger.encoding import GENESIS
 from ledger_lab.ledger.reader import is_alive, silence_limit
 
 _FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
-"""Journals that tell a run: of the processes of an attempt the first one's alone, and its supervisor's."""
+"""Journals that are followed: of each attempt, the first process's and its supervisor's."""
 
 _CHUNK_BYTES = 4 * 1024 * 1024
-"""Most bytes to read of a journal at once, so that catching up with a long run needs little memory."""
+"""Largest number of bytes to read of a journal at once, so that catching up with a long run needs little memory."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A row, and where it stands."""
+    """A row, and its place in a journal."""
 
     journal: str
     """Name of its journal."""
@@ -35,7 +35,7 @@ class Event:
 
 
 class JournalTail:
-    """Reads what a journal has got since the last time, and verifies it."""
+    """Reads and verifies the rows that a journal has gained since the last reading."""
 
     def __init__(self, path: Path) -> None:
         """Begin at the first row."""
@@ -44,12 +44,12 @@ class JournalTail:
         self.behind = False
         """Whether the last reading left whole rows for the next one."""
         self.latest = datetime.min.replace(tzinfo=UTC)
-        """Latest time of the rows read so far; a clock that was set back doesn't set it back."""
+        """Latest time of the rows read so far; it never goes back, even if the clock was set back."""
         self._offset = self._sequence = 0
         self._previous = GENESIS
 
     def read(self) -> list[Event]:
-        """Return the next rows. Half a row at the end, which its writer may be writing, waits.
+        """Return the next rows; an incomplete row at the end is left for the next call.
 
         Raises:
             LedgerDamageError: If a line is not what its writer wrote.
@@ -58,7 +58,7 @@ class JournalTail:
             file.seek(self._offset)
             data = file.read(_CHUNK_BYTES)
             if b"\n" not in data and len(data) == _CHUNK_BYTES:
-                data += file.readline()  # a row that is longer than all this
+                data += file.readline()  # a row longer than a chunk
         events = []
         for line in data.split(b"\n")[:-1]:
             events.append(self._event(line + b"\n"))
@@ -75,7 +75,7 @@ class JournalTail:
 
 
 class RunFollower:
-    """Follows the journals that tell a run, attempt by attempt."""
+    """Follows the journals of a run, attempt by attempt."""
 
     def __init__(self, run_dir: Path) -> None:
         """Begin with the first row.
@@ -90,9 +90,9 @@ class RunFollower:
         self._ended: dict[int, AttemptEnded] = {}
 
     def poll(self) -> list[Event]:
-        """Return rows that were not there before: attempt by attempt, each journal in its order, by their times.
+        """Return new rows by time, attempt by attempt, with each journal in its own order.
 
-        An attempt is told to its end before the next one begins, however long it was.
+        All rows of an attempt are returned before the next attempt's rows, even if this takes several calls.
 
         Raises:
             LedgerDamageError: If a journal is damaged.
@@ -116,7 +116,7 @@ class RunFollower:
         return [event for _, event in placed]
 
     def _note(self, event: Event) -> None:
-        """Keep what tells how the run is."""
+        """Keep the rows that the run's status depends on."""
         if isinstance(event.row, AttemptStarted | SupervisionStarted):
             self._first[event.journal] = event
         elif isinstance(event.row, AttemptEnded):
@@ -125,12 +125,12 @@ class RunFollower:
 
     @property
     def ended(self) -> AttemptEnded | None:
-        """How the newest attempt said it ended; ``None`` while it didn't."""
+        """The row that ended the newest attempt; ``None`` if it wrote none yet."""
         return self._ended.get(max((_attempt(name) for name in self._last), default=0))
 
     @property
     def status(self) -> Status:
-        """Status of the newest attempt: as it said; else ``running`` or ``lost``, by its signs of life."""
+        """Recorded status of the newest attempt; before its end, ``running`` or ``lost`` by signs of life."""
         if self.ended is not None:
             return self.ended.status
         newest = max((_attempt(name) for name in self._last), default=0)

@@ -1,4 +1,4 @@
-"""MLflow, by its documented REST API: its own client asks for versions that others of its neighbours don't bear.
+"""MLflow, by its documented REST API, as MLflow's own client needs package versions that conflict with other libraries.
 
 https://mlflow.org/docs/latest/api_reference/rest-api.html
 """
@@ -22,16 +22,16 @@ from ledger_lab.mirrors.sink import Batch, RunFacts, SinkUnavailableError
 _RUN_TAG, _CURSOR_TAG = "ledger_lab.run_id", "ledger_lab.cursor"
 
 _METRICS, _PARAMS, _TAGS = 900, 90, 90
-"""Most of each in one request; the API takes 1000, 100 and 100, and 1000 in all."""
+"""Largest numbers of metrics, parameters and tags in a request; the API allows 1000, 100 and 100, and 1000 in all."""
 
 _TEXT = 5000
-"""Longest value of a tag, in bytes, that every store of MLflow takes."""
+"""Longest value of a tag that every MLflow store accepts [bytes]."""
 
 _PARAM_TEXT = 500
-"""Longest value of a parameter that every store of MLflow takes."""
+"""Longest value of a parameter that every MLflow store accepts [bytes]."""
 
 _TIMEOUT_S = (5.0, 30.0)
-"""To connect, and between two bytes of an answer [s]."""
+"""Timeouts for connecting, and between two bytes of an answer [s]."""
 
 _STATUS = {
     Status.COMPLETED: "FINISHED",
@@ -42,14 +42,14 @@ _STATUS = {
     Status.KILLED: "KILLED",
     Status.STOPPED: "KILLED",
 }
-"""What MLflow calls it; whatever is missing here is FAILED. The ledger's own word is the tag ``status``."""
+"""MLflow's status for each of ours; a status missing here is FAILED. The tag ``status`` holds the ledger's own."""
 
 
 class MlflowSink:
     """A run of MLflow, found again by a tag with the ledger's run id.
 
-    How far the run is mirrored is a tag, too, which is written last: what a broken connection left half done is sent
-    again, and a store that has a point already keeps it once.
+    Another tag, written last, says how far the run is mirrored. A batch that a broken connection cut off is sent again;
+    MLflow stores a repeated point once.
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
@@ -61,7 +61,7 @@ class MlflowSink:
             dir: Not for MLflow.
 
         Raises:
-            UserError: If there is no address, it isn't one, or the command line holds a password.
+            UserError: If the address is missing or invalid, or the command line holds a password.
         """
         if dir is not None:
             raise UserError("--dir is not for MLflow: --uri or MLFLOW_TRACKING_URI names its server")
@@ -93,7 +93,7 @@ class MlflowSink:
             raise UserError(str(error)) from error
 
     def send(self, batch: Batch) -> None:
-        """Send the batch, in requests of the size that the API takes; its last one says how far the run is mirrored."""
+        """Send the batch in requests that the API accepts; the last request says how far the run is mirrored."""
         metrics = [
             {"key": name, "value": value, "timestamp": _milliseconds(point.time), "step": point.step}
             for point in batch.points
@@ -108,7 +108,7 @@ class MlflowSink:
         self._post("runs/log-batch", run_id=self._run_id, tags=[cursor])
 
     def close(self, status: Status, time: datetime) -> None:
-        """Tell how the run ended."""
+        """Send how the run ended."""
         tag = {"key": "status", "value": str(status)}
         self._post("runs/log-batch", run_id=self._run_id, tags=[tag])
         end = {} if status is Status.RUNNING else {"end_time": _milliseconds(time)}
@@ -117,7 +117,7 @@ class MlflowSink:
     def _open(self, facts: RunFacts) -> dict[str, int]:
         """Create or find experiment and run."""
         declared = facts.declared
-        if "'" in declared.run_id:  # it stands in quotes in a filter
+        if "'" in declared.run_id:  # a filter expression quotes it
             raise UserError(f"MLflow: a run id can't hold a quote: {declared.run_id!r}")
         experiment_id = self._experiment_id()
         found = self._post(
@@ -145,7 +145,7 @@ class MlflowSink:
         return {}
 
     def _experiment_id(self) -> str:
-        """Return the experiment, which is created where it's missing."""
+        """Return the experiment's id; create the experiment if it is missing."""
         answer = self._request("GET", "experiments/get-by-name", params={"experiment_name": self._experiment})
         if answer.status_code == requests.codes.not_found and _error_code(answer) == "RESOURCE_DOES_NOT_EXIST":
             answer = self._request("POST", "experiments/create", json={"name": self._experiment})
@@ -165,11 +165,11 @@ class MlflowSink:
             raise SinkUnavailableError(f"MLflow at {self._shown} does not answer ({type(error).__name__})") from error
 
     def _checked(self, answer: requests.Response) -> dict[str, Any]:
-        """Return what a server answered.
+        """Return the content of a server's answer.
 
         Raises:
-            SinkUnavailableError: If it is in trouble itself.
-            UserError: If it refuses.
+            SinkUnavailableError: If the server reports an error of its own.
+            UserError: If the server refuses the request.
         """
         if answer.status_code >= 500 or answer.status_code == requests.codes.too_many_requests:
             raise SinkUnavailableError(f"MLflow at {self._shown} is in trouble (HTTP {answer.status_code})")
@@ -196,7 +196,7 @@ def _error_code(answer: requests.Response) -> str | None:
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield a declaration as names and texts; what a panel's id is the hash of is left out."""
+    """Yield a declaration as names and texts, without the fields of the panel's identity."""
     for key, value in data.items():
         if key == "panel_fields":
             continue
@@ -207,17 +207,17 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return a text in at most so many bytes."""
+    """Shorten a text to at most ``limit`` bytes."""
     data = text.encode()
     return text if len(data) <= limit else data[: limit - 3].decode(errors="ignore") + "…"
 
 
 def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
-    """Yield the items in lists of at most so many."""
+    """Yield the items in lists of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def _milliseconds(time: datetime) -> int:
-    """Return a time as MLflow counts it."""
+    """Return a time in milliseconds since 1970, as MLflow counts."""
     return int(time.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""``scripts/mirror.py``: a run in other people's dashboards. Imports neither torch nor Isaac Lab."""
+"""``scripts/mirror.py``: sends a run to another dashboard. Imports neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 def mirror_run(argv: Sequence[str]) -> int:
-    """Follow a run's journals to its end, and send what they say.
+    """Follow a run's journals to its end, and send their rows.
 
     Args:
         argv: Command line without the program's name.
@@ -46,7 +46,7 @@ def mirror_run(argv: Sequence[str]) -> int:
     run_dir = _find(args.run, args.log_root)
     follower = RunFollower(run_dir)
     sink = load_sink(args.to, {"project": args.project, "uri": args.uri, "dir": args.dir})
-    os.nice(10)  # whoever trains on this host comes first
+    os.nice(10)  # training on this host takes priority
     with telling_damage():
         _mirror(follower, run_dir, sink, args)
     return 0
@@ -59,16 +59,16 @@ def _parser() -> argparse.ArgumentParser:
         description=(
             "Send a run to a dashboard: figures of the training, phases, held-out scores, telemetry, health and its "
             "end. The mirror only reads the run's journals. It can be started with the run, during it or long after, "
-            "and again after it was stopped: it goes on where the destination's data end. Whatever happens to it or to "
-            "the network costs the training nothing."
+            "and again after it was stopped: it continues where the destination's data end. Its failures, and those of "
+            "the network, do not affect training."
         ),
         epilog=(
-            "Secrets come from the environment alone: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
+            "Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. WANDB_MODE=offline keeps W&B's files in the run's "
             "directory; send them later with wandb sync."
         ),
     )
-    parser.add_argument("run", metavar="RUN", help="Run directory, run id or its beginning.")
+    parser.add_argument("run", metavar="RUN", help="Run directory, or the beginning of a run id.")
     parser.add_argument("--to", required=True, choices=SINKS, help="Destination.")
     parser.add_argument(
         "--project", help="Project of W&B, or experiment of MLflow (default: ledger_lab).", metavar="NAME"
@@ -77,16 +77,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, help="Folder for TensorBoard's or W&B's files (default: in the run's directory)."
     )
-    parser.add_argument("--once", action="store_true", help="Send what is there, and stop although the run goes on.")
     parser.add_argument(
-        "--every", type=float, default=2.0, metavar="S", help="Seconds between two looks at the journals (default: 2)."
+        "--once", action="store_true", help="Send the rows written so far, then stop even if the run continues."
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="Seconds between two readings of the journals (default: 2).",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=600.0,
         metavar="S",
-        help="Seconds to go on trying, once the run is over, to reach a destination that is down (default: 600).",
+        help="Seconds to retry an unreachable destination after the run is over (default: 600).",
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     return parser
@@ -121,13 +127,13 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
 
 
 def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
-    """Try until it works; once the run is over, no longer than the user's patience.
+    """Try until it works; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
-        Rows that came meanwhile: whether the run goes on, only its journals tell.
+        Rows that were written meanwhile, read to learn whether the run is over.
 
     Raises:
-        UserError: If the patience is at its end.
+        UserError: If the patience ran out.
     """
     wait_s, over_since = 1.0, None
     came: list[Event] = []
@@ -155,7 +161,7 @@ def _facts(events: Sequence[Event], run_dir: Path) -> RunFacts:
 
 
 def _find(name: str, log_root: Path) -> Path:
-    """Return the directory of the run that the user named; directories end with their runs' ids."""
+    """Return the directory of the run that the user named; the directory's name ends with the run's id."""
     if Path(name).is_dir():
         return Path(name).resolve()
     directories = {path.parent for path in find_journals(log_root)}

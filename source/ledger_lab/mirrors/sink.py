@@ -1,4 +1,4 @@
-"""What a mirror sends, and the contract of those who take it."""
+"""The data that a mirror sends, and the interface of its destinations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ledger_lab.ledger import RunDeclared, Status
 
 
 class SinkUnavailableError(Exception):
-    """A destination doesn't answer just now; what was to be sent is still in the journals."""
+    """A destination does not answer at the moment; nothing is lost, as the journals still hold all rows."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run before its first figure."""
+    """Facts about a run that are known before its first figure."""
 
     declared: RunDeclared
     declared_at: datetime
@@ -28,35 +28,35 @@ class RunFacts:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name to show."""
         return f"{self.declared.task} {self.declared.run_id}"
 
 
 @dataclass(frozen=True)
 class Point:
-    """Figures of one moment."""
+    """Figures at one time."""
 
     time: datetime
     axis: Literal["iteration", "wall_s"]
-    """What :attr:`step` counts: iterations, or seconds of the attempt's life."""
+    """What :attr:`step` counts: iterations, or seconds since the attempt began."""
     step: int
     values: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What happened since the last batch."""
+    """News since the last batch."""
 
     points: tuple[Point, ...]
     notes: dict[str, str]
-    """Facts in words, the newest by their names."""
+    """Facts in words by name, the newest of each name."""
     cursor: dict[str, int]
-    """Rows of each journal that the destination has with this batch. It keeps this, so that a mirror that is started
-    anew goes on where the last one stopped."""
+    """Number of rows of each journal that the destination has after this batch. The destination stores it, so that a
+    restarted mirror continues there."""
 
 
 class Sink(Protocol):
-    """A destination. Whatever raises :class:`SinkUnavailableError` is tried again."""
+    """A destination. A call that raises :class:`SinkUnavailableError` is tried again."""
 
     def open(self, facts: RunFacts) -> Mapping[str, int]:
         """Make the destination ready for a run.
@@ -65,10 +65,10 @@ class Sink(Protocol):
             facts: The run.
 
         Returns:
-            Rows of each journal that it has already.
+            Number of rows of each journal that it has already.
 
         Raises:
-            UserError: If it can't be reached, or doesn't take runs.
+            UserError: If it can't be reached, or doesn't accept runs.
         """
         ...
 
@@ -100,7 +100,7 @@ SINKS = {
     "wandb": ("ledger_lab.mirrors.wandb_sink", "WandbSink", "wandb"),
     "mlflow": ("ledger_lab.mirrors.mlflow_sink", "MlflowSink", "requests"),
 }
-"""Destinations by their names: module, class, and the package that it takes."""
+"""Destinations by name: module, class, and the package that it needs."""
 
 
 def require_sink(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Starting mirrors beside a run."""
+"""Starts mirrors beside a run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ledger_lab.mirrors import (
 
 
 def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
-    """Start mirrors of a run that live and die by themselves.
+    """Start mirrors of a run as independent processes.
 
-    They are nobody's children, in sessions of their own: neither Ctrl-C nor the end of the run's processes is meant for
-    them, and what they take is not the run's. What they say goes to ``mirror-<name>.log`` in the run's directory.
+    Each is detached into a session of its own, so that neither Ctrl-C nor the end of the run's processes ends it, and
+    its processor time is not counted for the run. Its output goes to ``mirror-<name>.log`` in the run's directory.
 
     Args:
         run_dir: The run's directory, with a journal that declares the run.
@@ -31,7 +31,7 @@ def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
                 stdout=log,
                 stderr=log,
                 check=True,
-                start_new_session=True,  # setsid itself gets there after its fork: a signal could come between
+                start_new_session=True,  # setsid detaches only after a fork; a signal could arrive before
             )
 
 

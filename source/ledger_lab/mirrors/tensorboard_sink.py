@@ -24,8 +24,8 @@ _TEXT = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text
 class TensorboardSink:
     """Writes an event file, by default in ``tensorboard/`` inside the run's directory.
 
-    Each mirror writes the run from its beginning, and says in its first event that this replaces what older files of
-    the folder hold: TensorBoard shows every point once.
+    Each mirror writes the run from its beginning. Its first event tells TensorBoard to drop the points of older files
+    in the folder, so every point is shown once.
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
@@ -37,7 +37,7 @@ class TensorboardSink:
             dir: Folder for the event file.
 
         Raises:
-            UserError: If the user chose what has no meaning here.
+            UserError: If an option has no meaning for TensorBoard.
         """
         if project is not None or uri is not None:
             raise UserError("--project and --uri are not for TensorBoard: --dir names the folder of its event files")
@@ -70,7 +70,7 @@ class TensorboardSink:
 
     @contextmanager
     def _told_in_one_line(self) -> Iterator[None]:
-        """Turn what the writer's thread met into an error for the user; after it, the thread is gone."""
+        """Turn an error of the writer's thread into an error for the user; the thread has ended by then."""
         try:
             yield
         except OSError as error:

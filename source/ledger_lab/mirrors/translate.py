@@ -1,4 +1,4 @@
-"""Rows in the words of dashboards."""
+"""Translates rows into the points and notes of dashboards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledger_lab.mirrors.sink import Batch, Point
 
 
 class Translator:
-    """Translates the rows of one run. It has to see all of them, in order, also those that were sent before."""
+    """Translates the rows of one run. It needs all rows in order, including those that were sent before."""
 
     def __init__(self) -> None:
         """Begin with nothing known."""
@@ -31,11 +31,11 @@ class Translator:
         self._cursor: dict[str, int] = {}
 
     def translate(self, events: Sequence[Event], has: dict[str, int]) -> Batch:
-        """Return what a destination is to be told.
+        """Return the points and notes for a destination.
 
         Args:
-            events: Rows that came since the last call.
-            has: Rows of each journal that the destination has already, which are left out.
+            events: Rows since the last call.
+            has: Number of rows of each journal that the destination has already; these are left out.
         """
         points: list[Point] = []
         notes: dict[str, str] = {}
@@ -64,7 +64,7 @@ class Translator:
             case Health():
                 return [], {f"health/{row.event}": f"iteration {row.iteration}: {row.evidence} Advice: {row.advice}"}
             case AttemptStarted():
-                self._over = None  # an attempt may repeat the last iteration of the one before
+                self._over = None  # an attempt may repeat the last iteration of the previous attempt
                 return [], {"attempt": f"{row.attempt} on {row.host}"}
             case AttemptEnded():
                 return self._end(event, row)
@@ -75,7 +75,7 @@ class Translator:
         """Return figures and phases of an iteration."""
         self._spent_ns.update(row.phase_ns)
         if row.iteration is None or row.iteration == self._over:
-            return []  # outside the training loop, or what came after its last iteration
+            return []  # outside the training loop, or after its last iteration
         self._over = row.iteration
         steps, self._env_steps = row.env_steps - self._env_steps, row.env_steps
         self._iteration = row.iteration
@@ -102,7 +102,7 @@ class Translator:
         return [Point(event.time, "iteration", step, values)], {f"heldout/{row.purpose}": said}
 
     def _end(self, event: Event, row: AttemptEnded) -> tuple[list[Point], dict[str, str]]:
-        """Return how an attempt ended, and where the time of all attempts so far went."""
+        """Return how an attempt ended, and the time per phase of all attempts so far."""
         values = {f"total/{phase}_s": spent_ns / 1e9 for phase, spent_ns in self._spent_ns.items()}
         values["total/wall_s"] = row.wall_ns / 1e9
         for name, peak in (("host", row.peak_host_memory_bytes), ("gpu", row.peak_gpu_memory_bytes)):
@@ -113,7 +113,7 @@ class Translator:
 
 
 def _telemetry(event: Event, row: Telemetry) -> list[Point]:
-    """Return a sample; what has no meter is left out."""
+    """Return a sample, without the figures that were not measured."""
     values: dict[str, float | None] = {}
     if row.host is not None:
         values |= {

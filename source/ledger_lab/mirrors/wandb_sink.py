@@ -20,8 +20,8 @@ _CURSOR = "ledger_lab/cursor"
 class WandbSink:
     """A run of W&B with the ledger's run id. Offline (``WANDB_MODE=offline``) it lies in the run's directory.
 
-    The client keeps what the network doesn't take, and sends it later by itself. How far the run is mirrored stands in
-    its configuration, which W&B gives back to a client that resumes it; offline, each mirror writes the whole run.
+    If the network fails, the client stores data and sends it later by itself. The run's configuration holds how far the
+    run is mirrored, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
@@ -33,7 +33,7 @@ class WandbSink:
             dir: Folder for the client's files.
 
         Raises:
-            UserError: If the user chose what has no meaning here.
+            UserError: If an option has no meaning for W&B.
         """
         if uri is not None:
             raise UserError("--uri is not for W&B: its host comes from WANDB_BASE_URL")
@@ -50,11 +50,11 @@ class WandbSink:
         settings = wandb.Settings(
             silent=True,
             console="off",
-            disable_git=True,  # the run's commit is in its declaration; this process has none of its own
+            disable_git=True,  # the run's declaration holds its commit; this process's commit would mislead
             disable_code=True,
             disable_job_creation=True,
             x_disable_meta=True,
-            x_disable_stats=True,  # they would be those of the mirror
+            x_disable_stats=True,  # they would describe the mirror
             x_save_requirements=False,
         )
         try:
@@ -87,6 +87,6 @@ class WandbSink:
         self._run.config.update({_CURSOR: batch.cursor}, allow_val_change=True)
 
     def close(self, status: Status, time: datetime) -> None:
-        """Finish the run; W&B calls a failed one failed."""
+        """Finish the run, as failed if its status is a failure."""
         self._run.summary.update({"status": str(status), "ended_at": time.isoformat()})
         self._run.finish(exit_code=1 if status.failed else 0)

@@ -1,4 +1,4 @@
-"""The ledger for a trainer of any framework: a context manager that writes the rows which LedgerLab's own runs write.
+"""The ledger for a trainer of any framework: a context manager that writes the same rows as LedgerLab's own runs.
 
 .. code-block:: python
 
@@ -16,11 +16,11 @@
                 if run.confirm(saved, fresh, score(fresh.seeds)).passes:
                     break
 
-However the block is left, by its end, an exception, Ctrl-C or SIGTERM, the run's journal says so. Needs no torch.
+The run's journal records how the block ended: normally, by an exception, Ctrl-C or SIGTERM. Needs no torch.
 """
 
 from ledger_lab.recording.declare import record_run
-from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.panel import Exam
 from ledger_lab.recording.run import RecordedRun
 
 __all__ = ["Exam", "RecordedRun", "record_run"]

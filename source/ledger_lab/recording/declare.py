@@ -1,4 +1,4 @@
-"""Declaring a run, before anything is spent."""
+"""Declares a run before it spends anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.panel import Exam
 from ledger_lab.recording.run import RecordedRun
 
 
@@ -52,34 +52,34 @@ def record_run(
     """Declare a run of one process, and return the context manager that records it.
 
     Args:
-        task: What is learned.
-        library: Who learns: the name of the framework, which names a folder, too.
-        exam: The held-out episodes that its policies are screened on.
-        target_success: Share of successes to prove, in (0, 1].
-        seed: Seed of the training.
-        device: Device that it trains on.
+        task: Name of the task.
+        library: Name of the learning framework; also names a folder.
+        exam: The panel of held-out episodes that policies are screened on.
+        target_success: Success rate to prove, in (0, 1].
+        seed: Training seed.
+        device: Device to train on.
         num_envs: Environments in parallel.
         horizon: Environment steps per iteration and environment.
-        max_iterations: Iterations it may take.
+        max_iterations: Largest number of iterations.
         epochs: Passes over each batch.
         minibatches: Minibatches per pass.
         physics: Physics engine.
-        experiment: Name of a folder; the task's by default.
-        cohort: Name of the runs that this one is to be reported with.
-        cohort_size: How many runs that cohort is going to have, so that a missing one shows.
-        instance: Entry of the price book that it runs on; ``local`` by default.
-        usd_per_hour: Price that replaces the instance's own [USD/h].
-        prices: Price file whose entries come before those of ``config/prices.toml``.
-        packages: Distributions whose versions are recorded besides LedgerLab's own list.
+        experiment: Name of a folder; made from the task's name by default.
+        cohort: Name of the cohort that the run is reported with.
+        cohort_size: Number of runs that the cohort will have, so that a missing run shows.
+        instance: Entry of the price book; ``local`` by default.
+        usd_per_hour: Price to use in place of the entry's own [USD/h].
+        prices: Price file whose entries take precedence over ``config/prices.toml``.
+        packages: Distributions whose versions are recorded, besides LedgerLab's own list.
         config: Hyperparameters, as plain JSON values; their hash is recorded.
-        peak_gpu_memory_bytes: Asked in the end, where an accelerator is used.
+        peak_gpu_memory_bytes: Called at the end; returns the peak if an accelerator was used.
         log_root: Root of the ledger.
-        since_process_start: Whether the time since the process began is the run's start-up; ``False`` where the
-            process did something else before, like another run.
+        since_process_start: Whether the time since the process began counts as the run's start-up. Pass ``False`` if
+            the process did something else before, such as another run.
 
     Raises:
-        UserError: If a name can't name a folder, the price is unknown, not even successes in all episodes would prove
-            the target, the cohort is declared with another size, or the directory can't be written.
+        UserError: If a name can't name a folder, the price is unknown, the panel has too few episodes to prove the
+            target, the cohort was declared with another size, or the directory can't be written.
     """
     started_ns = process_started_ns() if since_process_start else time.perf_counter_ns()
     experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()

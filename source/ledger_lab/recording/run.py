@@ -1,8 +1,7 @@
-"""The life of a recorded run: its rows, and the one status it ends with."""
+"""A recorded run: writes its rows, and exactly one final status."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import signal
@@ -15,6 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.files import file_sha256
 from ledger_lab.ledger import (
     FIGURES,
     AttemptEnded,
@@ -31,11 +31,11 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording.exam import Exam
+from ledger_lab.recording.panel import Exam
 
 
 class Terminated(endings.Terminated, SystemExit):
-    """The system asked the process to end (SIGTERM); a program that doesn't catch it goes as Python's programs go."""
+    """The system asked the process to end (SIGTERM); if not caught, it ends the program like a SystemExit."""
 
 
 class RecordedRun(AbstractContextManager["RecordedRun"]):
@@ -49,10 +49,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         clock: PhaseClock,
         peak_gpu_memory_bytes: Callable[[], int | None],
     ) -> None:
-        """Take what the run is going to do."""
+        """Take the run's declaration."""
         self.run_id = declared.run_id
         self.directory = directory
-        """The run's directory; checkpoints belong into it."""
+        """The run's directory; save checkpoints inside it."""
         self.rule = rule
         self.target_reached = False
         """Whether a confirmation proved a checkpoint."""
@@ -61,12 +61,12 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self._journal: Journal | None = None
         self._pid = os.getpid()
         self._seen = set(declared.panel_fields["seeds"])
-        """Seeds that a screening or a confirmation has seen."""
+        """Seeds used by a screening or a confirmation."""
         self._saved: dict[str, str] = {}
         """SHA-256 of every checkpoint, by its path."""
 
     def __enter__(self) -> Self:
-        """Write down what is going to be done, before anything else happens."""
+        """Write the declaration before anything else happens."""
         self._pid = os.getpid()
         self._journal = Journal(self.directory / "journal-1-0.jsonl")
         self._journal.append(self._declared)
@@ -81,7 +81,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             )
         )
         self._beat(None, {})
-        # A handler of the user's own stays in charge, and handlers can be set in the main thread alone.
+        # Keep a handler that the user has set. Python sets handlers in the main thread only.
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _raise_terminated)
@@ -90,18 +90,18 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write down how it ended. What ended it goes on its way.
+        """Write how the run ended; an exception that ended it is passed on.
 
         Raises:
-            OSError: If the end could not be written, and nothing else went wrong.
+            OSError: If the end could not be written, and no other exception is under way.
         """
         journal = self._journal
         if journal is None or os.getpid() != self._pid:
-            return  # a forked child that leaves the block ends nothing
+            return  # a forked child that leaves the block does not end the run
         quiet = threading.current_thread() is threading.main_thread()
         before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if quiet else {}
         for each in before:
-            signal.signal(each, signal.SIG_IGN)  # a second Ctrl-C must not come between
+            signal.signal(each, signal.SIG_IGN)  # a second Ctrl-C must not interrupt this
         try:
             wall_ns = self._beat(None, {})
             journal.append(
@@ -121,11 +121,11 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         finally:
             self._journal = None
             for each, handler in before.items():
-                if handler is not None:  # None stands for one that was not set from Python, and can't be set again
+                if handler is not None:  # None: not set from Python, and cannot be restored
                     signal.signal(each, signal.SIG_DFL if handler is _raise_terminated else handler)
 
     def phase(self, phase: Phase | str) -> AbstractContextManager[None]:
-        """Count the time inside a ``with`` block for a phase; in nested blocks, for the inner one alone.
+        """Count the time inside a ``with`` block for a phase. In nested blocks, the inner phase gets the time.
 
         Args:
             phase: One of :class:`~ledger_lab.meters.Phase`, or its name.
@@ -137,7 +137,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         return self._clock.window(_phase(phase))
 
     def instrument(self, owner: object, method: str, phase: Phase | str) -> None:
-        """Count the time of one object's method for a phase from now on, where a ``with`` block finds no place.
+        """Count the time of one object's method for a phase from now on, where a ``with`` block is not possible.
 
         Args:
             owner: The object.
@@ -152,11 +152,11 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self._clock.instrument(owner, method, _phase(phase))
 
     def iteration(self, iteration: int, *, env_steps: int, figures: Mapping[str, float] | None = None) -> None:
-        """Write down that an iteration is over, and where its time went. It is the run's heartbeat, too.
+        """Record the end of an iteration, and its time per phase. This is also the run's heartbeat.
 
         Args:
             iteration: Iterations completed, from 1.
-            env_steps: Environment steps of the training so far.
+            env_steps: Environment steps of training so far.
             figures: Figures of the training, by the names of :data:`ledger_lab.ledger.FIGURES`.
 
         Raises:
@@ -171,24 +171,24 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self._beat(iteration, figures)
 
     def checkpoint(self, path: str | Path) -> CheckpointSaved:
-        """Write down that a policy is on disk.
+        """Record that a policy is on disk.
 
         Args:
             path: Its file, inside :attr:`directory`.
 
         Returns:
-            The row, which :meth:`screen` and :meth:`confirm` take.
+            The row, to pass to :meth:`screen` and :meth:`confirm`.
 
         Raises:
-            UserError: If the file doesn't exist, lies elsewhere, or held another policy before.
+            UserError: If the file doesn't exist, lies outside the directory, or held another policy before.
         """
         file = Path(path).resolve()
         if not file.is_file() or not file.is_relative_to(self.directory):
             raise UserError(f"checkpoint {path}: must be a file inside the run's directory {self.directory}")
-        with self._clock.window(Phase.CHECKPOINT), file.open("rb") as content:
+        with self._clock.window(Phase.CHECKPOINT):
             saved = CheckpointSaved(
                 path=str(file.relative_to(self.directory)),
-                sha256=hashlib.file_digest(content, "sha256").hexdigest(),
+                sha256=file_sha256(file),
                 size_bytes=file.stat().st_size,
                 iteration=self._iteration,
                 env_steps=self._env_steps,
@@ -208,19 +208,19 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         outcomes: Outcomes,
         exactness: Literal["bitwise", "statistical"] = "statistical",
     ) -> PanelResult:
-        """Write down a checkpoint's score on the run's exam. One that passes has yet to be confirmed.
+        """Record a checkpoint's score on the run's panel. A checkpoint that passes must still be confirmed.
 
         Args:
             saved: The checkpoint.
-            exam: The run's exam.
-            outcomes: What became of its episodes.
-            exactness: Whether the same policy gets the same episodes again bit for bit.
+            exam: The run's panel.
+            outcomes: Outcomes of its episodes.
+            exactness: Whether a repetition with the same policy gives the same episodes bit for bit.
 
         Returns:
             The row; its ``passes`` says whether the checkpoint is worth a confirmation.
 
         Raises:
-            UserError: If this is another exam, or the outcomes are not those of its seeds.
+            UserError: If this is another panel, or the outcomes are not those of its seeds.
         """
         if exam.id != self._declared.panel_id:
             raise UserError(f"exam {exam.name}: is not the one that the run declared; screen on that one")
@@ -235,22 +235,23 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         outcomes: Outcomes,
         exactness: Literal["bitwise", "statistical"] = "statistical",
     ) -> PanelResult:
-        """Write down a checkpoint's score on fresh seeds, which alone proves anything.
+        """Record a checkpoint's score on fresh seeds. Only this can prove that the target is reached.
 
-        What it needs depends on how many confirmations there were: together they err with at most the run's budget.
+        The number of successes needed grows with the number of confirmations, so that all of them together err with at
+        most the run's error budget.
 
         Args:
             saved: A checkpoint that was screened.
-            exam: The run's exam with seeds of its own, see :meth:`Exam.fresh`.
-            outcomes: What became of its episodes.
+            exam: The run's panel with fresh seeds, see :meth:`Exam.fresh`.
+            outcomes: Outcomes of its episodes.
             exactness: As for :meth:`screen`.
 
         Returns:
             The row; its ``passes`` says whether the target is reached.
 
         Raises:
-            UserError: If the seeds are not fresh, the exam differs in more than its seeds, or the outcomes are those of
-                other seeds.
+            UserError: If the seeds are not fresh, the panel differs in more than its seeds, or the outcomes are those
+                of other seeds.
         """
         if self._seen.intersection(exam.seeds):
             raise UserError(
@@ -279,7 +280,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         needed: int,
         exactness: Literal["bitwise", "statistical"],
     ) -> PanelResult:
-        """Write down a score."""
+        """Write the row of a score."""
         result = PanelResult(
             run_id=self.run_id,
             checkpoint=saved.path,
@@ -314,7 +315,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         return self._journal
 
     def _beat(self, iteration: int | None, figures: Mapping[str, float]) -> int:
-        """Write where the time went, and return the age of the process [ns]."""
+        """Write the time per phase since the last call, and return the age of the process [ns]."""
         phase_ns, wall_ns = self._clock.flush()
         self._open().append(
             PhaseWindow(
@@ -329,7 +330,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         return wall_ns
 
     def _status(self, error: BaseException | None) -> Status:
-        """Return how a run ended that an exception, or nothing, ended."""
+        """Return the status of a run that ended by an exception, or normally."""
         if error is None or _left_by_choice(error):
             return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
         return endings.status_of(error)
@@ -347,12 +348,12 @@ def _phase(phase: Phase | str) -> Phase:
 
 
 def _without_seeds(fields: Mapping[str, Any]) -> bytes:
-    """Return what an exam is, whichever its seeds are."""
+    """Return the identity of a panel without its seeds."""
     return canonical_json({key: value for key, value in fields.items() if key not in ("seeds", "fresh_seeds")})
 
 
 def _require_outcomes(exam: Exam, outcomes: Outcomes) -> None:
-    """Refuse outcomes that are not those of an exam."""
+    """Refuse outcomes that are not those of a panel's seeds."""
     if sorted(outcomes.seed) != sorted(exam.seeds):
         raise UserError(f"exam {exam.name}: the outcomes must be those of its {len(exam.seeds)} seeds, each once")
 

@@ -1,4 +1,4 @@
-"""What would make a run shorter, as far as rows of the ledger say by how much."""
+"""Advice that would make a run shorter, each with a gain computed from rows of the ledger."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ MEMORY_LIMIT = 0.95
 """Share of memory above which it counts as full."""
 
 _LEAST_ITERATIONS = 5
-"""A shorter run measures its own first steps more than its work."""
+"""Runs shorter than this are dominated by their first steps, so their times per call mean little."""
 
 _LARGEST_RESIDUAL = 0.25
-"""A fit that misses a run by more than this says nothing."""
+"""Largest relative error of a fit that is still used."""
 
 _COLD = 1.5
-"""A start that takes so many times as long as others' found something missing that they had."""
+"""A start-up that takes this many times as long as that of other runs counts as a cold start (an empty cache, say)."""
 
 _IDLE, _BUSY = 0.5, 0.9
-"""Below which utilization a device waits, and above which share of a core a thread is what it waits for."""
+"""Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """One thing to do, and what it is worth. Gains of several are not to be added up."""
+    """One change, and the time it would save. Gains of several pieces of advice do not add up."""
 
     action: str
     gain: float
     """Share of the run's wall-clock time that it saves, for the same number of environment steps; in (0, 1)."""
     bound: Literal["estimate", "at most"]
-    """Whether the gain is the expected one, or what can't be exceeded."""
+    """Whether the gain is an expectation or an upper bound."""
     basis: str
-    """Which measured figures it follows from, and how."""
+    """The measured figures that the gain is computed from, and how."""
     caveat: str | None
-    """What else it changes."""
+    """Side effects of the change."""
 
 
 def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: Usage) -> list[Advice]:
-    """Return all advice whose gain follows from measured figures, the most worthwhile first.
+    """Return all advice whose gain follows from measured figures, the largest gain first.
 
     Args:
         work: The run's work.
-        peers: Work of the ledger's runs in the same surroundings; the run's own may be among it.
+        peers: Work of the ledger's runs in the same surroundings; may include the run itself.
         run: The run.
         usage: Its telemetry.
     """
@@ -74,21 +74,21 @@ def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: Usage) ->
 
 
 def _measures(work: Workload) -> bool:
-    """Tell whether a run was long enough, and undisturbed enough, for its times per call to mean something."""
+    """Tell whether a run was long and undisturbed enough for its times per call to be meaningful."""
     return work.iterations >= _LEAST_ITERATIONS and work.attempts == 1
 
 
 def _fit(
     runs: Sequence[Workload], size: Callable[[Workload], int], time: Callable[[Workload], float | None]
 ) -> Scaling | None:
-    """Fit a time over runs; ``None`` where there are too few sizes, or no line."""
+    """Fit a time over runs; ``None`` with too few sizes, or if the times do not lie on a line."""
     times = [(size(each), time(each)) for each in runs]
     fit = fit_scaling([(n, t) for n, t in times if t is not None])
     return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
 
 
 def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage) -> Advice | None:
-    """Advise twice as many environments, where a step of so many costs less than twice as much."""
+    """Advise twice as many environments if one step of them costs less than twice as much."""
     alike = [
         other
         for other in others
@@ -104,7 +104,7 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage)
     slots = slots_in_all(twice, work.held_out_slots)
     if not _fits(runs, slots, work, usage):
         return None
-    # The training's part of a step is that of its slots, so what a step costs per slot is what training pays.
+    # Training pays for its own slots only, so its cost is the step's cost per slot.
     saved_s = step_s * step.saving(work.slots, slots)
     infer, infer_s = _fit(runs, lambda each: each.num_envs, lambda each: each.infer_s), work.phase_s(Phase.INFER)
     if infer is not None and infer_s is not None:
@@ -124,7 +124,7 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage)
 
 
 def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: Usage) -> bool:
-    """Tell whether so many slots are expected to fit into memory; where nobody knows, they do."""
+    """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
         return False
     memory = _fit(runs, lambda each: each.slots, lambda each: each.peak_memory_gb)
@@ -132,9 +132,9 @@ def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: Usage) ->
 
 
 def _larger_minibatches(work: Workload, others: Sequence[Workload]) -> Advice | None:
-    """Advise half as many minibatches of twice the size, where such a one costs less than twice as much."""
+    """Advise half as many minibatches of twice the size if one of these costs less than twice as much."""
     learn_s = work.phase_s(Phase.LEARN)
-    # Another size of minibatches is another configuration; with the same code and overrides it's the same network.
+    # Another minibatch size changes the configuration's hash; the same code and overrides give the same network.
     alike = [other for other in others if (other.timing, other.code) == (work.timing, work.code)]
     runs = [work, *alike]
     fit = _fit(runs, lambda each: each.minibatch_size, lambda each: each.minibatch_s)
@@ -156,7 +156,7 @@ def _larger_minibatches(work: Workload, others: Sequence[Workload]) -> Advice | 
 
 
 def _fewer_epochs(work: Workload) -> Advice | None:
-    """Advise one epoch less; it is said only where the learner takes more than anything else in the loop."""
+    """Advise one epoch less, only if the learner takes the largest share of the loop."""
     learn_s = work.phase_s(Phase.LEARN)
     if learn_s is None or work.epochs < 2:
         return None
@@ -172,7 +172,7 @@ def _fewer_epochs(work: Workload) -> Advice | None:
 
 
 def _rarer_judging(work: Workload, run: Run) -> Advice | None:
-    """Advise half as many judged policies, by what judging takes beside the held-out slots' part of each step."""
+    """Advise judging half as many policies, by the time of judging outside the held-out slots' part of a step."""
     windows = [window for _, window in run.windows if window.iteration]
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
@@ -196,7 +196,7 @@ def _rarer_judging(work: Workload, run: Run) -> Advice | None:
 
 
 def _rarer_checkpoints(work: Workload, run: Run) -> Advice | None:
-    """Advise half as many checkpoints of those that nobody judged."""
+    """Advise saving half as many of the checkpoints that were never judged."""
     checkpoint_s = work.phase_s(Phase.CHECKPOINT)
     judged = {row.checkpoint for row in run.results if row.purpose != "evaluation"}
     unjudged = [saved.iteration for saved in run.checkpoints if saved.path not in judged]
@@ -213,7 +213,7 @@ def _rarer_checkpoints(work: Workload, run: Run) -> Advice | None:
 
 
 def _warmer_start(work: Workload, peers: Sequence[Workload]) -> Advice | None:
-    """Advise what other runs of the same size did, where they started sooner."""
+    """Advise what other runs of the same size did, if they started faster."""
     own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
     times_s = [
         time_s
@@ -237,7 +237,7 @@ def _warmer_start(work: Workload, peers: Sequence[Workload]) -> Advice | None:
 
 
 def _one_run(work: Workload, run: Run) -> Advice | None:
-    """Advise a run that fell short to train on rather than to be started again, by what starting takes."""
+    """Advise resuming a run that fell short instead of starting again; the gain is the start-up time."""
     start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
     fell_short = work.held_out_slots > 0 and bool(run.attempts) and run.attempts[-1].status is Status.COMPLETED
     if start_s is None or not fell_short:
@@ -252,7 +252,7 @@ def _one_run(work: Workload, run: Run) -> Advice | None:
 
 
 def _feeding_the_device(work: Workload, usage: Usage) -> Advice | None:
-    """Advise to give a device that waits for one thread more to do at once."""
+    """Advise giving a device more work at once if it waits for one host thread."""
     if not is_host_bound(usage) or usage.utilization is None:
         return None
     loop_s = work.phase_s(*TRAINING_PHASES)
@@ -268,7 +268,7 @@ def _feeding_the_device(work: Workload, usage: Usage) -> Advice | None:
 
 
 def is_host_bound(usage: Usage) -> bool:
-    """Tell whether a device mostly waits while one thread of the host has no time left."""
+    """Tell whether a device mostly waits while one thread of the host is fully busy."""
     return (
         usage.utilization is not None
         and usage.busiest_thread is not None
@@ -278,7 +278,7 @@ def is_host_bound(usage: Usage) -> bool:
 
 
 def _twins(work: Workload, others: Sequence[Workload]) -> list[Advice | None]:
-    """Advise what runs did that differ in one thing alone, and whose steps were faster."""
+    """Advise what faster runs did that differ from this run in a single setting."""
     changes: list[tuple[dict[str, object], str, str | None]] = [
         ({"graphs": True}, f"let the physics engine record its steps: drop {NO_GRAPH}False", None),
         (
@@ -307,7 +307,7 @@ def _same(one: Workload, other: Workload) -> bool:
 
 
 def _twin(work: Workload, twins: Sequence[Workload], action: str, caveat: str | None) -> Advice | None:
-    """Compare a run's step with the median one of runs that differ in one thing."""
+    """Compare a run's step time with the median of runs that differ in a single setting."""
     times_s = [twin.step_s for twin in twins if twin.step_s is not None]
     if work.step_s is None or not times_s:
         return None

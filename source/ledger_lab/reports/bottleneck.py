@@ -1,7 +1,7 @@
-"""Where the time of a run went: its bottleneck by name, with the evidence, and what would make it shorter.
+"""Where the time of a run went: its bottleneck by name, the evidence, and advice on what would make the run shorter.
 
-Everything follows from rows: phases, telemetry, and other runs of the same ledger. Advice whose gain can't be computed
-from them is not given.
+Everything is computed from rows: phases, telemetry, and other runs of the same ledger. Advice is given only if its gain
+can be computed from them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _NAMES = {
     Phase.SHUTDOWN: "shutdown-bound",
     Phase.UNATTRIBUTED: "of no known bound",
 }
-"""What a run is called whose time went into a phase; returns belong to the learner."""
+"""Name of the bottleneck, by the phase that took the time; ``returns`` counts for the learner."""
 
 _MEMORY_BOUND = "memory-bound"
 
 _GROWING = frozenset({"simulation-bound", "manager-bound", "inference-bound", "learner-bound"})
-"""Bottlenecks whose way out, more environments at once, takes memory."""
+"""Bottlenecks that more environments at once would relieve, at the price of memory."""
 
 _CLOSE = 0.9
-"""Share of the largest part above which another one is as good a candidate."""
+"""A part larger than this share of the largest part is named as a bottleneck too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Bottleneck:
     evidence: str
     """What was measured, in words."""
     advice: list[Advice]
-    """What would make the run shorter, the most worthwhile first."""
+    """Advice that would make the run shorter, the largest gain first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -72,10 +72,10 @@ def find_bottlenecks(
     Args:
         runs: The runs to look at.
         summaries: Their summaries, in the same order.
-        ledger: All runs to learn from, with their summaries; by default those to look at.
+        ledger: All runs to compare with, with their summaries; ``runs`` by default.
 
     Returns:
-        Bottlenecks by run id, without runs that left no time behind.
+        Bottlenecks by run id, without runs that recorded no time.
     """
     pairs = list(zip(runs, summaries, strict=True))
     peers: dict[bytes, list[Workload]] = {}
@@ -92,15 +92,15 @@ def find_bottlenecks(
 
 
 def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bottleneck | None:
-    """Find where most of a run's time went, and what would make it shorter.
+    """Find where most of a run's time went, and what would make the run shorter.
 
     Args:
         work: The run's work.
-        peers: Work of the ledger's runs in the same surroundings; the run's own may be among it.
+        peers: Work of the ledger's runs in the same surroundings; may include the run itself.
         run: The run.
 
     Returns:
-        The bottleneck; ``None`` for a run that left no time behind.
+        The bottleneck; ``None`` for a run that recorded no time.
     """
     shares = _shares(work.phases, work.wall_s)
     if not shares:
@@ -135,7 +135,7 @@ def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bott
 
 
 def _shares(phases: Mapping[str, float], whole_s: float) -> list[tuple[str, float]]:
-    """Return each name's share of a time, the largest first, and of equal ones in the order of the phases."""
+    """Return each name's share of a time, the largest first; equal shares keep the order of the phases."""
     shares: dict[str, float] = {}
     for phase in Phase:
         if phases.get(phase, 0.0) > 0 and whole_s > 0:

@@ -1,14 +1,13 @@
 """Runs in the schema of Isaac Lab's own benchmark: ``training.json`` bundles, version 1.4.
 
-The bundle is built of plain values, so that no Isaac Lab is needed; a test builds Isaac Lab's own classes of it. Where
-the schema asks for a figure that the ledger doesn't hold, the value is null and its path is named in ``extra``: Isaac
-Lab's own producer writes 0.0 there, which nobody can tell from a measurement.
+The bundle is built from plain values, so it does not need Isaac Lab; a test builds Isaac Lab's own classes from it. If
+the ledger lacks a figure that the schema asks for, the value is null and ``extra`` names its path. Isaac Lab's own
+producer writes 0.0 there, which looks like a measurement.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.ledger import Attempt, AttemptStarted, PhaseWindow, Run, Status, SupervisionStarted
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.names import names_a_folder
@@ -48,7 +48,8 @@ _STATUS = {
     Status.PREEMPTED: "interrupted",
     Status.STOPPED: "interrupted",
 }
-"""The schema knows three ends; whatever is missing here has crashed. The ledger's own word is in ``extra``."""
+"""The schema has three end states; a status missing here maps to ``crashed``. ``extra`` holds the ledger's own
+status."""
 
 _VERSIONS = {
     "isaaclab": "isaaclab",
@@ -80,16 +81,16 @@ _NO_VERSIONS = (
     "usd_exchange",
     "isaaclab_release",
 )
-"""Those that only the schema records; it lets them be missing."""
+"""Packages that only the schema records, and lets be missing."""
 
 _EMA_ALPHA = 0.3
-"""Smoothing factor of the learning curves' last value; the bundle carries it."""
+"""Smoothing factor of the learning curves' last value; also stored in the bundle."""
 
 _COLLECTING = frozenset({Phase.SIMULATE, Phase.MANAGE, Phase.INFER})
 
 
 def why_not(run: Run, summary: RunSummary) -> str | None:
-    """Say why the schema has no place for a run; ``None`` if it has one.
+    """Return why a run does not fit the schema; ``None`` if it does.
 
     Args:
         run: The run.
@@ -112,7 +113,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
     """Return a run as a training bundle of plain JSON values.
 
     Args:
-        run: A run that :func:`why_not` has nothing against.
+        run: A run for which :func:`why_not` returns ``None``.
         summary: Its figures.
     """
     declared = run.declared
@@ -126,7 +127,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "task": declared.task,
             "seed": declared.seed,
             "start_time_utc": _began(run.attempts[0]).isoformat(),
-            # Not the start and the duration: between two attempts a run may wait for days.
+            # Not start plus duration: a run may wait for days between two attempts.
             "end_time_utc": (_began(last) + timedelta(microseconds=last.wall_ns / 1000)).isoformat(),
             "duration_s": summary.wall_s,
             "status": _STATUS.get(Status(summary.status), "crashed"),
@@ -136,7 +137,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         "versions": _versions(run),
         "hardware": {
             "hostname": next((row.host for attempt in run.attempts for row in attempt.of(AttemptStarted)), None),
-            "gpu_devices": [],  # of an accelerator the ledger knows the name alone; it is in extra
+            "gpu_devices": [],  # the ledger records an accelerator's name only, see extra
             "cpu_name": declared.hardware.get("cpu"),
             "cpu_count": declared.hardware.get("cpu_cores"),
             "ram_gb": _gb(declared.hardware.get("memory_bytes")),
@@ -147,7 +148,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "ema_alpha": _EMA_ALPHA,
             "reward": _curve(windows, "mean_return"),
             "ep_length": _curve(windows, "mean_episode_steps"),
-            "success_rate": None,  # theirs is a training metric per iteration; held-out success is in extra
+            "success_rate": None,  # a training metric per iteration in this schema; held-out success is in extra
         },
         "success_rate": summary.heldout_success,
         "checkpoint_path": str(run.directory / run.checkpoints[-1].path) if run.checkpoints else None,
@@ -173,15 +174,15 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
 def write_bundles(
     runs: Sequence[Run], summaries: Sequence[RunSummary], folder: Path
 ) -> tuple[list[Path], dict[str, str]]:
-    """Write a bundle per run: ``<run id>/training.json``. A file appears when it is whole, in place of an older one.
+    """Write a bundle per run: ``<run id>/training.json``. A file appears under its name only when it is complete.
 
     Args:
         runs: The runs.
         summaries: Their figures.
-        folder: Where to; created where it is missing.
+        folder: Folder to write to; created if missing.
 
     Returns:
-        The files, and why each run without one has none, by run id.
+        The files; and by run id, why a run has no file.
 
     Raises:
         UserError: If the folder can't be written.
@@ -194,15 +195,11 @@ def write_bundles(
             left_out[run_id] = reason
             continue
         path = folder / run_id / "training.json"
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         text = json.dumps(training_bundle(run, summary), indent=2, allow_nan=False) + "\n"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
+            with whole_file(path) as unfinished:
                 unfinished.write_text(text, encoding="utf-8")
-                unfinished.replace(path)
-            finally:
-                unfinished.unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"cannot write {error.filename or path}: {error.strerror}") from error
         paths.append(path)
@@ -210,7 +207,7 @@ def write_bundles(
 
 
 def _began(attempt: Attempt) -> datetime:
-    """Return when an attempt began: what it wrote first says how old it was by then."""
+    """Return when an attempt began: the time of its first row minus its age then."""
     starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
     for journal in attempt.journals:
         starts += journal.timed(AttemptStarted)
@@ -237,7 +234,7 @@ def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
     iteration_s = [_spent_s(window, TRAINING_PHASES) for window in windows]
     collecting_s = [_spent_s(window, _COLLECTING) for window in windows]
     return {
-        # Of the start-up the ledger knows the whole alone, which is in the run's phases.
+        # The ledger records only the whole start-up time, as a phase.
         "startup_time_s": {
             "app_launch": None,
             "env_creation": None,
@@ -257,7 +254,7 @@ def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
 
 
 def _resources(run: Run) -> dict[str, Any]:
-    """Return what a run took of its host and its accelerators, from its telemetry."""
+    """Return a run's use of its host and its accelerators, from its telemetry."""
     used: dict[str, tuple[list[float], list[float]]] = {}
     cores: list[float] = []
     memory: list[float] = []
@@ -289,7 +286,7 @@ def _resources(run: Run) -> dict[str, Any]:
 
 
 def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
-    """Return a figure over the iterations in which it was measured, and its exponential moving average in the end."""
+    """Return a figure over the iterations in which it was measured, and its final exponential moving average."""
     series = [window.figures[figure] for window in windows if figure in window.figures]
     average: float | None = None
     for value in series:
@@ -302,7 +299,7 @@ def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
 
 
 def _mean_std(values: Sequence[float], *, peak: bool) -> dict[str, float | None]:
-    """Return mean, sample standard deviation and largest value; ``None`` where nothing was measured."""
+    """Return mean, sample standard deviation and largest value; ``None`` if not measured."""
     return {
         "mean": statistics.fmean(values) if values else None,
         "std": statistics.stdev(values) if len(values) > 1 else None,

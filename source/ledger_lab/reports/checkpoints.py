@@ -1,4 +1,4 @@
-"""What a checkpoint of a run is worth."""
+"""Checkpoints of a run with their held-out scores."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ledger_lab.panels import wilson_interval
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSummary:
-    """A checkpoint and its held-out score, where it has one."""
+    """A checkpoint and its held-out score, if it has one."""
 
     path: str
     iteration: int
     env_steps: int
     wall_s: float
-    """Wall-clock time of the run when it was saved, over all attempts [s]."""
+    """Wall-clock time of the run when the checkpoint was saved, over all attempts [s]."""
     heldout_successes: int | None
     heldout_episodes: int | None
     outcomes: list[bool] | None
@@ -25,11 +25,11 @@ class CheckpointSummary:
     """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
     exactness: str | None
     confirmation_successes: int | None
-    """Successes on the fresh seeds of its confirmation, where it came to one."""
+    """Successes on the fresh seeds of the checkpoint's confirmation; ``None`` without a confirmation."""
     confirmation_episodes: int | None
     """Episodes of that confirmation."""
     confirmed: bool
-    """Whether that proved that it reaches the target."""
+    """Whether that confirmation proved that the checkpoint reaches the target."""
 
 
 def summarize_checkpoint(
@@ -41,7 +41,7 @@ def summarize_checkpoint(
         saved: The checkpoint.
         at_s: When it was saved.
         result: Its first score on the run's panel.
-        confirmation: Its confirmation, if it came to one.
+        confirmation: Its confirmation, if there was one.
     """
     return CheckpointSummary(
         path=saved.path,
@@ -60,10 +60,10 @@ def summarize_checkpoint(
 
 
 def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
-    """Return the share of successes, and its Wilson interval, 95 %.
+    """Return the share of successes, and its 95 % Wilson interval.
 
     Args:
-        outcomes: What became of the episodes. Those with the same seed are not independent: seeds count as trials.
+        outcomes: Outcomes of the episodes. Episodes with the same seed are not independent, so seeds count as trials.
     """
     share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
     return share, wilson_interval(share * seeds, seeds)

@@ -1,4 +1,4 @@
-"""Where a moment of one attempt lies in the life of its run, and what time its samples speak for."""
+"""Converts times of one attempt to times of its run, and gives the interval that each telemetry sample covers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ledger_lab.ledger import Attempt, CheckpointSaved, PanelResult, Run, Teleme
 
 
 def attempt_starts_s(run: Run) -> dict[int, float]:
-    """Return what each attempt's clock is ahead of by: the seconds of all attempts before it [s], by its number.
+    """Return the seconds of all earlier attempts, by attempt number [s].
 
-    A row's ``wall_ns`` counts from the start of its own attempt. The wall-clock time of a run adds up its attempts; the
-    pauses between them, in which nothing is billed, are not in it.
+    A row's ``wall_ns`` counts from the start of its own attempt. A run's wall-clock time is the sum of its attempts. It
+    leaves out the pauses between them, in which nothing is billed.
     """
     starts: dict[int, float] = {}
     passed_ns = 0
@@ -22,7 +22,7 @@ def attempt_starts_s(run: Run) -> dict[int, float]:
 
 
 def saved_at_s(run: Run) -> dict[str, float]:
-    """Return when checkpoints were saved, by their paths [s]: the last time, of those that were trained again."""
+    """Return when checkpoints were saved, by path [s]; if a resumed run saved a path twice, the later time."""
     starts = attempt_starts_s(run)
     return {
         saved.path: starts[attempt.number] + saved.wall_ns / 1e9
@@ -39,7 +39,7 @@ def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResu
         judged: Its panel results, see :attr:`ledger_lab.ledger.Run.judged`.
 
     Returns:
-        ``None`` where none was confirmed.
+        ``None`` if no policy was confirmed.
     """
     first = next(((attempt, row) for attempt, row in judged if attempt is not None and row.confirms), None)
     if first is None:
@@ -49,15 +49,15 @@ def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResu
 
 
 def sampled(attempt: Attempt) -> Iterator[tuple[Telemetry, float | None]]:
-    """Yield the telemetry of an attempt, each row with the seconds that its host's processor time was taken over.
+    """Yield the telemetry of an attempt, each row with the time over which its processor seconds were counted.
 
-    The first sample of the host speaks for the time since the attempt began, any other one for that since the last.
+    The first sample of the host covers the time since the attempt began; each later one covers the time since the last.
 
     Args:
         attempt: The attempt.
 
     Yields:
-        A row and its seconds [s], ``None`` where it holds nothing of the host.
+        A row and its time [s]; the time is ``None`` if the row has no host sample.
     """
     for journal in attempt.journals:
         before_ns = 0

@@ -35,7 +35,7 @@ def cohort_line(cohort: CohortSummary) -> Text:
 
 
 def absent_cohort_lines(cohorts: Sequence[Cohort]) -> list[Text]:
-    """Return one line for each cohort that was declared and has no run at all.
+    """Return one line for each declared cohort that has no run.
 
     Args:
         cohorts: Cohorts of declared size.
@@ -63,5 +63,5 @@ def _cost(cohort: CohortSummary) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    """Return a number of things."""
+    """Return a count with its noun."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Two runs or cohorts against each other: like with like, paired where the seeds allow, unfinished runs as bounds."""
+"""Compares two runs or cohorts: only like with like, in pairs if the seeds allow it, with unfinished runs as bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ledger_lab.reports.summary import RunSummary
 
 RESAMPLES = 10_000
 FEW = 5
-"""With fewer runs on a side, a bootstrap interval is known to be too narrow, and the verdict says so."""
+"""Runs per side below which bootstrap intervals are known to be too narrow; the finding then carries a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Side:
     summaries: tuple[RunSummary, ...]
     """One per run, in the same order."""
     declared_size: int | None = None
-    """Runs that the cohort was declared with; ``None`` for a run, and for a cohort without a declared size."""
+    """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
 
     @property
     def missing(self) -> int:
@@ -46,13 +46,13 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one run of a comparison came to."""
+    """Result of one run in a comparison."""
 
     run_id: str
     seed: int
     reached_target: bool
     seconds: float
-    """Wall-clock time to the confirmed target, or, where there was none, the whole time that it did not suffice [s]."""
+    """Wall-clock time to the confirmed target [s]; for a run that missed the target, its whole time."""
     usd: float | None
     """Spend of the whole run [USD]."""
 
@@ -64,15 +64,17 @@ class RatioEstimate:
     ratio: float | None
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
     interval: tuple[float, float | None] | None
-    """95 % bootstrap interval; an upper end of ``None`` is infinite; no interval with a single run on a side."""
+    """95 % bootstrap interval. An upper end of ``None`` is infinite. There is no interval if a side has a single
+    run."""
     bound: Literal["exact", "at_least", "at_most"]
-    """What the ratio is. Where runs of A never got there, it can only be larger, where runs of B did not, smaller."""
+    """Whether the ratio is exact. It is a lower bound if runs of A missed the target, an upper bound if runs of B
+    did."""
     refusal: str | None
     """Why nothing can be claimed; ``None`` where there is a ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Finding:
     """All that a comparison found."""
 
     a: str
@@ -93,14 +95,14 @@ class Verdict:
     cost: RatioEstimate
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     success: Comparison | None
-    """The final policies of two single runs on the same held-out episodes; ``None`` where there are no such."""
+    """Compares the final policies of two single runs on the same held-out episodes; ``None`` without such episodes."""
     success_exam: str | None
     """Which episodes those were."""
     differs: list[Difference]
-    """What else is not the same on both sides, and may be why."""
+    """Other differences between the sides, which may explain the finding."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as plain JSON values."""
+        """Return the finding as plain JSON values."""
         return asdict(self)
 
 
@@ -110,7 +112,7 @@ def select_side(
     summarize: Callable[[Run], RunSummary],
     declared_sizes: Mapping[str, int] | None = None,
 ) -> Side:
-    """Find the runs that a name stands for.
+    """Find the runs that a user named.
 
     Args:
         name: A cohort, a run id, or the beginning of a run id.
@@ -143,7 +145,7 @@ def select_side(
 
 
 def refusals(a: Side, b: Side) -> list[Difference]:
-    """Return the fields that forbid a comparison; empty where the sides measure the same thing.
+    """Return the fields that forbid a comparison; empty if both sides measure the same thing.
 
     Raises:
         UserError: If a run is on both sides.
@@ -154,7 +156,7 @@ def refusals(a: Side, b: Side) -> list[Difference]:
     return construct_differences([run.declared for run in a.runs], [run.declared for run in b.runs])
 
 
-def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> Verdict:
+def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> Finding:
     """Compare two sides that :func:`refusals` has no objection to.
 
     Times are compared by the ratio of their geometric means, costs by the ratio of the cost per target-reaching
@@ -165,7 +167,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> V
     Args:
         a: One side.
         b: The other.
-        priced_alike: Whether both are priced by another price than the declared ones.
+        priced_alike: Whether both sides are priced by the same price in place of the declared ones.
         seed: Seed of the bootstrap.
 
     Returns:
@@ -180,7 +182,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> V
     drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
     drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
     success, exam = _compare_success(a, b)
-    return Verdict(
+    return Finding(
         a=a.name,
         b=b.name,
         n_a=len(outcomes_a),
@@ -204,7 +206,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> V
 
 
 def _outcomes(side: Side) -> list[Outcome]:
-    """Return what each run came to; one that never got there is kept with its whole time."""
+    """Return the result of each run; a run that missed the target keeps its whole time."""
     return [
         Outcome(
             run_id=summary.run_id,
@@ -228,7 +230,7 @@ def _pairing(a: Side, b: Side) -> tuple[bool, str]:
         return True, f"paired by training seed ({_list(sorted(ours))})"
     if not unique:
         return False, "not paired: a training seed occurs more than once on a side"
-    # Runs without a partner may be missing because of what happened to them, so nobody is left out to make pairs.
+    # A missing partner may itself be a result (a crash, say), so no run is dropped to make pairs.
     alone = [
         f"{_list(sorted(own - other))} only in {name}"
         for name, own, other in (("A", ours, theirs), ("B", theirs, ours))
@@ -243,7 +245,7 @@ def _list(seeds: Sequence[int]) -> str:
 
 
 def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
-    """Compare geometric means of the times to target; a run that never got there enters as the bound that it is."""
+    """Compare geometric means of the times to target; a run that missed the target enters as a lower bound."""
     if any(outcome.seconds <= 0 for outcome in (*a, *b)):
         return _refuse("a run was declared and never started, so that it has no time")
     short_a, short_b = (sum(not outcome.reached_target for outcome in side) for side in (a, b))
@@ -259,7 +261,7 @@ def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
 
 
 def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
-    """Compare the cost per target-reaching checkpoint; without one, the spend is a lower bound of it."""
+    """Compare the cost per target-reaching checkpoint; if a side has none, its spend is a lower bound."""
     for name, side in (("A", a), ("B", b)):
         unpriced = sum(outcome.usd is None for outcome in side)
         if unpriced:
@@ -276,17 +278,17 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
     bound: Literal["exact", "at_least", "at_most"] = (
         "at_least" if not reached_a.sum() else "at_most" if not reached_b.sum() else "exact"
     )
-    # With no success, one more dollar than all of them is the least that the first one can cost.
+    # With no success, the first one costs at least the whole spend.
     cost_a = spend_a.sum() / max(reached_a.sum(), 1.0)
     cost_b = spend_b.sum() / max(reached_b.sum(), 1.0)
     spent = spend_a[drawn_a].sum(axis=1) / spend_b[drawn_b].sum(axis=1)
     wins_a, wins_b = reached_a[drawn_a].sum(axis=1), reached_b[drawn_b].sum(axis=1)
-    # A sample in which a side has no success has an infinite cost there, unless that is what the bound says already.
+    # In a sample without success, that side's cost is infinite, unless the ratio is a bound for that reason already.
     floor_a, floor_b = (1.0 if bound == "at_least" else 0.0), (1.0 if bound == "at_most" else 0.0)
     wins_a, wins_b = np.maximum(wins_a, floor_a), np.maximum(wins_b, floor_b)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = spent * (wins_b / wins_a)
-    undecided = np.isnan(ratios)  # no success on either side of the sample: anything goes
+    undecided = np.isnan(ratios)  # no success on either side of the sample
     return _estimate(
         float(cost_a / cost_b),
         np.where(undecided, 0.0, ratios),
@@ -299,7 +301,7 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
 def _estimate(
     ratio: float, lower: np.ndarray, upper: np.ndarray, bound: Literal["exact", "at_least", "at_most"], runs: int
 ) -> RatioEstimate:
-    """Put a ratio and its interval together; a side of one run has none."""
+    """Put a ratio and its interval together; there is no interval if a side has a single run."""
     interval: tuple[float, float | None] | None = None
     if runs > 1:
         # Order statistics, not interpolation: an infinite ratio must not make a finite one beside it infinite.
@@ -316,7 +318,7 @@ def _refuse(reason: str) -> RatioEstimate:
 
 
 def _compare_success(a: Side, b: Side) -> tuple[Comparison | None, str | None]:
-    """Compare the final policies of two single runs episode by episode, where they took the same episodes."""
+    """Compare the final policies of two single runs episode by episode, if both were scored on the same episodes."""
     if len(a.runs) != 1 or len(b.runs) != 1:
         return None, None
     ours, theirs = _final_results(a.runs[0]), _final_results(b.runs[0])
@@ -332,7 +334,7 @@ def _compare_success(a: Side, b: Side) -> tuple[Comparison | None, str | None]:
 
 
 def _final_results(run: Run) -> dict[str, PanelResult]:
-    """Return the scores of a run's final policy by their purpose: the confirmed one, else the last one scored."""
+    """Return the scores of a run's final policy by purpose: the confirmed policy, else the last policy scored."""
     valid = [row for row in run.results if row.invalid is None]
     proof = next((row for row in valid if row.confirms), None)
     last = proof or next((row for row in reversed(valid) if row.panel_id == run.declared.panel_id), None)

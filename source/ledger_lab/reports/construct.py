@@ -20,8 +20,8 @@ CONSTRUCT: _Fields = {
     "cost window: stop_at_target": lambda declared: declared.stop_at_target,
     "cost window: timing": lambda declared: declared.timing,
 }
-"""Fields that give the figures their meaning. A run that trains on after its target spends money that one which stops
-there does not; a synchronized clock slows down what it measures."""
+"""Fields that must be equal on both sides. For example, a run that trains on after its target spends more than a run
+that stops there, and a synchronized clock slows down the phases that it measures."""
 
 PRICE = "price"
 
@@ -43,7 +43,7 @@ MAY_DIFFER: _Fields = {
     "versions": lambda declared: declared.versions,
     "commit": lambda declared: declared.git.get("commit"),
 }
-"""Fields that a comparison may be about. They are named beside its verdict."""
+"""Fields that may differ, as a comparison may be about them. They are named beside its finding."""
 
 _LONGEST = 160
 _ABSENT = "absent"
@@ -68,14 +68,14 @@ class Difference:
 def construct_differences(a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> list[Difference]:
     """Return every field that forbids the comparison, with its values on both sides.
 
-    Where panels differ, the fields of their identities that make the difference follow their ids.
+    If panels differ, their ids come first, then the fields of their identities that differ.
 
     Args:
         a: Declarations of side A, at least one.
         b: Declarations of side B, at least one.
 
     Returns:
-        The differences; empty where like is compared with like.
+        The differences; empty if the sides can be compared.
     """
     found = _differences(CONSTRUCT, a, b)
     if any(difference.field == "panel_id" for difference in found):
@@ -86,12 +86,12 @@ def construct_differences(a: Sequence[RunDeclared], b: Sequence[RunDeclared]) ->
 def named_differences(
     a: Sequence[RunDeclared], b: Sequence[RunDeclared], *, priced_alike: bool = False
 ) -> list[Difference]:
-    """Return every field of :data:`MAY_DIFFER` that the runs do not agree in.
+    """Return every field of :data:`MAY_DIFFER` whose values differ between runs.
 
     Args:
         a: Declarations of side A, at least one.
         b: Declarations of side B, at least one.
-        priced_alike: Whether another price stands in place of the declared ones, which say nothing then.
+        priced_alike: Whether one price replaces the declared ones, so that differences between these do not matter.
     """
     fields = {name: read for name, read in MAY_DIFFER.items() if not (priced_alike and name == PRICE)}
     return _differences(fields, a, b)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
+from ledger_lab.reports.row_builders import Contents
 from ledger_lab.reports.sql import connect_filled
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES
+from ledger_lab.reports.sql_tables import TABLES
 
 Format = Literal["parquet", "csv"]
 
@@ -18,12 +18,12 @@ _OPTIONS: dict[Format, str] = {"parquet": "FORMAT parquet, COMPRESSION zstd", "c
 
 
 def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -> list[Path]:
-    """Write every table, one file each. A file appears when it is whole, in place of an older one.
+    """Write every table into a file of its own. A file appears under its name only when it is complete.
 
     Args:
         contents: The ledger.
-        folder: Where to; created where it is missing.
-        formats: In which formats.
+        folder: Folder to write to; created if missing.
+        formats: Formats to write.
 
     Returns:
         The files.
@@ -38,15 +38,11 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
             for kind in formats:
                 for name in TABLES:
                     path = folder / f"{name}.{kind}"
-                    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-                    try:
-                        # A parameter can't stand for the file's name here, so quotes in it are doubled.
+                    with whole_file(path) as unfinished:
+                        # COPY takes no parameter as its file name, so quotes in the name are doubled.
                         quoted = str(unfinished).replace("'", "''")
-                        unfinished.touch()  # says what is wrong with the folder in the system's words
+                        unfinished.touch()  # raises the system's own error, which DuckDB would reword
                         connection.execute(f"COPY \"{name}\" TO '{quoted}' ({_OPTIONS[kind]})")
-                        unfinished.replace(path)
-                    finally:
-                        unfinished.unlink(missing_ok=True)
                     paths.append(path)
         except OSError as error:
             raise UserError(f"cannot write {error.filename or folder}: {error.strerror}") from error

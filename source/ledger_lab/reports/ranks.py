@@ -1,4 +1,4 @@
-"""What the processes of a run waited for each other, and whether they learned the same, from their own journals."""
+"""How long the processes of a run waited for each other, and whether they learned the same, from their own journals."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ledger_lab.units import percent
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerHash:
-    """What a process had learned when all of them compared it."""
+    """Hash of one process's learner at a comparison of all processes."""
 
     attempt: int
     iteration: int
     """Iterations completed."""
     sha256: str
-    """Of its parameters, normalizers and optimizer."""
+    """Hash of its parameters, normalizers and optimizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,19 +29,19 @@ class RankSummary:
     host: str
     """Its machine in the last attempt."""
     seed: int | None
-    """Seed of its training; ``None`` where nobody said."""
+    """Seed of its training; ``None`` if not recorded."""
     train_s: float
     """Seconds in its training loop."""
     synchronize_s: float
-    """Seconds of that in collectives: least on the process that the others wait for."""
+    """Seconds of ``train_s`` spent in collectives; smallest on the process that the others wait for."""
     synchronize_share: float | None
     """``synchronize_s`` ÷ ``train_s``; ``None`` before any training."""
     learner: list[LearnerHash]
-    """What it had learned whenever it was compared with the others."""
+    """Hashes of its learner, one per comparison with the other processes."""
 
 
 def summarize_ranks(run: Run) -> list[RankSummary]:
-    """Work out what each process of a run did.
+    """Summarize each process of a run.
 
     Args:
         run: The run.
@@ -103,7 +103,7 @@ def rank_line(run_id: str, ranks: list[RankSummary]) -> list[str]:
 
 
 def _equality(ranks: list[RankSummary]) -> str:
-    """Return what came of comparing the processes' learners, as far as all of them wrote it down."""
+    """Return the result of comparing the processes' learners, at iterations that all processes recorded."""
     learners = [{(each.attempt, each.iteration): each.sha256 for each in rank.learner} for rank in ranks]
     moments = sorted(set.intersection(*map(set, learners)))
     if not moments:

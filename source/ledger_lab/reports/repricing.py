@@ -1,4 +1,4 @@
-"""What a report was priced by, where that is not what the runs declared."""
+"""The price that a report was asked for, beside the prices that its runs declared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Text:
 
 
 def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:
-    """Name the price that was asked for, and those that the runs declared, with what they come to.
+    """Name the requested price and the declared prices, each with its total cost.
 
     Args:
         asked: The price that the report was asked for.
@@ -42,7 +42,7 @@ def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple
 
 
 def describe_price(entry: Mapping[str, Any]) -> str:
-    """Return a price entry in words: what an hour costs, of what, where, since when, and who says so.
+    """Return a price entry in words: price per hour, instance, provider, date and source.
 
     Args:
         entry: What :meth:`ledger_lab.costs.Price.to_dict` returns.
@@ -59,6 +59,6 @@ def describe_price(entry: Mapping[str, Any]) -> str:
 
 
 def _sum(amounts: Sequence[float | None]) -> float | None:
-    """Return the sum of amounts [USD], or ``None`` where one is missing."""
+    """Return the sum of amounts [USD]; ``None`` if an amount is missing."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if len(known) == len(amounts) else None

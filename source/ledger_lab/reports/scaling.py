@@ -1,4 +1,4 @@
-"""How a time grows with the size of what is computed at once."""
+"""Fits how a computation's time grows with its size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """A time as a function of size, ``fixed + per_item · size``, fitted to measured ones."""
+    """A time as a function of size, ``fixed + per_item · size``, fitted to measurements."""
 
     fixed: float
-    """Time that any size takes; at least 0."""
+    """Time that does not depend on size; at least 0."""
     per_item: float
-    """Time per item on top; at least 0."""
+    """Additional time per item; at least 0."""
     sizes: tuple[int, ...]
     """Sizes that were measured, in ascending order; at least two."""
     runs: int
@@ -26,19 +26,19 @@ class Scaling:
         return self.fixed + self.per_item * size
 
     def growth(self, size: int, larger: int) -> float:
-        """Return by which share the time grows from one size to a larger one."""
+        """Return the relative growth of the time from one size to a larger one."""
         return self.at(larger) / self.at(size) - 1
 
     def saving(self, size: int, larger: int) -> float:
-        """Return by which share the time per item falls from one size to a larger one."""
+        """Return the relative fall of the time per item from one size to a larger one."""
         return 1 - (self.at(larger) / larger) / (self.at(size) / size)
 
 
 def fit_scaling(measured: Sequence[tuple[int, float]]) -> Scaling | None:
     """Fit a time as a function of size by least squares, with no coefficient below 0.
 
-    Where the best line has a negative coefficient, that one is 0, and the other is fitted alone: more work never takes
-    less time, and nothing takes less than none.
+    If the best line has a negative coefficient, that coefficient is set to 0 and the other is fitted alone, as times
+    are never negative and never fall with size.
 
     Args:
         measured: Pairs of a size and its time, in any unit.

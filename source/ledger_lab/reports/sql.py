@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.reports.table_rows import Contents
-from ledger_lab.reports.tables import TABLES, Table, Type
+from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.sql_tables import TABLES, Table, Type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _CHUNK = 100_000
-"""Rows that go into the database at once: enough to be fast, few enough to be small."""
+"""Rows inserted at once: enough for speed, few enough to bound memory."""
 
 _SEALED = (
-    "SET python_enable_replacements = false",  # or a name in a query could stand for a variable of this program
+    "SET python_enable_replacements = false",  # else a query could read this program's variables by name
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET allow_community_extensions = false",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-"""What takes files, network, extensions and its own configuration away from a database, for good."""
+"""Settings that cut a database off from files, network and extensions, and then lock its configuration."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def fill(connection: DuckDBPyConnection, contents: Contents, names: Iterable[str
 
 
 def connect_filled(contents: Contents) -> DuckDBPyConnection:
-    """Return a database with all tables filled. Who calls it closes it.
+    """Return a database with all tables filled. The caller closes it.
 
     Raises:
         UserError: If DuckDB is not installed.
@@ -107,7 +107,7 @@ def connect_filled(contents: Contents) -> DuckDBPyConnection:
 
 
 def _duckdb() -> Any:
-    """Import DuckDB, which not everybody who reads a report needs."""
+    """Import DuckDB, an optional dependency: reports do without it."""
     try:
         return importlib.import_module("duckdb")
     except ImportError as error:
@@ -115,7 +115,7 @@ def _duckdb() -> Any:
 
 
 def _insert(connection: DuckDBPyConnection, table: Table, contents: Contents) -> None:
-    """Fill a table, column by column: millions of rows one by one would take minutes."""
+    """Fill a table column by column; inserting millions of single rows would take minutes."""
     for chunk in itertools.batched(table.rows(contents), _CHUNK):
         arrays = {
             column.name: _array(values, column.type)
@@ -131,7 +131,7 @@ def _array(values: Sequence[Any], kind: Type) -> np.ndarray[Any, Any]:
     if kind == "VARCHAR":
         return np.array(values, dtype=object)
     if kind == "DOUBLE":
-        return np.array(values, dtype=np.float64)  # None becomes NaN here, which DuckDB takes for NULL
+        return np.array(values, dtype=np.float64)  # None becomes NaN here, which DuckDB reads as NULL
     dtype: Any = {"BIGINT": np.int64, "BOOLEAN": np.bool_, "TIMESTAMP": "datetime64[us]"}[kind]
     if None not in values:
         return np.array(values, dtype=dtype)
@@ -147,12 +147,12 @@ def _mentioned(sql: str) -> list[str]:
 
 
 def _in_one_line(error: Exception) -> str:
-    """Return what DuckDB says, without the drawing of the place."""
+    """Return DuckDB's message in one line, without its excerpt of the query."""
     return " ".join(str(error).split("\n\nLINE ")[0].split())
 
 
 def _explain(error: Exception, sql: str) -> str:
-    """Say what a query names that doesn't exist, and what does."""
+    """Return an error that names the missing table or column, and the existing ones."""
     text = _in_one_line(error)
     if table := re.search(r"Table with name (.+?) does not exist", text):
         return f"no table {table[1]!r}: tables are {', '.join(TABLES)} (--schema says what they hold)"

@@ -1,4 +1,4 @@
-"""What a run and a cohort amount to, from rows alone."""
+"""Figures of a run and of a cohort, computed from rows alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import CheckpointSummary, share_of, summarize_checkpoint
 from ledger_lab.reports.clock import saved_at_s, seconds_to_target
 from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
-from ledger_lab.reports.health import HealthSummary, SavedBudget, saved_budget, summarize_health
+from ledger_lab.reports.health_findings import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 
@@ -36,9 +36,9 @@ _UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """Every figure of a run, with its denominator in the name or in the words below.
+    """Every figure of a run, with its denominator in the name or in the docstring below.
 
-    ``None`` stands for what was not measured, or has no denominator.
+    ``None`` means not measured, or without a denominator.
     """
 
     run_id: str
@@ -55,17 +55,17 @@ class RunSummary:
     timing: str
     instance: str
     usd_per_hour: float | None
-    """Price of the instance when the run was declared, or the one that the report was asked for [USD/h]."""
+    """Price of the instance when the run was declared, or the price that the report was asked for [USD/h]."""
     declared_price: dict[str, Any]
     """The price entry as the run declared it, whatever the report was asked for."""
     declared_usd: float | None
     """What the run cost at the declared price [USD]."""
     env_steps: int
-    """Environment steps that the learner saw, over all processes."""
+    """Environment steps that the learner trained on, over all processes."""
     train_s: float | None
     """Seconds in the training loop: all phases but start-up, compile and evaluation; ``None`` before an iteration."""
     evaluate_s: float | None
-    """Seconds in the phase ``evaluate``; ``None`` where the run never got there."""
+    """Seconds in the phase ``evaluate``; ``None`` if the run never evaluated."""
     wall_s: float
     """Seconds of all attempts, from the start of their processes to their ends."""
     env_steps_per_s: float | None
@@ -74,18 +74,18 @@ class RunSummary:
     """Iterations per minute of training."""
     wall_to_target_s: float | None
     """Seconds of all attempts until a policy was confirmed to reach the target [s]: start-up, compile, training and
-    the judging that proved it."""
+    judging."""
     evaluation_share: float | None
     """``evaluate_s`` ÷ ``wall_s``."""
     peak_gpu_memory_gb: float | None
-    """Of the process that took most, as the next one."""
+    """Peak of the process with the largest peak, as for the next field."""
     peak_host_memory_gb: float | None
     energy_kwh: float | None
     """What the run's accelerators drew in all attempts [kWh]."""
     energy_source: Source | None
     """``counter``: their own counters; ``power``: integrated from samples of their power."""
     energy_undefined_reason: str | None
-    """Why there is no :attr:`energy_kwh`; ``None`` where there is one."""
+    """Why :attr:`energy_kwh` is ``None``; ``None`` if there is a figure."""
     mean_gpu_utilization: float | None
     """Share of the time in which a kernel ran; the mean over all samples of all accelerators, start-up included."""
     devices: list[DeviceSummary]
@@ -94,25 +94,25 @@ class RunSummary:
     ranks: list[RankSummary]
     """Its processes, by rank; none for a run of one process."""
     heldout_successes: int | None
-    """Successes of the confirmation that proved a policy; where there is none, of the last checkpoint screened."""
+    """Successes of the confirmation that proved a policy; without one, of the last checkpoint screened."""
     heldout_episodes: int | None
     heldout_success: float | None
     heldout_interval: tuple[float, float] | None
-    """Wilson interval of the share, 95 %."""
+    """95 % Wilson interval of the share."""
     invalid_reason: str | None
-    """Why scores of the run are no proof of anything, and are left out; ``None`` where there are no such."""
+    """Why scores of the run are invalid and left out; ``None`` if all are valid."""
     target_success: float
     target_reached: bool
     panel: str
     panel_id: str
     began_from: dict[str, Any] | None
-    """The checkpoint whose networks it began with, with what they had cost, which no other figure holds."""
+    """The checkpoint that the run's networks began from, and its cost, which no other figure includes."""
     billable_usd: float | None
-    """What the run cost: the time of its instances, and on hardware of one's own the energy [USD]."""
+    """Cost of the run [USD]: instance time, plus energy on the user's own hardware."""
     energy_usd: float | None
-    """The energy's part of it [USD]; ``None`` where the price holds it already."""
+    """The energy's part of the cost [USD]; ``None`` if the price includes energy."""
     energy_basis: str | None
-    """``measured``, ``nominal`` (power times time), or ``mixed`` where the one is known of some attempts alone."""
+    """``measured``, ``nominal`` (power times time), or ``mixed`` if only some attempts were measured."""
     usd_per_billion_env_steps: float | None
     phases: dict[str, float]
     """Seconds per phase; they sum to ``wall_s``."""
@@ -121,14 +121,14 @@ class RunSummary:
     fps_step_inference: float | None
     """Environment steps per second of ``simulate + manage + infer``."""
     fps_total: float | None
-    """The same as ``env_steps_per_s``, under the name that is compared with the other two."""
+    """The same as ``env_steps_per_s``, named like the two throughputs above."""
     seconds_per_update: float | None
     """Seconds of ``returns + learn + synchronize`` per iteration."""
     checkpoints: list[CheckpointSummary]
     health: list[HealthSummary]
-    """What was wrong with the training, one entry per kind of event."""
+    """Health events of the training, one entry per kind of event."""
     saved_budget: SavedBudget | None
-    """What was left of the budget; ``None`` unless a health event ended the run."""
+    """The budget left over; ``None`` unless a health event ended the run."""
 
     @property
     def confirmed(self) -> CheckpointSummary | None:
@@ -137,7 +137,7 @@ class RunSummary:
 
     @property
     def best(self) -> CheckpointSummary | None:
-        """The confirmed checkpoint, else the first of those with the best held-out score."""
+        """The confirmed checkpoint, else the first checkpoint with the best held-out score."""
         return self.confirmed or max(
             (c for c in self.checkpoints if c.heldout_successes is not None),
             key=lambda c: c.heldout_successes or 0,
@@ -151,37 +151,37 @@ class RunSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class CohortSummary:
-    """What the runs that were declared together cost, per task, panel and target."""
+    """Cost of the runs that were declared together, per task, panel and target."""
 
     cohort: str | None
-    """Name of the cohort; ``None`` holds the runs that were declared in none."""
+    """Name of the cohort; ``None`` for runs without a cohort."""
     task: str
     panel_id: str
     target_success: float
     runs: int
     declared_runs: int | None
-    """Runs that the cohort was declared with, on whichever tasks; ``None`` where nobody said how many."""
+    """Declared number of runs, over all tasks; ``None`` if no size was declared."""
     missing_runs: int | None
-    """Declared runs of which there is no trace."""
+    """Declared runs that are missing from the ledger."""
     failed_runs: int
     target_reaching_runs: int
     spend_usd: float | None
-    """Spend of all runs, failed and unfinished ones included [USD]; ``None`` where one has no price."""
+    """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
     runs_of_unknown_energy: int
-    """Runs with an hourly price and no cost: their energy is paid on top, and nobody knows how much it was."""
+    """Runs with an hourly price and no cost: their energy is paid on top, and was not measured."""
     usd_per_target_reaching_checkpoint: float | None
     """``spend_usd`` ÷ ``target_reaching_runs``."""
     usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None
-    """95 % bootstrap interval over the runs [USD]; an upper bound of ``None`` is open, because too many resamples had
-    no run that reached the target."""
+    """95 % bootstrap interval over the runs [USD]. An upper bound of ``None`` is open: too many resamples had no run
+    that reached the target."""
     at_least_usd: float | None
-    """Where no run reached the target: the spend, which a target-reaching checkpoint exceeds [USD]."""
+    """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
     median_wall_to_target_s: float | None
-    """Median time to the target over all runs, those that never got there included [s]."""
+    """Median time to the target over all runs, including runs that missed the target [s]."""
     median_wall_to_target_exceeds_s: float | None
-    """Where that median lies among runs that never got there: what it exceeds [s]."""
+    """Lower bound of that median, if the median falls among runs that missed the target [s]."""
     undefined_reason: str | None
-    """Why there is no cost per target-reaching checkpoint; ``None`` where there is one."""
+    """Why there is no cost per target-reaching checkpoint; ``None`` if there is one."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as plain JSON values."""
@@ -230,7 +230,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
             if key not in confirmations or not confirmations[key].confirms:
                 confirmations[key] = row  # what is proven stays proven
         elif row.panel_id == declared.panel_id:
-            # The first score stands: nobody rolls again until it passes.
+            # The first score counts: scoring again until a policy passes would bias it.
             scores.setdefault((row.checkpoint, row.checkpoint_sha256), row)
     saved, at_s = [(c, (c.path, c.sha256)) for c in run.checkpoints], saved_at_s(run)
     checkpoints = [summarize_checkpoint(c, at_s[c.path], scores.get(key), confirmations.get(key)) for c, key in saved]
@@ -299,12 +299,12 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
 
 
 def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort] = ()) -> list[CohortSummary]:
-    """Work out what each cohort cost. Runs on different tasks or panels are never added up.
+    """Work out the cost of each cohort. Runs on different tasks or panels are never added up.
 
     Args:
         summaries: Runs of a ledger.
-        declared: The ledger's cohorts of declared size. They know all of their runs, so that a run that is not among
-            the summaries does not count as missing.
+        declared: The ledger's cohorts of declared size. They list all their runs, so that a run outside the summaries
+            does not count as missing.
 
     Returns:
         One summary per cohort, task and panel, in the order of their first runs.
@@ -377,8 +377,8 @@ def _phases(run: Run) -> dict[str, int]:
             for spent_ns in (window.phase_ns for window in lost):
                 total.subtract(spent_ns)
                 total[Phase.RESTART] += sum(spent_ns.values())
-        # A killed attempt may have said something after its last window; one that ended takes a while to go. Where the
-        # first process could not say its end, another one did, by its own clock.
+        # A killed attempt may have written rows after its last window, and an attempt that ended takes a while to exit.
+        # If the first process could not write its end, another process did, by its own clock.
         ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
         total[Phase.RESTART if run.led_on(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
         total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
@@ -391,6 +391,6 @@ def _seconds(phase_ns: dict[str, int], phases: frozenset[Phase] | set[Phase]) ->
 
 
 def _peak_gb(peaks_bytes: Sequence[int | None]) -> float | None:
-    """Return the largest peak [GB = 10^9 bytes], or ``None`` where none was measured."""
+    """Return the largest peak [GB = 10^9 bytes]; ``None`` if none was measured."""
     measured = [peak for peak in peaks_bytes if peak is not None]
     return max(measured) / 1e9 if measured else None

@@ -1,4 +1,4 @@
-"""What a run computed and how long that took, as far as it can be compared with other runs."""
+"""A run's work and its times, in a form that can be compared with other runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger_lab.recipes import DIALECTS
 from ledger_lab.reports.summary import RunSummary
 
 NO_GRAPH = "env.sim.physics.use_cuda_graph="
-"""Override that keeps the physics engine from recording its steps."""
+"""Override that turns off the physics engine's recording of its steps."""
 
 _FREE = (
     "env.scene.num_envs=",
@@ -28,10 +28,10 @@ _FREE = (
         for field in ("max_iterations", "save_interval", "horizon", "epochs", "minibatches")
     ),
 )
-"""Overrides that change how often something is computed, and not how long that takes; or that stand in a field."""
+"""Overrides that do not change the time of a single computation, or that have a field of their own here."""
 
 _ELSEWHERE = frozenset({"ledger_lab"})
-"""Packages whose version says nothing of how fast a step is."""
+"""Packages whose version does not change the speed of a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +40,14 @@ class Workload:
 
     run_id: str
     surroundings: bytes
-    """What must be equal before times are compared: task, library, device, physics, host, packages, overrides."""
+    """Must be equal before times are compared: task, library, device, physics, host, packages, overrides."""
     agent: str | None
     """Hash of the agent's configuration."""
     code: bytes
-    """What, besides overrides, a recipe may hang on: the source; where nobody hashed it, version and commit."""
+    """Identifies the source code, on which a recipe depends too: its hash; if that was not recorded, version and
+    commit."""
     graphs: bool
-    """Whether the physics engine was left to record its steps, as it does by itself."""
+    """Whether the physics engine recorded its steps, which is the default."""
     timing: str
     num_envs: int
     held_out_slots: int
@@ -61,16 +62,16 @@ class Workload:
     peak_memory_gb: float | None
     """Peak of the device's memory, or of the host's where there is no device [GB]."""
     memory_gb: float | None
-    """How much of it there is [GB]; ``None`` where nobody wrote it down."""
+    """Size of that memory [GB]; ``None`` if not recorded."""
 
     @classmethod
     def of(cls, declared: RunDeclared, summary: RunSummary, attempts: int) -> Self:
         """Return the work of a run.
 
         Args:
-            declared: What it was going to do.
-            summary: What became of it.
-            attempts: How many attempts it took.
+            declared: The run's declaration.
+            summary: The run's figures.
+            attempts: Number of attempts.
         """
         on_gpu = declared.device != "cpu"
         memory_bytes = declared.hardware.get("accelerator_memory_bytes" if on_gpu else "memory_bytes")
@@ -113,7 +114,7 @@ class Workload:
 
     @property
     def step_calls(self) -> int:
-        """How often all environments took a step together."""
+        """Number of environment steps, each of all environments together."""
         return self.iterations * self.horizon
 
     @property
@@ -122,7 +123,7 @@ class Workload:
         return self.num_envs * self.horizon // self.minibatches
 
     def phase_s(self, *phases: Phase) -> float | None:
-        """Return the sum of phases [s]; ``None`` where none of them took any time."""
+        """Return the sum of phases [s]; ``None`` if none of them took any time."""
         found = [self.phases[phase] for phase in phases if phase in self.phases]
         return sum(found) if found else None
 
@@ -150,14 +151,14 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What telemetry says of the training loop: medians over its samples. ``None`` is what nobody measured."""
+    """Telemetry of the training loop: medians over its samples. ``None`` means not measured."""
 
     utilization: float | None
     """Share of the time in which a kernel ran on a device, in [0, 1]."""
     busiest_thread: float | None
     """Share of one core that the busiest thread took, in [0, 1]."""
     memory: float | None
-    """Largest share of the device's memory in use, or of the host's where there is no device."""
+    """Largest share of the device's memory in use; without a device, of the host's."""
 
     @classmethod
     def of(cls, run: Run, memory_gb: float | None) -> Self:
@@ -165,7 +166,7 @@ class Usage:
 
         Args:
             run: The run.
-            memory_gb: How much memory there is, as :attr:`Workload.memory_gb`.
+            memory_gb: Size of the memory, as :attr:`Workload.memory_gb`.
         """
         samples: list[Telemetry] = []
         for attempt in run.attempts:
@@ -186,6 +187,6 @@ class Usage:
 
 
 def _median(figures: Iterable[float | None]) -> float | None:
-    """Return the median of what was measured, or ``None`` where nothing was."""
+    """Return the median; ``None`` if nothing was measured."""
     measured = [figure for figure in figures if figure is not None]
     return statistics.median(measured) if measured else None

@@ -23,7 +23,7 @@ class ActingModule(torch.nn.Module):
 
         Args:
             act: The function.
-            parts: Its networks and normalizers, and constants such as limits, by the names they are saved under.
+            parts: Its networks, normalizers, and constants such as limits, by the names that they are saved under.
         """
         super().__init__()
         self._act = act

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent, and that are policies or refused."""
+"""Loads checkpoints, and refuses files that are not policies of the library."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ledger_lab.errors import UserError
 
 @contextmanager
 def loading_policy(checkpoint: Path, library: str) -> Iterator[None]:
-    """Tell in one line why a file can't be loaded as a policy.
+    """Raise an error of one line if the file read inside the context can't be loaded as a policy.
 
     Args:
-        checkpoint: The file that is read inside.
-        library: Whose policy it should be, in words.
+        checkpoint: The file that is read inside the context.
+        library: Name of the library that saved the policy, in words.
 
     Raises:
         UserError: If reading it failed.
@@ -28,20 +28,20 @@ def loading_policy(checkpoint: Path, library: str) -> Iterator[None]:
         yield
     except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
         lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
-        reason = " ".join(lines[:2])  # torch names the first layer that doesn't fit in the second line
+        reason = " ".join(lines[:2])  # torch's second line names the first layer that doesn't fit
         raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of {library}: {reason}") from error
 
 
 def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> None:
-    """Load networks that may see more than they did when they were learned: by what is new, they are not moved.
+    """Load networks that may have more inputs than the checkpoint; new inputs have no effect on them at first.
 
     Args:
-        parts: The networks, by where their weights stand in the file; what else is there, as an optimizer, stays.
+        parts: The networks, by the keys of their weights in the file; other content, such as an optimizer, is ignored.
         checkpoint: The file.
-        library: Whose checkpoint it should be, in words.
+        library: Name of the library that saved the checkpoint, in words.
 
     Raises:
-        UserError: If it isn't, or the networks have other layers.
+        UserError: If the file is not such a checkpoint, or the networks have other layers.
     """
     with loading_policy(checkpoint, library):
         content = torch.load(checkpoint, weights_only=True, map_location="cpu")
@@ -51,14 +51,15 @@ def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> N
 
 
 _STATISTICS = {"mean": 0.0, "var": 1.0, "variance": 1.0, "std": 1.0}
-"""What normalizers keep of each input, by the last word of its name, and what leaves an input as it is."""
+"""Statistics that normalizers keep of each input, by the last word of their names, and neutral values for new
+inputs."""
 
 
 def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return weights with zeros for inputs that they don't know, which normalizers leave as they are.
+    """Return weights with zeros, and statistics with neutral values, for inputs that the checkpoint lacks.
 
-    Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs). What a normalizer has
-    counted stays, so that it hardly adapts to new inputs: scale them in the task.
+    Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs). A normalizer keeps its
+    sample count, so it hardly adapts to new inputs: scale them in the task.
     """
     fitting = dict(known)
     for name, tensor in known.items():

@@ -1,4 +1,4 @@
-"""Which code a task runs here."""
+"""Hashes the code that a task runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _NAMED = re.compile(r'"(\w+)[\w.]*:[A-Za-z_][\w.]*"')
-"""How a configuration names a function or a class, with the top-level package of its module."""
+"""Matches the name of a function or class in a configuration; captures its top-level package."""
 _VERSIONED = re.compile(r"isaaclab(_.*)?|builtins|gymnasium|newton|torch|warp")
 """Packages whose code has a version in the ledger."""
 
@@ -24,8 +24,9 @@ _VERSIONED = re.compile(r"isaaclab(_.*)?|builtins|gymnasium|newton|torch|warp")
 def code_sha256(task: str, env_cfg: ManagerBasedRLEnvCfg) -> dict[str, str]:
     """Return the hashes of the code that a task runs, by top-level package or module.
 
-    It is LedgerLab's, and that of every package that the task is registered with, or that its configuration takes a
-    function or a class from. What these import from further packages is not seen; Isaac Lab's code has a version.
+    These are LedgerLab, the package that registers the task, and every package from which the configuration takes a
+    function or a class. Their imports from other packages are not followed. Isaac Lab is left out: the ledger holds
+    its version.
 
     Args:
         task: Gymnasium id of a registered task.
@@ -35,5 +36,5 @@ def code_sha256(task: str, env_cfg: ManagerBasedRLEnvCfg) -> dict[str, str]:
     entries = [spec.entry_point, *spec.kwargs.values(), env_cfg]
     named = _NAMED.findall(canonical_json(plain_config(entries)).decode())
     packages = ["ledger_lab", *sorted({name for name in named if not _VERSIONED.fullmatch(name)} - {"ledger_lab"})]
-    # A file's hash, ``sha256:…``, looks like a name, too, and no module is called so.
+    # A file's hash, ``sha256:…``, also matches, but no module has that name.
     return {package: source_sha256(package) for package in packages if importlib.util.find_spec(package) is not None}

@@ -1,4 +1,4 @@
-"""What libraries do between processes: metered, and put right where one knows its own process alone."""
+"""Meters the libraries' collectives, and merges statistics that a library computes per process only."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _COLLECTIVES = (
     "reduce",
     "reduce_scatter_tensor",
 )
-"""What libraries call by these names on ``torch.distributed``."""
+"""Collectives that libraries call on ``torch.distributed``."""
 
 
 @contextmanager
 def metered_collectives(clock: PhaseClock) -> Iterator[None]:
-    """Count the collectives of the training loop for the phase ``synchronize``, whichever library makes them.
+    """Count the time of the training loop's collectives, in any library, for the phase ``synchronize``.
 
-    Before and after it, waiting for other processes is a part of starting up, or of judging. What a collective raises
-    is a :class:`~ledger_lab.ledger.endings.CollectiveError` meanwhile.
+    Outside the loop, waiting for other processes counts as start-up or judging. Inside the context, an error of a
+    collective becomes a :class:`~ledger_lab.ledger.endings.CollectiveError`.
 
     Args:
         clock: The clock.
@@ -49,7 +49,7 @@ def metered_collectives(clock: PhaseClock) -> Iterator[None]:
 
 
 def _metered(name: str, collective: Callable[..., Any], clock: PhaseClock) -> Callable[..., Any]:
-    """Return a collective whose time is counted, and whose errors say that they are one's."""
+    """Return a collective whose time is counted, and whose errors become a ``CollectiveError``."""
 
     def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through what the collective takes
         clock.open(Phase.SYNCHRONIZE if clock.base is Phase.UNATTRIBUTED else clock.base)
@@ -66,18 +66,18 @@ def _metered(name: str, collective: Callable[..., Any], clock: PhaseClock) -> Ca
 def merged_moments(
     mean: torch.Tensor, variance: torch.Tensor, count: int, *, correction: int
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Return mean and variance of the samples of all processes, each of which has as many.
+    """Return mean and variance of the samples of all processes, which have equally many.
 
-    For libraries whose normalizers know only their own process.
+    For libraries whose normalizers use only the samples of their own process.
 
     Args:
         mean: Mean of this process's samples.
-        variance: Their variance.
-        count: How many they are.
-        correction: What is subtracted from a count before a variance is divided by it: 1 for an unbiased one, else 0.
+        variance: Variance of these samples.
+        count: Number of these samples.
+        correction: Subtracted from the count that the variance is divided by: 1 for an unbiased variance, else 0.
 
     Returns:
-        The same of all samples, as if they had been one batch.
+        Mean and variance of all samples, as if they had been one batch.
     """
     if not dist.is_initialized():
         return mean, variance, count
@@ -91,10 +91,10 @@ def merged_moments(
 
 
 def take_from_first(module: torch.nn.Module) -> None:
-    """Give the parameters and buffers of the first process to all.
+    """Copy parameters and buffers from the first process to all others.
 
     Args:
-        module: The same module on all of them.
+        module: The same module in all processes.
     """
     if dist.is_initialized():
         for tensor in module.state_dict().values():
@@ -104,9 +104,9 @@ def take_from_first(module: torch.nn.Module) -> None:
 def of_all_processes(
     learn: Callable[[torch.Tensor, torch.Tensor, int], None],
 ) -> Callable[[torch.Tensor, torch.Tensor, int], None]:
-    """Return what a normalizer learns by, so that it learns from the samples of all processes.
+    """Wrap a normalizer's update, so that it uses the samples of all processes.
 
     Args:
-        learn: Takes mean, unbiased variance and count of samples.
+        learn: The update; takes mean, unbiased variance and count of samples.
     """
     return lambda mean, variance, count: learn(*merged_moments(mean, variance, count, correction=1))

@@ -1,9 +1,9 @@
-"""Newton without Python between its kernels, on the CPU, too.
+"""Records Newton's physics step on the CPU, and replays it without Python between the kernels.
 
 On a GPU, Isaac Lab captures a physics step as a CUDA graph. On a CPU it launches hundreds of kernels one by one from
-Python, which takes several times as long as the kernels. Warp can record a step there as well, and replay it in C++
-(``warp.capture_begin`` on a CPU device); loops of the solver are recorded as loops. Only the MuJoCo-Warp solver is
-recorded: a test proves its replayed steps equal to the launched ones bit for bit.
+Python, which takes several times as long as the kernels. Warp can record a step on the CPU as well, and replay it in
+C++ (``warp.capture_begin`` on a CPU device); loops of the solver are recorded as loops. Only the MuJoCo-Warp solver is
+recorded; a test proves that its replayed steps equal launched steps bit for bit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 _STEPS = ("_simulate_full", "_simulate_physics_only")
-"""Ways of Isaac Lab to step, of which a simulation has one: with motors that Newton computes, and without."""
+"""Isaac Lab's two step functions: with and without motors that Newton computes. A simulation uses one of them."""
 
 
 @contextmanager
 def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
-    """Replay the physics step of an environment from a recording, where it runs on Newton on the CPU.
+    """Replay the physics step of an environment from a recording, if it runs on Newton on the CPU.
 
-    The first step is launched as usual and recorded; all others are replayed. Isaac Lab discards the recording
+    The first step is launched as usual and recorded; later steps are replayed. Isaac Lab discards the recording
     whenever it would discard a CUDA graph. ``env.sim.physics.use_cuda_graph=False`` turns this off.
 
     Args:
@@ -58,5 +58,5 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
         yield
     finally:
         for name in _STEPS:
-            delattr(NewtonMJWarpManager, name)  # the base class's own is there again
+            delattr(NewtonMJWarpManager, name)  # the base class's own step is visible again
         NewtonManager._graph = None

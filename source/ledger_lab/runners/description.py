@@ -1,4 +1,4 @@
-"""Describing a simulation: everything about it that can change the outcome of an episode."""
+"""Describes everything about a simulation that can change the outcome of an episode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENGINE_PACKAGES = {
 _PHYSICS_NEUTRAL = frozenset(
     {"class_type", "cooked_collider_cache_dir", "debug_mode", "launcher_type", "use_cuda_graph"}
 )
-"""Settings of a physics engine that change its speed, its output or its caches, but no trajectory."""
+"""Settings of a physics engine that change speed, output or caches, but no trajectory."""
 
 _SIMULATION_NEUTRAL = frozenset(
     {
@@ -39,15 +39,15 @@ _SIMULATION_NEUTRAL = frozenset(
         "visualizer_cfgs",
     }
 )
-"""Settings of the simulation that change no trajectory, or that are described by themselves."""
+"""Settings of the simulation that change no trajectory, or that are described separately."""
 
 _ENVIRONMENT_PARTS = ("scene", "actions", "observations", "events", "terminations", "commands")
 _SLOT_SETTINGS = frozenset({"num_envs", "env_spacing", "debug_vis", "enable_corruption"})
-"""Settings that a held-out simulation chooses by itself."""
+"""Settings that a held-out simulation chooses on its own."""
 
 
 def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
-    """Return what a panel's identity needs to know of a simulation.
+    """Return the description of a simulation that enters a panel's identity.
 
     Args:
         env_cfg: The resolved configuration.
@@ -73,7 +73,7 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
 
 
 def _without_slots(value: Any) -> Any:
-    """Return a part of a configuration without the settings that a held-out simulation chooses by itself."""
+    """Return a part of a configuration without the settings that a held-out simulation chooses on its own."""
     if isinstance(value, dict):
         return {key: _without_slots(item) for key, item in value.items() if key not in _SLOT_SETTINGS}
     return [_without_slots(item) for item in value] if isinstance(value, list) else value

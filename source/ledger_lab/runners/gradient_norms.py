@@ -1,4 +1,4 @@
-"""Hearing of the gradients' norms, which libraries compute to clip them, and do not log."""
+"""Records gradient norms, which libraries compute for clipping but do not log."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 
 @contextmanager
 def recorded_gradient_norms(module: Any = torch.nn.utils) -> Iterator[list[torch.Tensor]]:  # noqa: ANN401 - a module
-    """Keep the norm that every gradient has before torch clips it.
+    """Record every gradient norm before torch clips the gradient.
 
-    In half precision, those of steps that a gradient scaler leaves out are not finite: see :func:`largest_norm`.
+    In half precision, norms of steps that a gradient scaler skips are not finite: see :func:`largest_norm`.
 
     Args:
-        module: Where the library looks ``clip_grad_norm_`` up.
+        module: Module in which the library looks up ``clip_grad_norm_``.
 
     Yields:
-        The norms, to be emptied by whoever reads them.
+        The norms; the reader empties the list.
     """
     norms: list[torch.Tensor] = []
     clip = module.clip_grad_norm_
@@ -37,15 +37,15 @@ def recorded_gradient_norms(module: Any = torch.nn.utils) -> Iterator[list[torch
 
 
 def largest_norm(norms: list[torch.Tensor], scaler: torch.amp.GradScaler | None = None) -> torch.Tensor | None:
-    """Return the largest of recorded norms, and forget them.
+    """Return the largest recorded norm, and empty the list.
 
     Args:
-        norms: What :func:`recorded_gradient_norms` yields.
-        scaler: The library's gradient scaler. It tries how far losses can be scaled up: a step whose gradients exceed
-            half precision is not taken, and tells nothing of the training.
+        norms: The list that :func:`recorded_gradient_norms` yields.
+        scaler: The library's gradient scaler. It tries larger and larger loss scales, and skips a step whose gradients
+            exceed half precision; norms of skipped steps are left out.
 
     Returns:
-        A scalar; ``None`` if there is none.
+        A scalar; ``None`` if no norm is left.
     """
     if not norms:
         return None

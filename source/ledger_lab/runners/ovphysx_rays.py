@@ -1,8 +1,8 @@
-"""Ray casters of OvPhysX that follow each robot's own body.
+"""Makes OvPhysX ray casters follow each robot's own body.
 
-Isaac Lab's follow bodies, and what they see of moving targets, as OvPhysX lists them, by name: ``env_10`` comes before
-``env_2``, so that with more than ten robots one sees what is around another. Its views of robots and its contact
-sensors bring that into order; so do these.
+Isaac Lab's ray casters take bodies and moving targets in the order in which OvPhysX lists them, which is by name.
+``env_10`` then comes before ``env_2``, so with more than ten robots a sensor sees the surroundings of another robot.
+Isaac Lab's robot views and contact sensors correct the order; this module does it for ray casters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def ordered_rays() -> Iterator[None]:
 
     def begin_in_order(sensor: Any) -> None:  # noqa: ANN401 - any of Isaac Lab's ray casters
         begin(sensor)
-        if sensor._ovphysx_body_view is not None:  # else it stands still
+        if sensor._ovphysx_body_view is not None:  # None for a sensor that does not move
             sensor._ovphysx_body_view = in_order(sensor._ovphysx_body_view)
 
     def target_in_order(sensor: Any, paths: str | list[str]) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The parts of an environment's step that are worth a line of their own in a profile."""
+"""The parts of an environment's step that get a line of their own in a profile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def environment_parts(env: ManagerBasedRLEnv) -> list[Part]:
 
 
 def _terms(base: Any) -> Iterator[Part]:
-    """Return the terms of all managers; Isaac Lab gives no public way to them."""
+    """Return the terms of all managers, from private attributes: Isaac Lab has no public access to them."""
     for name, action in base.action_manager._terms.items():
         yield Part(action, "process_actions", name)
         yield Part(action, "apply_actions", name)
@@ -55,10 +55,10 @@ def _terms(base: Any) -> Iterator[Part]:
     for mode, names in events._mode_term_names.items():
         named += _zip([f"{mode}: {name}" for name in names], events._mode_term_cfgs[mode])
     for name, cfg in named:
-        if not inspect.isclass(cfg.func):  # the manager makes an object of it when it is first needed
+        if not inspect.isclass(cfg.func):  # a class: the manager makes an object of it at first use
             yield Part(cfg, "func", name)
 
 
 def _zip(names: list[str], cfgs: list[Any]) -> list[tuple[str, Any]]:
-    """Return names with what they name."""
+    """Pair names with their values."""
     return list(zip(names, cfgs, strict=True))

@@ -1,6 +1,6 @@
-"""The processes of one training: how they find each other, what they agree on, and that they stay equal.
+"""The processes of one training: they find each other, agree on values, and check that they stay equal.
 
-Parameters are the libraries' to synchronize, on the device. What is said here is small, and goes between hosts.
+Libraries synchronize parameters on the device. The messages here are small, and travel between hosts.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ _T = TypeVar("_T")
 _JOIN_S = 300.0
 """How long to wait for processes that are still starting [s]."""
 _LOOK_S = 0.1
-"""How often to look whether they are there [s]."""
+"""Interval between checks whether they are ready [s]."""
 _CONNECT_S = 60.0
-"""How long those that are there may take to connect [s]."""
+"""How long processes that are ready may take to connect [s]."""
 _PROBE_S = 60.0
-"""How long the first collective may take [s]: NCCL looks for ways between all devices in it."""
+"""How long the first collective may take [s]; during it, NCCL searches for paths between all devices."""
 _PROBE_NUMBERS = 1 << 20
 _COLLECTIVE_S = 900.0
-"""How long any other may take [s]: one process may be compiling kernels while the others wait. Those that end don't let
-the others wait."""
+"""How long any later collective may take [s]. It is long because a process may compile kernels while the others wait.
+Processes that end do not keep the others waiting."""
 
 
 class ProcessGroup:
-    """All processes of a training, as one of them sees them. Each method is called by all of them, in the same order.
+    """All processes of a training. Every process calls the same methods in the same order.
 
-    Alone, everything is said and done at once.
+    With a single process, each method returns at once.
     """
 
     def __init__(self, world: World, hosts: list[str], folder: Path) -> None:
-        """Take the processes.
+        """Describe the processes.
 
         Args:
-            world: They, and which of them this is.
-            hosts: Their machines, by rank.
-            folder: Where this one may write what is gone with it.
+            world: The processes, and the rank of this one.
+            hosts: Host names, by rank.
+            folder: Temporary folder of this process.
         """
         self.world, self.hosts, self._folder = world, hosts, folder
 
     def gather(self, mine: Any) -> list[Any]:  # noqa: ANN401 - a JSON value
-        """Return what every process says, by rank.
+        """Return the values of all processes, by rank.
 
         Args:
             mine: A JSON value.
@@ -71,7 +71,7 @@ class ProcessGroup:
         return [json.loads(each) for each in self.gather_bytes(json.dumps(mine).encode())]
 
     def gather_bytes(self, mine: bytes) -> list[bytes]:
-        """Return what every process has, by rank.
+        """Return the bytes of all processes, by rank.
 
         Args:
             mine: At least one byte.
@@ -88,7 +88,7 @@ class ProcessGroup:
         return [each[: int(size)].numpy().tobytes() for each, size in zip(everything, sizes, strict=True)]
 
     def most(self, mine: int) -> int:
-        """Return the largest of what all processes say."""
+        """Return the largest value of all processes."""
         if self.world.size == 1:
             return mine
         votes = torch.tensor([mine])
@@ -96,25 +96,25 @@ class ProcessGroup:
         return int(votes)
 
     def any(self, mine: bool) -> bool:
-        """Tell whether any process says so."""
+        """Tell whether the value is true in any process."""
         return bool(self.most(int(mine)))
 
     def all(self, mine: bool) -> bool:
-        """Tell whether all processes say so."""
+        """Tell whether the value is true in all processes."""
         return not self.any(not mine)
 
     def agree(self, check: Callable[[], _T]) -> _T:
-        """Do something that a user's request may not allow, in all processes or in none.
+        """Run a check that may refuse the user's request; if it fails in one process, all processes end.
 
         Args:
-            check: It.
+            check: The check.
 
         Returns:
-            What came of it here.
+            Its result in this process.
 
         Raises:
-            UserError: In the first process, if any can't: for its own reason, or for the first other one's.
-            SystemExit: In the others then, so that it is said once.
+            UserError: In the first process, if the check fails in any process; with its own reason, if it has one.
+            SystemExit: In all other processes then, so that the error is printed once.
         """
         if self.world.size == 1:
             return check()
@@ -132,14 +132,14 @@ class ProcessGroup:
         return values[0]
 
     def first(self, make: Callable[[], _T]) -> _T:
-        """Return what the first process makes.
+        """Return a value that the first process makes.
 
         Args:
-            make: Called in the first process alone; returns a JSON value.
+            make: Called in the first process only; returns a JSON value.
 
         Raises:
-            UserError: In the first process, if it does.
-            SystemExit: In the others then.
+            UserError: In the first process, if ``make`` raises it.
+            SystemExit: In all other processes then.
         """
         if self.world.size == 1:
             return make()
@@ -156,10 +156,10 @@ class ProcessGroup:
         return value
 
     def file(self, path: Path) -> Path:
-        """Return a file of the first process, whether or not this one sees the same disk.
+        """Return a file of the first process, even if this process does not share its disk.
 
         Args:
-            path: The file, as the first process sees it.
+            path: Path of the file in the first process.
 
         Returns:
             The file itself; in other processes, a copy that the next call may replace.
@@ -174,18 +174,18 @@ class ProcessGroup:
         return copy
 
     def folder(self, run_dir: Path) -> Path:
-        """Return where a library may write: the first process into the run's directory, others where nobody looks."""
+        """Return a folder for a library: the run's directory in the first process, else a temporary folder."""
         return run_dir if self.world.first else self._folder
 
     def require_equal(self, state: Mapping[str, Any], tell: Callable[[str], None] = lambda _: None) -> None:
-        """Make sure that all processes hold the same numbers, to the last bit.
+        """Check that all processes hold the same numbers, bit for bit.
 
         Args:
-            state: What :meth:`ledger_lab.runners.adapter.Trainer.state` returned.
-            tell: Hears the SHA-256 of all names and numbers of this process, before anything is compared.
+            state: The result of :meth:`ledger_lab.runners.adapter.Trainer.state`.
+            tell: Called with the SHA-256 of this process's names and numbers, before anything is compared.
 
         Raises:
-            RanksDifferError: If they don't; it names the first place.
+            RanksDifferError: If they differ; names the first difference.
         """
         digests = dict(_digests(state, ""))
         whole = hashlib.sha256(json.dumps(digests).encode()).hexdigest()
@@ -204,13 +204,13 @@ class ProcessGroup:
         )
 
     def try_out(self, device: str) -> None:
-        """Add up real numbers of all processes on their devices, before anything depends on it.
+        """Test the connection: add up numbers of all processes on their devices, before training depends on it.
 
         Args:
             device: The device of this process.
 
         Raises:
-            UserError: If it takes too long or fails; it names the variable to try.
+            UserError: If the test takes too long or fails; names the environment variable to try.
         """
         if self.world.size == 1:
             return
@@ -223,21 +223,20 @@ class ProcessGroup:
         def add_up() -> None:
             try:
                 if device != "cpu":
-                    torch.cuda.set_device(device)  # of each thread its own
+                    torch.cuda.set_device(device)  # the current device is set per thread
                 dist.all_reduce(numbers)
                 if not bool((numbers == self.world.size * (self.world.size + 1) / 2).all()):
                     failed.append(RuntimeError("the sum of all ranks is wrong"))
             except RuntimeError as error:
                 failed.append(error)
 
-        # NCCL connects within its first collective, and nothing but its own patience, which is longer than any user's,
-        # gets a thread back from there.
+        # NCCL connects within its first collective, and only its own timeout, which is too long for a user, ends that.
         trial = threading.Thread(target=add_up, daemon=True)
         trial.start()
         trial.join(_PROBE_S)
         if trial.is_alive():
             failed.append(RuntimeError(f"no answer within {_PROBE_S:g} s"))
-            atexit.register(os._exit, 2)  # nobody waits for that thread, or takes the group apart below it
+            atexit.register(os._exit, 2)  # exit without waiting for that thread or destroying its group
         if failed:
             raise UserError(_advice(library, failed[0])) from failed[0]
 
@@ -252,7 +251,7 @@ class ProcessGroup:
         return content.numpy().tobytes()
 
     def _refuse(self, complaint: str) -> None:
-        """End all processes; the first one says why."""
+        """End all processes; the first process raises the reason."""
         if self.world.first:
             raise UserError(complaint)
         sys.exit(2)
@@ -266,11 +265,11 @@ ALONE = ProcessGroup(World(), [socket.gethostname()], Path())
 def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
     """Join the processes of a training, until the end of the context.
 
-    The group has gloo for what hosts say to each other, and NCCL for what devices do. Libraries that would make a group
-    of their own find this one.
+    The group uses gloo between hosts and NCCL between devices. Libraries that would create a group of their own use
+    this one.
 
     Args:
-        world: The processes, and which of them this is.
+        world: The processes, and the rank of this one.
         on_gpu: Whether they compute on GPUs.
 
     Raises:
@@ -297,17 +296,17 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
         try:
             yield group
         except SystemExit as ending:
-            if not ending.code:  # after an error, it might wait for others for ever
+            if not ending.code:  # after an error, it might wait for other processes forever
                 dist.destroy_process_group()
             raise
         dist.destroy_process_group()
 
 
 def _meet(world: World) -> dist.Store:
-    """Return the store of all processes, once all of them are there."""
+    """Wait until all processes have connected, and return their common store."""
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     patience = timedelta(seconds=_JOIN_S)
-    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun's own process keeps it then
+    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun's own process hosts it
     try:
         server = dist.TCPStore(
             address, int(port), is_master=world.first and not agents, timeout=patience, wait_for_workers=False
@@ -327,7 +326,7 @@ def _meet(world: World) -> dist.Store:
     deadline_s = time.monotonic() + _JOIN_S
     try:
         store.set(keys[world.rank], "")
-        while not store.check(keys):  # the store's own way to wait hears no Ctrl-C
+        while not store.check(keys):  # the store's own wait ignores Ctrl-C
             if time.monotonic() > deadline_s:
                 missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
                 raise UserError(
@@ -344,7 +343,7 @@ def _meet(world: World) -> dist.Store:
 
 
 def _digests(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield every number below a value by its name, or the hash of what a tensor holds."""
+    """Yield every number inside a value by name, and for tensors the hash of their content."""
     if isinstance(value, torch.Tensor):
         content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         yield name, f"{value.dtype}{tuple(value.shape)}:{hashlib.sha256(content).hexdigest()}"
@@ -359,7 +358,7 @@ def _digests(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _advice(library: str, error: Exception) -> str:
-    """Return why processes don't reach each other, and what to try."""
+    """Return why the processes may not reach each other, and what to try."""
     interfaces = ", ".join(name for _, name in socket.if_nameindex())
     ways = {
         "gloo": f"set GLOO_SOCKET_IFNAME to the network interface that connects the machines (here: {interfaces})",

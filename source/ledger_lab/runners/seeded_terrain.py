@@ -1,4 +1,4 @@
-"""Generated ground that its own seed fixes, whatever the training's seed is."""
+"""Generates terrain from its own seed alone, independent of the training seed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class SeededTerrainGenerator(TerrainGenerator):
-    """Isaac Lab's generator, with all that it draws from the seed of its configuration.
+    """Isaac Lab's generator, with all random numbers drawn from the configuration's seed.
 
-    Isaac Lab itself draws the kinds and difficulties of patches from that seed, but heights and obstacles from the
-    streams that everybody shares, so that another training's ground looks different. Here the shared streams are given
-    back as they were.
+    Isaac Lab draws only the kinds and difficulties of patches from that seed. It draws heights and obstacles from the
+    global random streams, so another training seed changes the ground. This class seeds the global streams while it
+    generates, and restores them afterwards.
     """
 
     def __init__(self, cfg: TerrainGeneratorCfg, device: str = "cpu") -> None:
-        """Generate.
+        """Generate the terrain.
 
         Args:
-            cfg: The configuration; it names a seed.
-            device: Where flat patches are searched for.
+            cfg: The configuration; its seed must be set.
+            device: Device on which flat patches are searched for.
         """
         shared = GlobalStreams()
         random.seed(cfg.seed)

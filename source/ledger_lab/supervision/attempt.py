@@ -1,4 +1,4 @@
-"""The life of one attempt: it ends with exactly one status, whatever ends it."""
+"""One attempt of a run: it ends with exactly one status, whatever the cause."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import ENDING, exception_of, exit_status_of
 
 GRACE_S = 20.0
-"""How long who was asked to end may take where nobody says otherwise [s]. SLURM itself waits for 30 s."""
+"""Default time that a process may take to end after a signal [s]. SLURM itself waits for 30 s."""
 
 PATIENCE = 0.6
-"""Share of the supervisor's grace that who was asked to end may take to come to a good moment."""
+"""Share of the grace that a process may use to reach a good moment to end."""
 
 
 class Attempt:
-    """What is known of a running attempt."""
+    """State of a running attempt."""
 
     def __init__(self, append: Callable[[Row], None], clock: PhaseClock, grace_s: float) -> None:
         """Begin.
 
         Args:
             append: Writes a row.
-            clock: Its clock.
-            grace_s: How long it may take to end once it was asked to [s].
+            clock: The attempt's clock.
+            grace_s: Time that the attempt may take to end after a signal [s].
         """
         self._append = append
         self._clock = clock
         self._patience_s = PATIENCE * grace_s
         self.status = Status.COMPLETED
-        """The status if nothing goes wrong from here on."""
+        """Status that the attempt ends with if nothing goes wrong from here on."""
         self.error: BaseException | None = None
-        """What ended it early."""
+        """The exception that ended the attempt early."""
         self.iterations: int | None = None
         self.env_steps = 0
         self.resumable = False
-        """Whether there is a state on disk that the run can be resumed from."""
+        """Whether a state on disk allows the run to be resumed."""
         self.asked: signal.Signals | None = None
-        """The signal that asked us to end, if one came within :meth:`polite`."""
+        """The signal that asked the process to end, if it came within :meth:`polite`."""
         self._polite = False
 
     @property
     def exit_status(self) -> int:
-        """Exit status of the process: 2 for what the user can mend, else as :func:`exit_status_of` says."""
+        """Exit status of the process: 2 for an error that the user can fix, else as :func:`exit_status_of` says."""
         return EXIT_USER_ERROR if isinstance(self.error, UserError) else exit_status_of(self.status, self.resumable)
 
     @contextmanager
     def polite(self) -> Iterator[None]:
-        """Within the context, let a signal that asks us to end wait in :attr:`asked` for a good moment.
+        """Within the context, keep a signal that asks the process to end in :attr:`asked` until a good moment.
 
-        Where none comes in time, it is raised all the same.
+        If there is no good moment in time, the signal is raised as an exception.
         """
         self._polite = True
         try:
@@ -68,19 +68,19 @@ class Attempt:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def heed(self, ending: signal.Signals) -> None:
-        """Take the good moment to end: whoever asked for that waits as long as it takes from now on.
+        """Start to end at a good moment: from now on there is no time limit.
 
         Args:
-            ending: The signal, which another process of the training may have got.
+            ending: The signal; another process of the training may have received it.
         """
         self.asked = self.asked or ending
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def hear(self, ending: signal.Signals) -> None:
-        """Take a signal that asks us to end.
+        """Handle a signal that asks the process to end.
 
         Raises:
-            KeyboardInterrupt: If there is no better moment, or it was asked for in vain.
+            KeyboardInterrupt: For Ctrl-C, outside :meth:`polite` or when the wait for a good moment ran out.
             Terminated: The same, for the system's signals.
         """
         if self._polite and self.asked is None:
@@ -90,20 +90,20 @@ class Attempt:
         raise exception_of(self.asked or ending)
 
     def leave(self) -> NoReturn:
-        """End as we were asked to.
+        """Raise the exception for the signal in :attr:`asked`.
 
         Raises:
-            KeyboardInterrupt: If somebody interrupted us.
-            Terminated: If the system asked us to end.
+            KeyboardInterrupt: If the user interrupted the process.
+            Terminated: If the system asked the process to end.
         """
         assert self.asked is not None
         raise exception_of(self.asked)
 
     def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
-        """Write where the time went since the last beat.
+        """Write the time per phase since the last beat.
 
         Args:
-            figures: Figures of the training in this time, by the names of :data:`ledger_lab.ledger.FIGURES`.
+            figures: Figures of the training since then, by the names of :data:`ledger_lab.ledger.FIGURES`.
 
         Returns:
             Nanoseconds per phase since then, and the attempt's age [ns].
@@ -133,18 +133,18 @@ def attempt_life(
     grace_s: float = GRACE_S,
     resumed_env_steps: int | None = None,
 ) -> Iterator[Attempt]:
-    """Run an attempt, and tell its end before anything else can go wrong.
+    """Run an attempt, and write its end before anything else can go wrong.
 
-    Nothing is raised: what ended the attempt early is in :attr:`Attempt.error`.
+    Nothing is raised: :attr:`Attempt.error` holds the exception that ended the attempt early.
 
     Args:
-        append: Writes a row into a journal that says already that the attempt started.
+        append: Writes a row into a journal that already holds the attempt's start.
         clock: The attempt's clock.
-        peak_gpu_memory_bytes: Asked in the end.
-        tell_end: Writes how it ended; it gets the exit status of the program, too.
-        ended_row: Kind of that row.
-        grace_s: How long it may take to end once it was asked to [s].
-        resumed_env_steps: Environment steps that led to the state that it goes on from, if there is one.
+        peak_gpu_memory_bytes: Called at the end.
+        tell_end: Writes the row of the end; called with the row and the program's exit status.
+        ended_row: Class of that row.
+        grace_s: Time that the attempt may take to end after a signal [s].
+        resumed_env_steps: Environment steps behind the state that the attempt resumes from, if it resumes.
     """
     attempt = Attempt(append, clock, grace_s)
     if resumed_env_steps is not None:
@@ -153,9 +153,9 @@ def attempt_life(
         try:
             attempt.beat()
             yield attempt
-        except BaseException as error:  # noqa: BLE001 - every end is told in the ledger, and then by the exit status
+        except BaseException as error:  # noqa: BLE001 - the ledger and the exit status show every end
             attempt.status, attempt.error = status_of(error), error
-        # From here on nothing may come between: neither a second signal, nor a device that fails once more.
+        # Nothing may interrupt what follows: no second signal, and no device that fails again.
         for signum in (*ENDING, signal.SIGALRM):
             signal.signal(signum, signal.SIG_IGN)
         clock.stop_synchronizing()
@@ -172,9 +172,10 @@ def attempt_life(
 
 @contextmanager
 def _signals_heard(attempt: Attempt) -> Iterator[None]:
-    """Let an attempt hear the first signal that asks us to end, and the alarm that it sets; give them back in the end.
+    """Pass the first ending signal, and the alarm that it sets, to an attempt; restore the handlers at the end.
 
-    Later ones say nothing new: schedulers send theirs to every process, and the supervisor passes its own on.
+    Later ending signals are ignored as repetitions: schedulers signal every process, and the supervisor forwards its
+    own signals.
     """
     heard: set[bool] = set()
 

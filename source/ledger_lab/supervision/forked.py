@@ -1,4 +1,4 @@
-"""What a supervisor and its working process do first, whatever their parent left them, and which signals they hear."""
+"""Sets up streams, process groups and signal handlers of a supervisor and its worker process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 from ledger_lab.terminal.exit_status import ENDING
 
 _PR_SET_PDEATHSIG = 1
-"""From prctl(2): the signal that a process gets when its parent dies."""
+"""From prctl(2): sets the signal that a process receives when its parent dies."""
 
 
 def become_worker(supervisor_pid: int) -> None:
-    """Lead a process group of our own, without a terminal to wait for, and be told when the supervisor dies.
+    """Lead a new process group without terminal input, and receive SIGTERM when the supervisor dies.
 
-    Signals that ask us to end, which the supervisor held back, come through from then on.
+    Ending signals, which the supervisor blocked, are delivered from then on.
 
     Args:
         supervisor_pid: The process that forked this one.
     """
     with suppress(PermissionError):
         os.setpgid(0, 0)
-    # Behind the group that has the terminal, whoever reads from it is stopped, and where it asks for it, who writes.
+    # A background group is stopped when it reads from the terminal, and with ``stty tostop`` also when it writes.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -38,10 +38,10 @@ def become_worker(supervisor_pid: int) -> None:
 
 
 def end_with(parent_pid: int) -> None:
-    """Be asked to end when our parent dies; where it is dead already, end at once.
+    """Receive SIGTERM when the parent dies; if it is dead already, exit at once.
 
     Args:
-        parent_pid: The parent.
+        parent_pid: Process id of the parent.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent_pid:
@@ -49,11 +49,11 @@ def end_with(parent_pid: int) -> None:
 
 
 def open_standard_streams() -> None:
-    """Put something harmless where standard streams are closed, lest the next file becomes one."""
+    """Open the null device for closed standard streams, else the next opened file would become one."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - stays open for the whole process
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
@@ -61,13 +61,13 @@ def open_standard_streams() -> None:
 def noted_signals(
     noted: list[signal.Signals], signal_worker: Callable[[signal.Signals], None]
 ) -> Iterator[socket.socket]:
-    """Note signals instead of dying of them, those that were held back, too, and wake whoever waits on the socket.
+    """Note signals, including blocked ones, instead of ending by them, and make the socket readable.
 
-    Afterwards, those that ask us to end are ignored: all that is left is to exit with a status that tells the truth.
+    Afterwards, ending signals are ignored, so that the process can exit with its true status.
 
     Args:
-        noted: Where they are appended.
-        signal_worker: Passes on that we are suspended, and that we go on.
+        noted: List that signals are appended to.
+        signal_worker: Sends SIGSTOP and SIGCONT to the worker when this process is suspended and continued.
 
     Yields:
         The socket.
@@ -79,7 +79,7 @@ def noted_signals(
     def suspend(signum: int, frame: FrameType | None) -> None:
         signal_worker(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
-        signal_worker(signal.SIGCONT)  # reached when somebody lets us go on
+        signal_worker(signal.SIGCONT)  # reached when the process is continued
 
     woken, waker = socket.socketpair()
     waker.setblocking(False)

@@ -1,4 +1,4 @@
-"""Rows that must be written, whatever the disk says at first."""
+"""Writes rows that must not be lost to a temporary disk error."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _RETRY_S, _RETRIES = 0.5, 20
 
 
 def insist(journals: Sequence[Journal], row: Row) -> None:
-    """Write a row into all journals, for as long as it is worth trying. Each takes it once, and keeps it.
+    """Write a row into all journals, retrying for 10 s. Each journal gets the row once.
 
     Args:
         journals: The journals.
         row: The row.
 
     Raises:
-        OSError: If one of them took it not even then.
+        OSError: If a journal still could not be written.
     """
     owing: dict[Journal, OSError] = {}
     for journal in journals:

@@ -1,7 +1,7 @@
-"""The line between the supervisors of one training's processes: when one of these ends, all others hear why.
+"""Connects the supervisors of one training's processes: when a process ends, all others learn why.
 
-The first rank's supervisor is in the middle. Whatever ends a process, its supervisor says so before it goes itself; one
-that goes without a word is missed by its connection.
+The first rank's supervisor is the hub. When a process ends, its supervisor reports the end before it exits. If a
+supervisor vanishes without a report, its closed connection shows that.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ledger_lab.ledger import AttemptEnded, Status
 
 _CONNECT_S = 30.0
 _ANSWER_S = 2.0
-"""How long to wait until the middle has passed an end on."""
+"""How long to wait until the hub has passed an end on [s]."""
 _LONGEST_LINE = 1 << 16
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
-"""A machine that vanishes is missed within 20 s (tcp(7))."""
+"""TCP options that detect a vanished machine within 20 s, see tcp(7)."""
 
 _AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVALID)
-"""How all processes end together."""
+"""Statuses that all processes reach together, without a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,12 @@ class PeerEnd:
 
     @property
     def agreed(self) -> bool:
-        """Whether the others end the same way by themselves."""
+        """Whether the other processes end the same way without being told."""
         return self.status in _AGREED
 
     @property
     def in_words(self) -> str:
-        """Who ended, and why, in one line."""
+        """The process and the reason of its end, in one line."""
         return f"rank {self.rank} on {self.host}: {self.reason or self.status.replace('_', ' ')}"
 
 
@@ -63,30 +63,30 @@ class _Line:
 
     connection: socket.socket
     rank: int | None = None
-    """``None`` while it has not said who it is."""
+    """``None`` until the other supervisor has identified itself."""
     host: str = ""
     ended: bool = False
-    """Whether it said how its process ended, after which it may go."""
+    """Whether it reported the end of its process; it may disconnect after that."""
     unread: bytes = b""
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message, if anybody is still there."""
+        """Send a message; ignore a broken connection."""
         with suppress(OSError):
             self.connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 @dataclass(kw_only=True, eq=False)
 class Peers:
-    """The other supervisors, as one of them sees them. There is something to hear when :meth:`fileno` is readable."""
+    """The other supervisors, as seen by this one. Call :meth:`hear` when :meth:`fileno` is readable."""
 
     rank: int
-    """Rank of the process that is supervised here."""
+    """Rank of the process supervised here."""
     token: str
-    """What only the supervisors of this training know."""
+    """Secret shared by the supervisors of this training."""
     listener: socket.socket | None = None
-    """Where the others connect to, on the first rank."""
+    """Socket that the others connect to; only on the first rank."""
     first: PeerEnd | None = None
-    """The first process besides ours that ended before the others did."""
+    """The first other process that ended before the rest."""
     _host: str = field(default_factory=socket.gethostname)
     _lines: dict[int, _Line] = field(default_factory=dict)
     _poll: select.epoll = field(default_factory=select.epoll)
@@ -94,7 +94,7 @@ class Peers:
     _answered: bool = False
 
     def __post_init__(self) -> None:
-        """Let the others come."""
+        """Accept connections, if there is a listener."""
         if self.listener is not None:
             self._poll.register(self.listener, select.EPOLLIN)
 
@@ -102,9 +102,9 @@ class Peers:
         """Connect to the first rank's supervisor.
 
         Args:
-            address: Where it listens.
-            port: The port.
-            host: What its machine calls itself.
+            address: Address that it listens on.
+            port: Port that it listens on.
+            host: Host name of its machine.
 
         Raises:
             OSError: If it can't be reached.
@@ -122,10 +122,10 @@ class Peers:
         return self._poll.fileno()
 
     def hear(self, patience_s: float = 0.0) -> None:
-        """Take in everything that the others have said.
+        """Read all messages from the other supervisors.
 
         Args:
-            patience_s: How long to wait until somebody has ended [s].
+            patience_s: How long to wait for a process to end [s].
         """
         deadline_s = time.monotonic() + patience_s
         while self._lines or self.listener is not None:
@@ -139,19 +139,19 @@ class Peers:
                 elif self.listener is not None:
                     try:
                         self._add(self.listener.accept()[0])
-                    except OSError:  # gone already, or nothing to be had: who still wants in is there next time, too
+                    except OSError:  # closed already, or no descriptor is free; retried later
                         return
 
     def settle(self, row: AttemptEnded, exit_status: int, *, asked: bool) -> tuple[AttemptEnded, int]:
-        """Tell the others how our own process ended, before it is written, so that they know before anybody goes.
+        """Report our own process's end to the others before it is written to the ledger.
 
         Args:
-            row: How it ended, as it says itself.
-            exit_status: Its exit status then.
-            asked: Whether somebody asked it to end before any other process had ended.
+            row: Our process's own account of its end.
+            exit_status: The exit status that goes with it.
+            asked: Whether our process was asked to end before any other process had ended.
 
         Returns:
-            How it ended, and the exit status: by the end of another one where that came first.
+            The row to write and the exit status; if another process failed first, they name its end as the cause.
         """
         self.hear()
         if self.first is not None and not asked and row.status not in _AGREED:
@@ -164,11 +164,11 @@ class Peers:
             )
             self._send(end)
             if not end.agreed:
-                self.hear(_ANSWER_S if self.listener is None else 0.0)  # the middle answers when everybody is told
+                self.hear(_ANSWER_S if self.listener is None else 0.0)  # the hub answers when all supervisors know
         return row, exit_status
 
     def close(self) -> None:
-        """Go."""
+        """Close all connections."""
         for line in self._lines.values():
             line.connection.close()
         if self.listener is not None:
@@ -176,13 +176,13 @@ class Peers:
         self._poll.close()
 
     def _send(self, end: PeerEnd) -> None:
-        """Tell everybody who has said who they are."""
+        """Send an end to all identified supervisors."""
         for line in self._lines.values():
             if line.rank is not None:
                 line.send({"ended": asdict(end)})
 
     def _add(self, connection: socket.socket) -> _Line:
-        """Take a connection."""
+        """Add a connection."""
         connection.settimeout(_ANSWER_S)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():
@@ -192,7 +192,7 @@ class Peers:
         return line
 
     def _read(self, line: _Line) -> None:
-        """Take in what came over a connection, or that it is closed."""
+        """Read a connection's messages; remove it if it is closed or sends nonsense."""
         try:
             data = line.connection.recv(_LONGEST_LINE, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -215,7 +215,7 @@ class Peers:
         """Act on a message.
 
         Returns:
-            Whether it was one of another supervisor of this training.
+            Whether the message is valid and from a supervisor of this training.
         """
         try:
             content = json.loads(message)
@@ -235,7 +235,7 @@ class Peers:
         return True
 
     def _note(self, end: PeerEnd, heard_from: _Line | None) -> None:
-        """Remember who ended first, and pass it on from the middle; who speaks of a later end hears of that one."""
+        """Remember the first end; the hub passes it on, and answers a report of a later end with the first."""
         known = self.first
         if end.rank == self.rank:
             self._answered = True

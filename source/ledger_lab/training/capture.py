@@ -1,9 +1,8 @@
-"""Reading and writing whatever changes in a tree of Python objects.
+"""Saves and restores every value that changes in a tree of Python objects.
 
-Isaac Lab keeps what a simulation goes on from in hundreds of places: tensors, Warp arrays and plain numbers in
-managers, terms, assets and sensors, and in whatever a user's own terms add. None of them can save itself. Here all of
-them are found the same way: by walking through the attributes and containers of a few objects, for what is not what it
-was when everything had just been built.
+Isaac Lab keeps the state of a simulation in hundreds of places: tensors, Warp arrays and plain numbers in managers,
+terms, assets, sensors and a user's own terms. None of them can save itself. This module walks through the attributes
+and containers of a few root objects, and finds every value that differs from what it was right after construction.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from isaaclab.utils.warp import ProxyArray
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _SEQUENCES = (list, tuple, deque, set)
 _HANDLES = (wp.array, ProxyArray, torch.Generator)
-"""What is written into, and never replaced."""
+"""Types that are written in place, never replaced."""
 _ARRAYS = (torch.Tensor, np.ndarray, *_HANDLES)
 _CLOSED = frozenset(sys.stdlib_module_names) | {
     *("carb", "gymnasium", "isaacsim", "mujoco", "numpy", "omni", "pxr", "rich", "tensorboard", "tensordict", "torch"),
     *("trimesh", "usdrt", "warp"),
 }
-"""Packages whose objects are not looked into: they hold handles, code, or what no step changes."""
+"""Packages whose objects are skipped: they hold handles, code, or values that no step changes."""
 
 type Place = tuple[str, str | int]
-"""Path of an object, and the attribute, key or index in it."""
+"""Path of an object, and the attribute, key or index inside it."""
 
 type Snapshot = dict[Place, Any]
-"""What stood in places: plain values, sequences of them, and tensors on the CPU."""
+"""Values by place: plain values, sequences of them, and tensors on the CPU."""
 
 
 class _Leaf(NamedTuple):
@@ -45,10 +44,10 @@ class _Leaf(NamedTuple):
 
 
 class Capture:
-    """Looks at a tree of objects.
+    """Reads and writes the values of a tree of objects.
 
-    Each object is visited once, by the first path that leads to it, which is the same in every process that builds the
-    same tree. Frozen dataclasses are values that nobody changes.
+    Each object is visited once, by the first path that leads to it. This path is the same in every process that builds
+    the same tree. Frozen dataclasses are treated as constants.
     """
 
     def __init__(
@@ -58,25 +57,25 @@ class Capture:
         closed: Iterable[object] = (),
         only: Mapping[type, Set[str]] | None = None,
     ) -> None:
-        """Choose what to look at.
+        """Choose the tree.
 
         Args:
-            roots: The objects to begin with, or classes whose own attributes are meant, by name.
-            closed: Objects that are not looked into.
-            only: Of the objects of a class, the attributes that matter; of all others all do.
+            roots: The objects to begin with, by name; for a class, its own attributes.
+            closed: Objects to skip.
+            only: Attributes to look at, by class; of other classes, all attributes.
         """
         self._roots, self._closed, self._only = dict(roots), {id(each): each for each in closed}, only or {}
         self._built: dict[Place, object] = {}
 
     def begin(self) -> None:
-        """Take what is there now for what every process begins with that builds the same tree."""
+        """Remember the current values as the starting values of every process that builds the same tree."""
         self._built = {place: _digest(leaf.value) for place, leaf in self._leaves().items()}
 
     def take(self, wants: Callable[[Place, Any], bool] = lambda place, value: True) -> Snapshot:
-        """Copy what is not what it was at the beginning.
+        """Copy the values that differ from the starting values.
 
         Args:
-            wants: Chooses among the places, by what stands in them.
+            wants: Selects places by their values.
         """
         return _copies(
             (place, leaf.value)
@@ -89,15 +88,15 @@ class Capture:
         return _copies((place, leaf.value) for place, leaf in self._leaves().items())
 
     def put(self, wanted: Snapshot) -> list[Place]:
-        """Make places what they were.
+        """Restore values.
 
-        Arrays are written where they are, as long as they fit: recorded graphs know their addresses.
+        Arrays that fit are written in place, as recorded graphs hold their addresses.
 
         Args:
-            wanted: What is to stand there.
+            wanted: The values to restore, by place.
 
         Returns:
-            Places that could not be made so.
+            Places that could not be restored.
         """
         holders: dict[str, Any] = {}
         leaves = self._leaves(holders)
@@ -125,7 +124,7 @@ class Capture:
         """
         leaves: dict[Place, _Leaf] = {}
         holders = {} if holders is None else holders
-        seen = dict(self._closed)  # keeps alive what it names
+        seen = dict(self._closed)  # also keeps the objects alive, so that ids stay unique
         waiting = list(reversed(self._roots.items()))
         while waiting:
             path, holder = waiting.pop()
@@ -143,7 +142,7 @@ class Capture:
         return leaves
 
     def _children(self, holder: Any) -> Iterator[tuple[str | int, Any]]:  # noqa: ANN401 - any object
-        """Return what an object holds, by attribute, key or index."""
+        """Return an object's values by attribute, key or index."""
         if isinstance(holder, dict):
             yield from ((key, value) for key, value in holder.items() if type(key) in (str, int))
         elif isinstance(holder, _SEQUENCES):
@@ -163,7 +162,7 @@ class Capture:
             )
 
     def _is_open(self, value: Any) -> bool:  # noqa: ANN401 - any object
-        """Tell whether to look into an object."""
+        """Tell whether to visit an object's values."""
         if isinstance(value, (dict, list, tuple, deque)):
             return True
         kind = type(value)
@@ -183,7 +182,7 @@ def _is_leaf(value: Any) -> bool:  # noqa: ANN401 - any object
 
 
 def _tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any object
-    """Return an array as a tensor on the CPU, or its bytes where torch lacks the type; ``None`` for what is none."""
+    """Return an array as a tensor on the CPU, or as bytes if torch lacks its type; ``None`` for other values."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu()
     if isinstance(value, torch.Generator):
@@ -200,17 +199,17 @@ def _tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any object
 
 
 def _digest(value: Any) -> object:  # noqa: ANN401 - a leaf
-    """Return what is the same for the same value alone."""
+    """Return a key that is equal for equal values only."""
     tensor = _tensor(value)
     if tensor is None:
         return repr(_plain(value))
-    raw = torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)  # whatever its strides
+    raw = torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)  # removes strides
     return tensor.dtype, tuple(tensor.shape), hashlib.sha256(raw.view(-1).view(torch.uint8).numpy()).digest()
 
 
 def _copies(found: Iterable[tuple[Place, Any]]) -> Snapshot:
-    """Copy values; arrays that share their memory share it in the copy, too."""
-    # A copy keeps what it was made of: freed, the values of a strided array would leave their address to others.
+    """Copy values; arrays that share memory also share it in the copy."""
+    # Keep each source alive: if it were freed, another array could get its address and look like the same one.
     memory: dict[object, tuple[torch.Tensor, torch.Tensor]] = {}
     snapshot: Snapshot = {}
     for place, value in found:
@@ -224,14 +223,14 @@ def _copies(found: Iterable[tuple[Place, Any]]) -> Snapshot:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a leaf that is no array
-    """Return a plain value, or a list of them, which is the same for the same set."""
+    """Return a plain value; a set becomes a sorted list, any other sequence a list."""
     if isinstance(value, np.generic):
         return value.item()
     return value if type(value) in _PLAIN else sorted(value, key=repr) if isinstance(value, set) else [*value]
 
 
 def _write(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
-    """Write into what is there, where it can be changed and has room; tell whether that was done."""
+    """Write a value in place if type and size allow it; return whether it was written."""
     if isinstance(wanted, torch.Tensor):
         now = _tensor(current)
         if now is None or now.shape != wanted.shape or now.dtype != wanted.dtype:
@@ -260,7 +259,7 @@ def _write(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
 
 
 def _like(current: Any, wanted: Any) -> Any:  # noqa: ANN401 - leaves
-    """Return a value as what stands there: a tuple, a numpy array, a tensor on the same device."""
+    """Convert a value to the type in its place: a tuple, a numpy array, a tensor on the same device."""
     if isinstance(wanted, torch.Tensor):
         if isinstance(current, np.ndarray):
             return wanted.numpy().copy()
@@ -271,7 +270,7 @@ def _like(current: Any, wanted: Any) -> Any:  # noqa: ANN401 - leaves
 
 
 def _assign(holder: Any, key: str | int, value: Any) -> None:  # noqa: ANN401 - any object
-    """Let a holder hold a value; a container that can't is left alone."""
+    """Store a value in its holder; leave a container alone that does not allow it."""
     if isinstance(holder, dict):
         holder[key] = value
     elif isinstance(holder, (list, deque)):

@@ -1,8 +1,8 @@
-"""What a simulation goes on from when its process has ended in between.
+"""The state of a simulation that a resumed training continues from.
 
-MuJoCo-Warp on the CPU goes on bit for bit: everything that its next step depends on is put back. Of other physics
-engines only what outlasts an episode is known from outside: counters, what a curriculum has changed, terrain levels.
-There, training goes on with fresh episodes.
+With MuJoCo-Warp on the CPU, training continues bit for bit: everything that the next step depends on is restored. Other
+physics engines do not expose their state, so only values that outlast an episode are restored: counters, changes by a
+curriculum, terrain levels. Training then continues with fresh episodes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SOLVER = frozenset(
         *("ntree_awake", "nbody_awake", "nv_awake"),
     }
 )
-"""Of MuJoCo's data, what a step begins with: its documentation calls it the integration state. All other arrays are
-computed anew by each step."""
+"""MuJoCo's integration state, as its documentation calls it: the inputs of a step. Each step recomputes all other
+arrays."""
 
 _COUNTERS = ("common_step_counter", "_sim_step_counter", "episode_length_buf")
 _MANAGERS = ("command", "event", "curriculum", "reward", "termination", "action", "observation")
@@ -40,27 +40,27 @@ _TERRAIN = ("terrain_levels", "terrain_types", "env_origins")
 
 
 class SimulationState(Protocol):
-    """Takes what a simulation goes on from, and puts it back."""
+    """Saves and restores the state of a simulation."""
 
     inexact: str | None
     """Why a training that goes on is not, bit for bit, one that was never interrupted; ``None`` if it is."""
 
     def take(self) -> dict[str, Any]:
-        """Return what the simulation goes on from, as plain values and tensors; between two steps."""
+        """Return the state between two steps, as plain values and tensors."""
 
     def put(self, state: Mapping[str, Any]) -> str | None:
-        """Let a freshly built simulation go on from a state.
+        """Restore a state into a freshly built simulation.
 
         Args:
-            state: What :meth:`take` returned, of a simulation that was built alike.
+            state: The result of :meth:`take` from a simulation that was built the same way.
 
         Returns:
-            What could not be put back; ``None`` if everything was that was taken. Unless that was in all processes of
-            a training, and is all that the next step depends on, :meth:`begin_anew` is to be called in all of them.
+            What could not be restored; ``None`` if everything was. Call :meth:`begin_anew` in all processes if any of
+            them could not restore everything, or if the state is inexact.
         """
 
     def begin_anew(self) -> None:
-        """Begin fresh episodes, with what outlasts them as it was put back."""
+        """Begin fresh episodes; keep the restored values that outlast episodes."""
 
 
 def simulation_state(
@@ -69,13 +69,13 @@ def simulation_state(
     slots: HeldOutSlots | None,
     loop: Sequence[tuple[object, Sequence[str]]] | None,
 ) -> SimulationState:
-    """Return what takes and puts back the state of a simulation. To be called before the first step is trained.
+    """Return the object that saves and restores a simulation's state. Call it before the first training step.
 
     Args:
         env: The environment, as ``gym.make`` returns it.
-        view: What the learner sees of it; ``None`` if that is all.
-        slots: Its held-out slots, attached, where there are any.
-        loop: What the training loop carries along, see :meth:`ledger_lab.runners.adapter.Trainer.carried`.
+        view: The learner's view of the environment; ``None`` if it sees all slots.
+        slots: The attached held-out slots, if there are any.
+        loop: State carried by the training loop, see :meth:`ledger_lab.runners.adapter.Trainer.carried`.
     """
     why = why_inexact(env.unwrapped.cfg, goes_on=loop is not None)
     return _Whole(env, view, slots, loop or ()) if why is None else _Outlasting(env, view, why)
@@ -86,7 +86,7 @@ def why_inexact(cfg: ManagerBasedRLEnvCfg, *, goes_on: bool) -> str | None:
 
     Args:
         cfg: The environment's configuration.
-        goes_on: Whether the training loop can go on in the middle of episodes.
+        goes_on: Whether the training loop can continue in the middle of episodes.
     """
     physics = physics_name(cfg)
     if not goes_on:
@@ -112,7 +112,7 @@ class _Whole:
         slots: HeldOutSlots | None,
         loop: Sequence[tuple[object, Sequence[str]]],
     ) -> None:
-        """Remember how everything was built."""
+        """Remember all values right after construction."""
         from isaaclab.physics import PhysicsManager
         from isaaclab_newton.physics import NewtonManager
         from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
@@ -126,7 +126,7 @@ class _Whole:
         carriers = {f"loop{number}": carrier for number, (carrier, _) in enumerate(loop)}
         only: dict[type, frozenset[str]] = {type(carrier): frozenset(names) for carrier, names in loop}
         model = NewtonManager.backend.model
-        # Its tables of pairs and labels are longer than all else, and as the builder made them.
+        # Skip its tables of pairs and labels: they are longer than everything else, and never change.
         short = (name for name, value in vars(model).items() if not isinstance(value, (dict, list, set, tuple)))
         only |= {Data: _SOLVER, type(model): frozenset(short), ModelBuilder: frozenset()}
         if slots is not None:
@@ -135,14 +135,14 @@ class _Whole:
         self._capture.begin()
 
     def take(self) -> dict[str, Any]:
-        """Copy everything that has changed since it was built."""
+        """Copy every value that has changed since construction."""
         return {"places": self._capture.take(), "streams": GlobalStreams().to_data()}
 
     def put(self, state: Mapping[str, Any]) -> str | None:
-        """Put back what had changed; everything else is as it was built."""
+        """Restore the changed values; all others are as constructed."""
         built, base = self._capture.take_all(), self._env.unwrapped
-        with torch.no_grad():  # not in inference mode: tensors that are made there can't be written elsewhere
-            # What steps create has to be there before it can be what it was.
+        with torch.no_grad():  # not inference mode: tensors made there can't be written outside it
+            # A step creates some values; they must exist before they can be restored.
             stepped, slots = (base, base.num_envs) if self._view is None else (self._view, self._view.num_envs)
             stepped.step(torch.zeros(slots, base.action_manager.total_action_dim, device=base.device))
             missed = self._capture.put({**built, **state["places"]})
@@ -150,17 +150,17 @@ class _Whole:
         return _told(missed)
 
     def begin_anew(self) -> None:
-        """Give up the episodes that were put back."""
+        """End the restored episodes."""
         if self._slots is not None:
             self._slots.abandon()
         _begin_episodes(self._env, self._view)
 
 
 class _Outlasting:
-    """What outlasts an episode."""
+    """Saves and restores only values that outlast an episode."""
 
     def __init__(self, env: ManagerBasedRLEnv, view: TrainingView | None, inexact: str) -> None:
-        """Remember how the environment was built."""
+        """Remember the environment's values right after construction."""
         from ledger_lab.training.capture import Capture
 
         self.inexact: str | None = inexact
@@ -177,13 +177,13 @@ class _Outlasting:
         self._capture.begin()
 
     def take(self) -> dict[str, Any]:
-        """Copy counters, what a curriculum has changed, and where on the terrain everybody is."""
+        """Copy counters, changes by a curriculum, and the robots' terrain levels."""
         places = self._capture.take(_outlasts)
         places["env", "episode_length_buf"] = self._env.unwrapped.episode_length_buf.cpu().clone()
         return {"places": places, "streams": GlobalStreams().to_data()}
 
     def put(self, state: Mapping[str, Any]) -> str | None:
-        """Put it back."""
+        """Restore them."""
         missed = self._capture.put(state["places"])
         GlobalStreams.from_data(state["streams"]).restore()
         return _told(missed)
@@ -194,16 +194,16 @@ class _Outlasting:
 
 
 def _outlasts(place: Place, value: Any) -> bool:  # noqa: ANN401 - a leaf
-    """Tell whether a value of a manager, or of the terrain, means something beyond an episode."""
+    """Tell whether a value of a manager or the terrain outlasts an episode."""
     if not isinstance(value, torch.Tensor):
         return True
     return place[0].startswith(("env.curriculum_manager", "env.scene"))
 
 
 def _begin_episodes(env: ManagerBasedRLEnv, view: TrainingView | None) -> None:
-    """Reset an environment without its curriculum noticing; training slots keep the ages of their episodes.
+    """Reset an environment without a curriculum update; training slots keep the ages of their episodes.
 
-    Ages keep time-outs spread as they were; with all of them at zero, all episodes would end at once.
+    The ages spread time-outs over time; with all ages at zero, all episodes would time out together.
     """
     base = env.unwrapped
     seen = base if view is None else view
@@ -215,7 +215,7 @@ def _begin_episodes(env: ManagerBasedRLEnv, view: TrainingView | None) -> None:
 
 @contextmanager
 def _unnoticed(curriculum: Any) -> Iterator[None]:  # noqa: ANN401 - Isaac Lab's manager
-    """Keep a curriculum from looking at episodes that nobody has finished."""
+    """Keep a curriculum from evaluating unfinished episodes."""
     compute = curriculum.compute
     curriculum.compute = lambda env_ids=None: None
     try:
@@ -225,7 +225,7 @@ def _unnoticed(curriculum: Any) -> Iterator[None]:  # noqa: ANN401 - Isaac Lab's
 
 
 def _told(missed: Sequence[Place]) -> str | None:
-    """Say in a few words what could not be put back; ``None`` if everything could."""
+    """Describe briefly what could not be restored; ``None`` if everything was."""
     if not missed:
         return None
     path, name = missed[0]

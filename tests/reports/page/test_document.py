@@ -63,7 +63,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     return render_page(model)
 
 
-def test_a_hostile_ledger_adds_no_element(hostile: str) -> None:
+def test_a_hostile_ledger_cannot_add_elements(hostile: str) -> None:
     outline = Outline(hostile)
     assert [tag for tag, _ in outline.elements].count("script") == 3
     assert "img" not in [tag for tag, _ in outline.elements]
@@ -72,7 +72,7 @@ def test_a_hostile_ledger_adds_no_element(hostile: str) -> None:
     assert (data["source"], data["runs"][0]["summary"]["task"]) == (HOSTILE, HOSTILE)
 
 
-def test_the_policy_allows_what_is_embedded_and_nothing_else(hostile: str) -> None:
+def test_the_security_policy_allows_only_embedded_scripts(hostile: str) -> None:
     outline = Outline(hostile)
     (policy,) = [a["content"] for tag, a in outline.elements if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy is not None
@@ -97,7 +97,7 @@ def test_plotly_is_embedded_once(hostile: str) -> None:
     assert len(re.findall(r"plotly\.js v\d", hostile)) == 1
 
 
-def test_embedded_json_is_the_same_value_without_any_character_that_matters_to_markup() -> None:
+def test_embedded_json_keeps_its_value_without_markup_characters() -> None:
     text = embedded_json({"a": [HOSTILE, 1.5, None]})
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == {"a": [HOSTILE, 1.5, None]}
@@ -110,7 +110,7 @@ def test_every_phase_has_a_colour() -> None:
     assert re.findall(r'^  \["(\w+)", "#', theme, re.MULTILINE) == [str(phase) for phase in Phase]
 
 
-def test_a_file_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_gives_an_error_of_one_line(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     page = tmp_path / "nowhere" / "page.html"
     finished = script("report", "--log_root", tmp_path / "logs", "--html", page)
@@ -141,7 +141,7 @@ def test_an_old_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.
     assert page.stat().st_mode & 0o777 == 0o666 & ~_mask()
 
 
-def test_a_link_stays_and_a_device_is_left_alone(tmp_path: Path) -> None:
+def test_a_link_is_kept_and_a_device_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     (tmp_path / "page.html").write_text("old")
     (tmp_path / "latest.html").symlink_to("page.html")

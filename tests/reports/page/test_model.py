@@ -125,7 +125,7 @@ def test_a_confirmation_has_its_own_number_of_episodes(tmp_path: Path) -> None:
     assert (last.again, last.again_episodes, last.confirmed) == (19, 20, True)
 
 
-def test_no_figure_of_a_run_hides_another_one(tmp_path: Path) -> None:
+def test_no_figure_of_a_run_hides_another_figure(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = model_of(tmp_path).runs
     assert set(run.summary) & {field.name for field in dataclasses.fields(run)} == set()  # the script reads them as one

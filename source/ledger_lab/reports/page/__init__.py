@@ -1,4 +1,4 @@
-"""The ledger as one self-contained page: what it shows, its figures, and its file."""
+"""The ledger as one self-contained HTML page."""
 
 from ledger_lab.reports.page.document import render_page, write_page
 from ledger_lab.reports.page.model import PageModel, build_model

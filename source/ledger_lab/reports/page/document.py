@@ -1,13 +1,11 @@
-"""The file of the page: one document that needs no other file and no network."""
+"""Writes the page as one HTML file that needs no other file and no network."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -16,9 +14,10 @@ from pathlib import Path
 
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
+from ledger_lab.reports.page.html_tables import cohort_table, cost_tables, definitions, repricing, selection, text
 from ledger_lab.reports.page.model import PageModel, build_model
-from ledger_lab.reports.page.tables import cohort_table, cost_tables, definitions, repricing, selection, text
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 SCRIPTS = (
@@ -34,13 +33,13 @@ SCRIPTS = (
     "health.js",
     "main.js",
 )
-"""Parts of the page's script, which share one scope, in their order."""
+"""Parts of the page's script, in order; they share one scope."""
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
-"""Plotly's maps bring a style sheet, unless an element of this name is there; the page draws no maps."""
+"""Plotly adds a style sheet for maps unless an element with this id exists. The page draws no maps."""
 _EMPTY_STYLE = ""
-"""Plotly adds a style element without text, and fills it through the object model."""
+"""Plotly adds an empty style element, and fills it through the DOM."""
 
 
 def write_page(
@@ -58,15 +57,15 @@ def write_page(
     """Write the page of some runs.
 
     Args:
-        path: File to write; it is replaced as a whole, or not at all.
+        path: File to write; appears only when it is complete.
         runs: The runs.
         summaries: Their figures, in the same order.
         cohorts: Figures of their cohorts.
-        source: Which ledger it is, for the reader.
+        source: Name of the ledger, shown to the reader.
         asked: Price that stands in place of the declared ones.
-        absent: Cohorts that were declared, and have no run at all.
+        absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
-        on_progress: Hears how many runs are read, of how many; each is read twice.
+        on_progress: Called with the number of runs read and the total; each run is read twice.
 
     Raises:
         UserError: If the file can't be written.
@@ -81,27 +80,21 @@ def write_page(
     target = path.resolve()
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
         raise UserError(f"cannot write {path}: it is there, and is no regular file")
-    temporary: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".page-", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(document)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
+        with whole_file(target) as unfinished:
+            unfinished.write_bytes(document)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def render_page(model: PageModel) -> str:
     """Return the page as one HTML document.
 
-    Whatever comes from the ledger is text: escaped where it stands in the markup, and in the embedded JSON. The
-    document's own policy lets it run the two scripts that it carries, by their hashes, and reach nothing else.
+    Everything from the ledger is escaped, in the markup and in the embedded JSON. The document's content security
+    policy allows its two embedded scripts, by their hashes, and no network access.
 
     Args:
-        model: What it shows.
+        model: The page's content.
     """
     plotly, script = _plotly_script(), _page_script()
     style = _part("page.css")
@@ -125,7 +118,7 @@ def render_page(model: PageModel) -> str:
 
 
 def embedded_json(value: object) -> str:
-    """Return JSON that can stand in a script element: no text in it can end the element, or open a comment.
+    """Return JSON that is safe inside a script element: no text in it can end the element, or open a comment.
 
     Raises:
         ValueError: If a number is not finite.
@@ -137,7 +130,7 @@ def embedded_json(value: object) -> str:
 
 
 def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Return the content security policy: what the document carries, and the pictures that it makes itself."""
+    """Return the content security policy: embedded scripts and styles, and pictures that the page makes."""
     return (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -145,7 +138,7 @@ def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
 
 
 def _hashes(parts: Sequence[str]) -> str:
-    """Return what a policy calls some embedded texts."""
+    """Return the policy's hash sources of some embedded texts."""
     digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts]
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
@@ -169,7 +162,7 @@ def _page_script() -> str:
 
 
 def _inside_element(script: str) -> str:
-    """Make sure that a script ends where its element does, and that its hash is taken of what a browser reads."""
+    """Escape text that would end the script element early, and use the line ends that a browser hashes."""
     script = script.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub(r"<(?=/script|!--|script)", r"\\x3c", script, flags=re.IGNORECASE)
 
@@ -178,10 +171,3 @@ def _inside_element(script: str) -> str:
 def _part(name: str) -> str:
     """Return a part of the page that lies beside this module."""
     return files("ledger_lab.reports.page").joinpath("template", name).read_text(encoding="utf-8")
-
-
-def _umask() -> int:
-    """Return the mask of the process's new files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

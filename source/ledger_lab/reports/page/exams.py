@@ -9,7 +9,7 @@ from string import ascii_letters, digits
 from ledger_lab.ledger import HORIZON, PanelResult, Run
 
 EPISODES = 2_000_000
-"""Episodes of all sheets together, each a byte of the page."""
+"""Limit on the episodes of all sheets together; each takes one byte of the page."""
 SUCCESS, SHORT, OTHER = "success", "lasted to the horizon without success", "any other end"
 _LETTERS = ascii_letters + digits
 
@@ -30,10 +30,10 @@ class Exam:
 
 @dataclass(frozen=True, kw_only=True)
 class ExamSheet:
-    """What became of a policy's episodes."""
+    """Outcomes of a policy's episodes."""
 
     exam: int
-    """Place in :attr:`ExamCollection.exams`."""
+    """Index into :attr:`ExamCollection.exams`."""
     checkpoint: str
     letters: str
     """One letter per episode: how it ended."""
@@ -45,7 +45,7 @@ class ExamCollection:
 
     exams: list[Exam]
     ends: list[str]
-    """What the letters a, b, c, … stand for."""
+    """Meanings of the letters a, b, c, …, in order."""
     sheets: list[list[ExamSheet]]
     """Per run, in the order in which they were scored."""
     left_out: int
@@ -57,13 +57,13 @@ def collect_exams(
 ) -> ExamCollection:
     """Collect the outcomes of every policy that was screened or evaluated.
 
-    Confirmations are not among them: their seeds are fresh each time, and say nothing about which seeds are hard. Nor
-    are results that prove nothing. Where all would be too many, each run keeps its last ones.
+    Confirmations are left out, as their seeds are fresh each time and do not show which seeds are hard. Invalid results
+    are left out, too. If there are too many episodes in all, each run keeps its last sheets.
 
     Args:
         runs: The runs.
         episodes: Episodes that may be kept in all.
-        on_run: Hears which run is read.
+        on_run: Called with the index of the run that is read.
 
     Returns:
         The sheets.
@@ -115,7 +115,7 @@ def _exam(row: PanelResult) -> Exam:
 
 
 def _letter(success: bool, ended_by: str, letters: dict[str, str]) -> str:
-    """Return the letter of an outcome; a new end gets the next one while there are any."""
+    """Return the letter of an outcome; a new kind of end gets the next free letter, if there is one."""
     if success:
         return letters[SUCCESS]
     end = SHORT if ended_by == HORIZON else ended_by

@@ -1,4 +1,4 @@
-"""What the page knows of a ledger: plain values, thinned out to what a screen can show."""
+"""The page's data: plain values from a ledger, thinned out to what a screen can show."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 METERED_RUNS = 1000
-"""Runs whose telemetry is on the page, the newest of all: it is as large as everything else of them together."""
+"""Number of runs whose telemetry is on the page, the newest ones; telemetry is as large as all other data of a run."""
 CURVE_POINTS = 120_000
 """Points of all curves of a kind together."""
 FEWEST_POINTS, MOST_POINTS = 40, 300
-"""Points of one curve, however many runs there are."""
+"""Limit on the points of one curve, for any number of runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
-    """What a group of runs is measured by; figures of two yardsticks are never mixed."""
+    """Task, panel and target that a group of runs is measured by; figures of two yardsticks are never mixed."""
 
     task: str
     panel: str
     panel_id: str
     target_success: float
     episodes: int | None
-    """Held-out episodes of a panel, where one was ever scored."""
+    """Held-out episodes of a panel; ``None`` if none was ever scored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A policy's held-out score, at the moment when the policy was saved."""
+    """A policy's held-out score, placed at the time when the policy was saved."""
 
     at_s: float
     """Wall-clock time of the run, over all attempts [s]."""
@@ -48,10 +48,10 @@ class Score:
     successes: int
     episodes: int
     low: float
-    """Lower end of the Wilson interval, 95 %."""
+    """Lower end of the 95 % Wilson interval."""
     high: float
     again: int | None
-    """Successes on the fresh seeds of its confirmation, where it came to one."""
+    """Successes on the fresh seeds of its confirmation; ``None`` without one."""
     again_episodes: int | None
     confirmed: bool
 
@@ -70,15 +70,15 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class PageRun:
-    """A run on the page: its summary, and what is drawn of it."""
+    """A run on the page: its summary, and its curves and scores."""
 
     summary: dict[str, Any]
     """Its figures, as :class:`~ledger_lab.reports.summary.RunSummary` names them, without checkpoints and health."""
     accelerator: str | None
     yardstick: int
-    """Place in :attr:`PageModel.yardsticks`."""
+    """Index into :attr:`PageModel.yardsticks`."""
     construct: dict[str, Any]
-    """What gives its figures their meaning: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
+    """Fields that must be equal before runs are compared: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
     scores: list[Score]
     returns: Curve | None
     """Training return over time."""
@@ -97,22 +97,22 @@ class PageModel:
     left_out_runs: int
     """Runs of the ledger that are not on the page."""
     repricing: list[tuple[str, str]]
-    """Titles and words of the price that was asked for and of those that were declared; empty where none was."""
+    """Titles and words of the requested and the declared prices; empty if no price was requested."""
     yardsticks: list[Yardstick]
     runs: list[PageRun]
     cohorts: list[dict[str, Any]]
     """Cohorts, as :class:`~ledger_lab.reports.summary.CohortSummary` names their figures."""
     absent_cohorts: list[tuple[str, int]]
-    """Names and sizes of cohorts that were declared and have no run."""
+    """Names and sizes of declared cohorts without a run."""
     exams: list[Exam]
     ends: list[str]
-    """How episodes end: a sheet has one letter per episode, the place of its end in here."""
+    """How episodes end: each letter of a sheet stands for an index into this list."""
     most_points: int
-    """Points that a curve is thinned out to, each the mean of some samples in a row."""
+    """Points that a curve is thinned out to, each the mean of consecutive samples."""
     metered_runs: int
-    """Runs whose telemetry is on the page, as far as there is any: the newest ones."""
+    """Number of runs whose telemetry is on the page, the newest ones."""
     left_out_sheets: int
-    """Scored checkpoints whose episodes are left out, to keep the page small; their totals are in."""
+    """Scored checkpoints whose single episodes are left out to keep the page small; their totals are shown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the model as plain JSON values."""
@@ -137,12 +137,12 @@ def build_model(
         runs: The runs.
         summaries: Their figures, in the same order.
         cohorts: Figures of their cohorts.
-        source: Which ledger, for the reader.
-        created_at: When, for the reader.
+        source: Name of the ledger, shown to the reader.
+        created_at: Time of creation, shown to the reader.
         asked: Price that stands in place of the declared ones.
-        absent: Cohorts that were declared, and have no run at all.
+        absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
-        on_progress: Hears how many runs are read, of how many; each is read twice.
+        on_progress: Called with the number of runs read and the total; each run is read twice.
 
     Returns:
         The model.
@@ -161,7 +161,7 @@ def build_model(
         tell(len(runs) + place)
         accelerator = run.declared.hardware.get("accelerator") or run.declared.hardware.get("cpu")
         figures = summary.to_json()
-        for told_elsewhere in ("checkpoints", "health"):  # scores and events, with their moments
+        for told_elsewhere in ("checkpoints", "health"):  # the page has them as scores and events, with their times
             del figures[told_elsewhere]
         page_runs.append(
             PageRun(
@@ -194,7 +194,7 @@ def build_model(
 
 
 def _yardsticks(summaries: Sequence[RunSummary]) -> list[Yardstick]:
-    """Return what the runs are measured by, in the order of their first runs."""
+    """Return the yardsticks of the runs, in the order of their first runs."""
     groups: dict[tuple[str, str, float], list[RunSummary]] = {}
     for summary in summaries:
         groups.setdefault((summary.task, summary.panel_id, summary.target_success), []).append(summary)
@@ -211,14 +211,14 @@ def _yardsticks(summaries: Sequence[RunSummary]) -> list[Yardstick]:
 
 
 def _seeds(exams: Sequence[Exam], panel_id: str) -> int | None:
-    """Return how many different seeds a panel has; ``None`` where nobody ever took it."""
+    """Return how many different seeds a panel has; ``None`` if no policy was scored on it."""
     return next((len(set(exam.seeds)) for exam in exams if exam.panel_id == panel_id), None)
 
 
 def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
     """Return the held-out scores of a run's checkpoints over its wall-clock time.
 
-    Episodes with the same seed are not independent of each other, so that intervals count seeds.
+    Episodes with the same seed are not independent of each other, so intervals count seeds.
     """
     scores = []
     for checkpoint in summary.checkpoints:

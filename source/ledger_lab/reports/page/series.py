@@ -18,22 +18,22 @@ DEVICE_METERS: dict[str, tuple[str, Callable[[DeviceSample], float | None]]] = {
     "temperature": ("°C", lambda s: s.temperature_c),
     "clock": ("MHz", lambda s: s.sm_clock_mhz),
 }
-"""What is drawn of an accelerator, and in which unit."""
+"""Meters of an accelerator that are drawn, with their units."""
 
 _ORDER = ("utilization", "power", "memory", "temperature", "clock", "CPU", "busiest thread", "memory left")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A figure over time. Where it was thinned out, each point is the mean of some samples in a row."""
+    """A figure over time. In a thinned-out curve, each point is the mean of consecutive samples."""
 
     t: list[float]
     """Wall-clock time of the run, over all attempts [s]."""
     env_steps: list[int]
-    """Environment steps by then; empty where nobody counts them."""
+    """Environment steps by that time; empty if they were not counted."""
     y: list[float]
     samples: int
-    """Samples that the curve is made of."""
+    """Number of samples behind the curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,10 @@ def return_curve(run: Run, points: int) -> Curve | None:
 
     Args:
         run: The run.
-        points: Points that the curve may have.
+        points: Largest number of points of the curve.
 
     Returns:
-        The curve; ``None`` where no return was measured.
+        The curve; ``None`` if no return was measured.
     """
     starts = attempt_starts_s(run)
     samples = [
@@ -78,14 +78,14 @@ def return_curve(run: Run, points: int) -> Curve | None:
 
 
 def telemetry_series(run: Run, points: int) -> list[TelemetrySeries]:
-    """Return what host and accelerators were doing over time, as far as anybody looked.
+    """Return the measured load of host and accelerators over time.
 
     Args:
         run: The run.
-        points: Points that each curve may have.
+        points: Largest number of points of each curve.
 
     Returns:
-        One series per meter that ever showed something, those of accelerators first.
+        One series per meter with at least one sample, accelerators first.
     """
     starts = attempt_starts_s(run)
     samples: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
@@ -111,7 +111,7 @@ def _host_figures(row: Telemetry, passed_s: float | None) -> list[tuple[str, str
     if host is None:
         return []
     figures = [("memory", "GB", host.memory_bytes / 1e9), ("memory left", "GB", host.available_bytes / 1e9)]
-    if passed_s:  # processor seconds mean nothing without the time that they were taken in
+    if passed_s:  # processor seconds mean nothing without the interval that they were counted over
         figures.insert(0, ("CPU", "cores", host.cpu_s / passed_s))
     if host.busiest_thread is not None:
         figures.append(("busiest thread", "%", 100 * host.busiest_thread))
@@ -135,11 +135,11 @@ def _series(owner: str, meter: str, unit: str, values: Sequence[tuple[float, flo
 
 
 def _groups[Sample](samples: Sequence[Sample], most: int) -> list[Sequence[Sample]]:
-    """Split samples into at most so many groups of equal size, in their order; the last one may be smaller."""
+    """Split samples, in order, into at most this many groups of equal size; the last group may be smaller."""
     size = -(-len(samples) // most)
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
 def _short(value: float) -> float:
-    """Drop digits that no screen shows."""
+    """Drop digits that a screen does not show."""
     return float(f"{value:.{_DIGITS}g}")

@@ -1,73 +1,73 @@
-"""The verdict of a comparison, in words."""
+"""The finding of a comparison, in words."""
 
 from __future__ import annotations
 
 import math
 
-from ledger_lab.reports.compare import FEW, RatioEstimate, Verdict
+from ledger_lab.reports.compare import FEW, Finding, RatioEstimate
 from ledger_lab.units import duration, usd
 
 
-def verdict_sentence(verdict: Verdict) -> str:
-    """Return the verdict as one sentence.
+def finding_sentence(finding: Finding) -> str:
+    """Return the finding as one sentence.
 
-    What is not told apart from chance is said to be so, what is only a bound is called one, and with a single run on a
-    side nothing is claimed beyond those runs.
+    The sentence says if a difference may be chance, and if a ratio is only a bound. With a single run on a side it
+    claims nothing beyond the runs compared.
     """
     clauses = [
         clause
         for clause in (
-            _clause(verdict.time, "reaches the target", "sooner", "time to target"),
-            _clause(verdict.cost, "is", "cheaper", "cost"),
+            _clause(finding.time, "reaches the target", "sooner", "time to target"),
+            _clause(finding.cost, "is", "cheaper", "cost"),
         )
         if clause
     ]
-    count = f"n = {verdict.n_a} each" if verdict.n_a == verdict.n_b else f"n = {verdict.n_a} (A) and {verdict.n_b} (B)"
+    count = f"n = {finding.n_a} each" if finding.n_a == finding.n_b else f"n = {finding.n_a} (A) and {finding.n_b} (B)"
     if not clauses:
         return f"no claim; {count}"
     text = _join(clauses)
-    if min(verdict.n_a, verdict.n_b) == 1:
+    if min(finding.n_a, finding.n_b) == 1:
         return f"{text}; {count}: no interval, and no claim beyond these runs"
     return f"{text}; {count}"
 
 
-def verdict_notes(verdict: Verdict) -> list[str]:
-    """Return what a reader must know to believe the verdict, one line each."""
-    notes = [verdict.pairing]
+def finding_notes(finding: Finding) -> list[str]:
+    """Return the facts behind the finding (pairing, method, missing runs), one line each."""
+    notes = [finding.pairing]
     compared = [
         words
         for words, estimate in (
-            ("geometric means of the times to target", verdict.time),
-            ("spend of all runs ÷ runs that reached the target", verdict.cost),
+            ("geometric means of the times to target", finding.time),
+            ("spend of all runs ÷ runs that reached the target", finding.cost),
         )
         if estimate.ratio is not None
     ]
-    if compared and min(verdict.n_a, verdict.n_b) > 1:
+    if compared and min(finding.n_a, finding.n_b) > 1:
         notes.append(f"compared: {', and '.join(compared)}; in brackets 95 % intervals, by a bootstrap over runs")
-    for name, estimate in (("time to target", verdict.time), ("cost", verdict.cost)):
+    for name, estimate in (("time to target", finding.time), ("cost", finding.cost)):
         if estimate.refusal:
             notes.append(f"no claim about the {name}: {estimate.refusal}")
         elif not _decided(estimate):
             notes.append(f"no claim about the {name}: it can only be said that A ÷ B is {_bound_words(estimate)}")
     for side, n, reached, missing in (
-        ("A", verdict.n_a, verdict.reached_a, verdict.missing_a),
-        ("B", verdict.n_b, verdict.reached_b, verdict.missing_b),
+        ("A", finding.n_a, finding.reached_a, finding.missing_a),
+        ("B", finding.n_b, finding.reached_b, finding.missing_b),
     ):
         lost = f", {missing} declared and never made, which no figure contains" if missing else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
-    if 1 < min(verdict.n_a, verdict.n_b) < FEW:
+    if 1 < min(finding.n_a, finding.n_b) < FEW:
         notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")
-    if verdict.success is not None:
-        found = verdict.success
+    if finding.success is not None:
+        found = finding.success
         low, high = found.interval
         notes.append(
             f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {verdict.success_exam}"
+            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.success_exam}"
         )
     return notes
 
 
-def outcome_lines(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
+def outcome_lines(finding: Finding) -> list[tuple[str, str, str, str, str]]:
     """Return side, run, seed, time to target and spend of every run, as texts."""
     return [
         (
@@ -77,13 +77,13 @@ def outcome_lines(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
             ("" if outcome.reached_target else "> ") + duration(outcome.seconds),
             "unpriced" if outcome.usd is None else usd(outcome.usd),
         )
-        for side, outcomes in (("A", verdict.outcomes_a), ("B", verdict.outcomes_b))
+        for side, outcomes in (("A", finding.outcomes_a), ("B", finding.outcomes_b))
         for outcome in outcomes
     ]
 
 
 def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple[str, str, str] | None:
-    """Return who wins, the verb, and by how much; ``None`` where nothing can be claimed."""
+    """Return the better side, the verb, and the ratio in words; ``None`` if nothing can be claimed."""
     if estimate.ratio is None or not _decided(estimate):
         return None
     ratio = estimate.ratio
@@ -102,7 +102,7 @@ def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple
 
 
 def _decided(estimate: RatioEstimate) -> bool:
-    """Whether a bound points away from 1; an exact ratio always says something."""
+    """Whether an estimate shows which side is better: an exact ratio always does, a bound only beyond 1."""
     if estimate.ratio is None:
         return False
     low, high = _span(estimate)
@@ -116,7 +116,7 @@ def _span(estimate: RatioEstimate) -> tuple[float, float]:
 
 
 def _bound_words(estimate: RatioEstimate) -> str:
-    """Return a bound that does not decide who wins."""
+    """Return in words a bound that does not show which side is better."""
     low, high = _span(estimate)
     return f"at least {_times(low)}" if estimate.bound == "at_least" else f"at most {_times(high)}"
 

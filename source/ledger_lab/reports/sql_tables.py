@@ -1,4 +1,4 @@
-"""The ledger as flat tables: what SQL and exports see."""
+"""The ledger as flat tables, for SQL and exports."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from ledger_lab.ledger import FIGURES
 from ledger_lab.reports.load import RoomSummary
-from ledger_lab.reports.summary import CohortSummary, RunSummary
-from ledger_lab.reports.table_rows import (
+from ledger_lab.reports.row_builders import (
     Contents,
     attempt_rows,
     checkpoint_rows,
@@ -28,6 +27,7 @@ from ledger_lab.reports.table_rows import (
     run_rows,
     telemetry_rows,
 )
+from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 Type = Literal["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"]
 """Types of columns, by their names in SQL. Timestamps are in UTC. Any value may be missing."""
@@ -42,7 +42,7 @@ class Column:
     name: str
     type: Type
     meaning: str
-    """What it holds, with its unit; empty where the name says it."""
+    """Meaning and unit; empty if the name says it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _field_columns(kind: type) -> tuple[Column, ...]:
 
 
 def _attribute_docs(kind: type) -> dict[str, str]:
-    """Return the documentation that stands below the fields of a class, as one line each."""
+    """Return the docstrings below the fields of a class, as one line each."""
     body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
     docs = {}
     for field, below in zip(body, body[1:], strict=False):

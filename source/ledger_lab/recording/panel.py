@@ -1,4 +1,4 @@
-"""The exam of a run whose trainer is none of LedgerLab's own."""
+"""The panel of a run that another framework trains."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ledger_lab.panels import PanelIdentity
 
 @dataclasses.dataclass(frozen=True)
 class Exam:
-    """Held-out episodes, and everything that can change their outcomes."""
+    """A panel: held-out episodes, and everything that can change their outcomes."""
 
     name: str
     seeds: Sequence[int]
     """One per episode."""
     definition: Mapping[str, Any]
-    """What else an outcome depends on, as plain JSON values: the environment and its version, the horizon, what counts
-    as success, packages. Scores are compared only where all of it is equal."""
+    """Everything else that outcomes depend on, as plain JSON values: the environment and its version, the horizon, the
+    success criterion, packages. Scores are compared only if all of it is equal."""
 
     def __post_init__(self) -> None:
-        """Refuse what can't be hashed, and seeds that count twice.
+        """Refuse repeated seeds, and a definition that can't be hashed.
 
         Raises:
-            ValueError: If a seed occurs twice, or the definition holds something that is no finite JSON value.
-            TypeError: If it holds something that is no JSON value at all.
+            ValueError: If there is no seed, a seed occurs twice, or the definition holds a number that is not finite.
+            TypeError: If the definition holds something that is not a JSON value.
         """
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError("an exam needs seeds, each of them once")
@@ -35,19 +35,19 @@ class Exam:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What its id is the hash of."""
+        """Fields that the id is the hash of."""
         return {**self.definition, "seeds": list(self.seeds)}
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Identity of the panel, a hash."""
         return PanelIdentity(self.fields).id
 
     def fresh(self, episodes: int) -> Exam:
-        """Return the same exam with seeds that nobody has seen, drawn from the system's randomness.
+        """Return the same panel with unseen seeds, drawn from the system's randomness.
 
         Args:
-            episodes: How many.
+            episodes: Number of seeds.
         """
         taken = set(self.seeds)
         seeds: set[int] = set()

@@ -13,7 +13,7 @@ from rich.text import Text
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.health import health_lines
+from ledger_lab.reports.health_findings import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.units import (
@@ -44,7 +44,7 @@ def render_report(
         summaries: The runs.
         cohorts: Their cohorts.
         width: Columns of the terminal.
-        bottlenecks: Where the time of the runs went, by their ids.
+        bottlenecks: Bottlenecks of the runs, by run id.
 
     Returns:
         One block per task, panel and target, with a line per cohort below.
@@ -73,7 +73,7 @@ def render_report(
             blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
         blocks.append(Text())
     for block in blocks:
-        block.no_wrap = block.no_wrap or block.cell_len <= width  # else each of its words is measured
+        block.no_wrap = block.no_wrap or block.cell_len <= width  # otherwise rich measures every word, which is slow
     return Group(*blocks)
 
 
@@ -93,16 +93,16 @@ _COLUMNS: dict[str, Literal["left", "right"]] = {
     "updates/min": "right",
     "envs": "right",
 }
-"""Columns and how they are aligned. Where the terminal is too narrow for all, the last ones go first."""
+"""Columns and their alignment. If the terminal is too narrow, the last columns are dropped first."""
 
 _WHERE_METERED = frozenset({"energy", "GPU busy"})
-"""Columns that are there only if any run has the figure."""
+"""Columns that are shown only if a run has the figure."""
 
 _GAP = 2
 
 
 def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
-    """Return a line of headings, and one per run. A general table takes minutes over ten thousand runs."""
+    """Return a heading line and one line per run. Rich's own table would take minutes for ten thousand runs."""
     rows = [_cells(summary) for summary in summaries]
     widths: dict[str, int] = {}
     for name in _COLUMNS:
@@ -175,7 +175,7 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
 
 
 def _beginning_line(summary: RunSummary) -> list[Text]:
-    """Return whose networks a run began with, and what they had cost."""
+    """Return the checkpoint that a run's networks began from, and what that checkpoint had cost."""
     if (began := summary.began_from) is None:
         return []
     took = f"{duration(began['wall_s'])}, {'unpriced' if began['usd'] is None else usd(began['usd'])}"
@@ -195,7 +195,7 @@ def _time_line(summary: RunSummary) -> Text:
 
 
 def _bottleneck_lines(bottleneck: Bottleneck | None) -> list[Text]:
-    """Return what took most of a run's time, and what would save most of it."""
+    """Return the run's bottleneck, and the advice that would save most time."""
     if bottleneck is None:
         return []
     lines = [f"{bottleneck.name}: {bottleneck.evidence}", *(f"→ {_in_words(each)}" for each in bottleneck.advice[:1])]
@@ -203,14 +203,14 @@ def _bottleneck_lines(bottleneck: Bottleneck | None) -> list[Text]:
 
 
 def _in_words(advice: Advice) -> str:
-    """Return an advice with its gain and where that comes from."""
+    """Return advice with its gain and the source of the gain."""
     gain = f"−{percent(advice.gain, 0)} wall-clock{' at most' if advice.bound == 'at most' else ''}"
     caveat = "" if advice.caveat is None else f"; {advice.caveat}"
     return f"{advice.action}: {gain} ({advice.basis}{caveat})"
 
 
 def _load_line(summary: RunSummary) -> list[Text]:
-    """Return what a run took of its hosts and accelerators, where anybody looked."""
+    """Return a run's load on hosts and accelerators, if it was measured."""
     parts: list[str] = []
     if summary.host is not None:
         thread = summary.host.mean_busiest_thread
@@ -241,7 +241,7 @@ def _load_line(summary: RunSummary) -> list[Text]:
 def render_checkpoints(summary: RunSummary) -> Table:
     """Draw the learning curve of a run: its checkpoints with their held-out scores.
 
-    Beside the panel's successes stand the episodes that merely lasted to their horizon, which Isaac Lab's survival
+    Beside the panel's successes it shows the episodes that only lasted to their horizon, which Isaac Lab's survival
     metric counts as success.
 
     Args:

@@ -23,7 +23,7 @@ from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 @dataclass(frozen=True)
 class Contents:
-    """A ledger as far as it was asked for, with what follows from it."""
+    """The requested runs of a ledger, with their figures."""
 
     runs: Sequence[Run]
     summaries: Sequence[RunSummary]
@@ -44,7 +44,7 @@ def _attempts(contents: Contents) -> Iterator[tuple[str, Attempt]]:
 
 
 def _progress(attempt: Attempt) -> tuple[int, int]:
-    """Return the iterations and the environment steps that an attempt came to."""
+    """Return the iterations and the environment steps that an attempt completed."""
     return attempt.sums.iterations, attempt.sums.env_steps
 
 
@@ -210,7 +210,7 @@ def health_rows(contents: Contents) -> Iterator[tuple[Any, ...]]:
 
 
 def run_rows(contents: Contents, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield runs: the named fields of their summaries, and what stands in their declarations."""
+    """Yield runs: the named fields of their summaries, and fields of their declarations."""
     for run, summary in zip(contents.runs, contents.summaries, strict=True):
         low, high = summary.heldout_interval or (None, None)
         declared = run.declared
@@ -246,5 +246,5 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(time: datetime) -> datetime:
-    """Return a time without its zone, in UTC: what a TIMESTAMP is."""
+    """Return a time in UTC without its zone, as SQL's TIMESTAMP expects."""
     return time.astimezone(UTC).replace(tzinfo=None)

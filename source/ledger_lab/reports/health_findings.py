@@ -1,4 +1,4 @@
-"""What was wrong with a run, and what stopping it saved."""
+"""Health events of a run, and the budget that stopping it saved."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ledger_lab.meters import Phase
 from ledger_lab.units import duration, usd
 
 _ONCE = (Phase.STARTUP, Phase.COMPILE)
-"""Phases that the rest of a budget would not have paid again."""
+"""Phases that occur once per attempt, so that further iterations would not have added to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthSummary:
-    """All that one kind of event said of a run."""
+    """All health events of one kind in a run."""
 
     event: str
     times: int
     iteration: int
-    """Iterations completed when it was told first."""
+    """Iterations completed at the first event."""
     evidence: str
     advice: str
-    """Evidence and advice of the first time."""
+    """Evidence and advice of the first event."""
     stopped: bool
-    """Whether the run ended by it."""
+    """Whether an event of this kind ended the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedBudget:
-    """What was left of a run's declared budget when a health event ended it: an upper bound of what that saved."""
+    """The rest of a run's declared budget when a health event ended the run: an upper bound of the saving."""
 
     event: str
     iteration: int
@@ -41,10 +41,10 @@ class SavedBudget:
     iterations: int
     """Iterations that were left."""
     wall_s: float | None
-    """Time that they would have taken at the pace of the run's own iterations, judging included [s]; ``None`` where no
-    iteration was completed."""
+    """Time that these iterations would have taken at the run's own pace, judging included [s]; ``None`` if no iteration
+    was completed."""
     usd: float | None
-    """What that would have been billed [USD]; ``None`` without a price or a pace."""
+    """Bill for that time [USD]; ``None`` without a price or a pace."""
 
 
 def summarize_health(run: Run) -> list[HealthSummary]:
@@ -54,7 +54,7 @@ def summarize_health(run: Run) -> list[HealthSummary]:
         run: The run.
 
     Returns:
-        One summary per kind of event, in the order in which they were first told.
+        One summary per kind of event, in the order of their first events.
     """
     rows = [row for attempt in run.attempts for row in attempt.of(Health)]
     first: dict[str, Health] = {}
@@ -75,16 +75,16 @@ def summarize_health(run: Run) -> list[HealthSummary]:
 
 
 def saved_budget(run: Run, price: Price) -> SavedBudget | None:
-    """Work out what was left of the budget of a run that a health event ended.
+    """Work out the rest of the budget of a run that a health event ended.
 
-    The pace is that of all iterations: every phase but start-up and compilation, over the windows that end one.
+    The pace is the mean over all iterations of every phase but start-up and compilation.
 
     Args:
         run: The run.
         price: Price to use.
 
     Returns:
-        What was left; ``None`` where the run ended otherwise.
+        The rest; ``None`` if the run ended otherwise.
     """
     if not run.attempts or run.attempts[-1].status not in (Status.STOPPED, Status.NON_FINITE):
         return None
@@ -115,7 +115,7 @@ def saved_budget(run: Run, price: Price) -> SavedBudget | None:
 
 
 def _iterations(attempt: Attempt) -> list[PhaseWindow]:
-    """Return the windows of an attempt that end an iteration; one that repeats a number belongs to none."""
+    """Return the windows of an attempt that end an iteration, the first of each iteration number."""
     firsts: dict[int, PhaseWindow] = {}
     for window in attempt.windows:
         if window.iteration is not None:
@@ -124,14 +124,14 @@ def _iterations(attempt: Attempt) -> list[PhaseWindow]:
 
 
 def health_lines(run_id: str, events: Sequence[HealthSummary], saved: SavedBudget | None) -> list[str]:
-    """Return what was wrong with a run, one line per kind of event, and what stopping it saved.
+    """Return one line per kind of health event, and a line on what stopping the run saved.
 
-    The evidence of the event that ended it is not among them: it is the reason of that end.
+    The evidence of the event that ended the run is left out, as the report shows it as the reason of the end.
 
     Args:
         run_id: The run.
         events: Its events.
-        saved: What was left of its budget.
+        saved: The rest of its budget.
     """
     lines = [
         f"{run_id} {each.event} at iteration {each.iteration}{f' ({each.times} times)' if each.times > 1 else ''}: "

@@ -1,4 +1,4 @@
-"""The parts of the page that are text: tables and definitions. They can be read without JavaScript."""
+"""Tables and definitions of the page as HTML, readable without JavaScript."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ STATUS_WORDS = {
     Status.COMPLETED: ("○", "completed, short of target", "short"),
     Status.RUNNING: ("…", "running", "running"),
 }
-"""Sign, words and style of a status; any other one is a failure."""
+"""Sign, words and style of a status; a status missing here is a failure."""
 
 
 def text(value: object) -> str:
-    """Return a value as text that can stand anywhere in the markup."""
+    """Return a value as escaped text, safe anywhere in the markup."""
     return html.escape(str(value), quote=True)
 
 
 def name(value: object) -> str:
-    """Return a name from the ledger as text that can't change the direction of what stands beside it."""
+    """Return a name from the ledger as text that cannot change the writing direction of its neighbours."""
     return f"<bdi>{text(value)}</bdi>"
 
 
@@ -46,10 +46,10 @@ class _Column:
     """A column of the cost table."""
 
     key: str
-    """What its header's button sorts by."""
+    """Key that its header's button sorts by."""
     title: str
     denominator: str
-    """What its figures are, or are divided by, in a few words."""
+    """Unit or denominator of its figures, in a few words."""
     cell: Callable[[PageRun], str]
     """Returns the cell's markup."""
     numeric: bool = True
@@ -61,14 +61,14 @@ class _Column:
 
 
 def selection(model: PageModel) -> str:
-    """Return how many of the ledger's runs the page holds, where these are not all."""
+    """Return how many of the ledger's runs the page shows; empty if it shows all."""
     if not model.left_out_runs:
         return ""
     return f" · {len(model.runs)} of its {len(model.runs) + model.left_out_runs} runs"
 
 
 def repricing(model: PageModel) -> str:
-    """Return the price that was asked for and those that were declared, where one was."""
+    """Return the requested price and the declared prices; empty if none was requested."""
     lines = "".join(f"<dt>{text(title)}</dt><dd>{name(words)}</dd>" for title, words in model.repricing)
     return f'<dl class="prices">{lines}</dl>' if lines else ""
 
@@ -102,7 +102,7 @@ def _cost_table(model: PageModel, place: int) -> str:
 
 
 def _row(index: int, run: PageRun) -> str:
-    """Return the line of a run, and why it failed where that is known."""
+    """Return the line of a run, and why it failed if that is known."""
     cells = "".join(
         f'<td data-label="{text(column.title)}" class="{column.style}">{column.cell(run)}</td>' for column in _COLUMNS
     )
@@ -110,7 +110,7 @@ def _row(index: int, run: PageRun) -> str:
 
 
 def _run_cell(run: PageRun) -> str:
-    """Return a run's id, its cohort, and what is wrong with it."""
+    """Return a run's id, its cohort, and its health events."""
     figures = run.summary
     parts = [f"<strong>{name(figures['run_id'])}</strong>"]
     if figures["cohort"]:
@@ -146,7 +146,7 @@ def _success_cell(run: PageRun) -> str:
 
 
 def _time_cell(run: PageRun) -> str:
-    """Return the time to target; of a run that never got there, the time that was not enough."""
+    """Return the time to target; for a run that missed the target, its whole time as a lower bound."""
     to_target_s = run.summary["wall_to_target_s"]
     return f"&gt; {duration(run.summary['wall_s'])}" if to_target_s is None else duration(to_target_s)
 
@@ -166,7 +166,7 @@ def _library_cell(run: PageRun) -> str:
 
 
 def _cost_cell(run: PageRun) -> str:
-    """Return what the run cost, by its own price, too, where another one was asked for, and what it drew."""
+    """Return the run's cost and energy; if another price was requested, also the cost at the declared price."""
     figures = run.summary
     known = figures["billable_usd"] is not None
     cost = text(usd(figures["billable_usd"])) if known else _why_unpriced(figures["usd_per_hour"] is not None)
@@ -179,14 +179,14 @@ def _cost_cell(run: PageRun) -> str:
 
 
 def _instance_cell(run: PageRun) -> str:
-    """Return the entry of the price book, its price, and the accelerator or processor that was there."""
+    """Return the entry of the price book, its price, and the accelerator or processor."""
     price = run.summary["usd_per_hour"]
     details = [None if price is None else f"{text(usd(price))} per hour", run.accelerator and name(run.accelerator)]
     return name(run.summary["instance"]) + "".join(f"<small>{detail}</small>" for detail in details if detail)
 
 
 def _why_unpriced(energy_is_unknown: bool) -> str:
-    """Return why there is no cost: nobody named a price, or nobody measured the energy that is paid on top."""
+    """Return why there is no cost: no price, or no measurement of the energy that is paid on top."""
     return "energy unknown" if energy_is_unknown else "unpriced"
 
 
@@ -222,7 +222,7 @@ _COHORT_COLUMNS = (
 
 
 def cohort_table(model: PageModel) -> str:
-    """Return a line per cohort; the runs of no cohort are counted together, as the terminal's report does."""
+    """Return a line per cohort; runs without a cohort share a line, as in the terminal report."""
     head = "".join(
         f'<th scope="col" class="{style}">{title}<small>{small}</small></th>' for title, small, style in _COHORT_COLUMNS
     )
@@ -267,12 +267,12 @@ def _cohort_row(place: int, cohort: dict[str, Any]) -> str:
 
 
 def _cut(reason: str, longest: int = 120) -> str:
-    """Return a reason that may name all runs of a large cohort in a length that a cell takes."""
+    """Shorten a reason, which may name all runs of a large cohort, to fit into a cell."""
     return reason if len(reason) <= longest else f"{reason[:longest]}…"
 
 
 def _absent_row(cohort: str, size: int) -> str:
-    """Return the line of a cohort that was declared and has no run."""
+    """Return the line of a declared cohort without a run."""
     missing = f'0 of {size}<small class="bad">{size} missing</small>'
     cells = [("cohort", f"<strong>{name(cohort)}</strong>"), ("runs", missing)]
     return f"<tr>{_cohort_cells([*cells, *((title, MISSING) for title, _, _ in _COHORT_COLUMNS[2:])])}</tr>"
@@ -287,7 +287,7 @@ def _cohort_cells(cells: Sequence[tuple[str, str]]) -> str:
 
 
 def definitions() -> str:
-    """Return what the words and the phases of the page mean."""
+    """Return the definitions of the page's words and phases."""
     words = "".join(f"<dt>{text(word)}</dt><dd>{text(meaning)}</dd>" for word, meaning in WORDS.items())
     phases = "".join(f"<dt>{phase}</dt><dd>{text(PHASE_WORDS[phase])}</dd>" for phase in Phase)
     return f"<dl>{words}</dl><h3>Phases</h3><dl>{phases}</dl>"
