@@ -15,11 +15,13 @@ _LEAST_FREE_BYTES = 1 << 20
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
     """Let a file appear under its name only when all of it is on disk.
 
     Args:
         path: The file.
+        shared: Whether other processes may write the same file at the same time: each then works on a file of its own.
+            Without it, the unfinished file of a killed process is overwritten by the next one and never piles up.
 
     Yields:
         Where to write it.
@@ -27,7 +29,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         OSError: If the disk is full.
     """
-    unfinished = path.with_name(f"{path.name}.partial")
+    owner = f".{os.getpid()}" if shared else ""
+    unfinished = path.with_name(f"{path.name}{owner}.partial")
     try:
         yield unfinished
         with unfinished.open("rb") as file:

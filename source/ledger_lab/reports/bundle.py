@@ -198,7 +198,7 @@ def write_bundles(
         text = json.dumps(training_bundle(run, summary), indent=2, allow_nan=False) + "\n"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path) as unfinished:
+            with whole_file(path, shared=True) as unfinished:
                 unfinished.write_text(text, encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {error.filename or path}: {error.strerror}") from error

@@ -38,7 +38,7 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
             for kind in formats:
                 for name in TABLES:
                     path = folder / f"{name}.{kind}"
-                    with whole_file(path) as unfinished:
+                    with whole_file(path, shared=True) as unfinished:
                         # COPY takes no parameter as its file name, so quotes in the name are doubled.
                         quoted = str(unfinished).replace("'", "''")
                         unfinished.touch()  # raises the system's own error, which DuckDB would reword

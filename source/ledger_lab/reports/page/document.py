@@ -81,7 +81,7 @@ def write_page(
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
         raise UserError(f"cannot write {path}: it is there, and is no regular file")
     try:
-        with whole_file(target) as unfinished:
+        with whole_file(target, shared=True) as unfinished:
             unfinished.write_bytes(document)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error

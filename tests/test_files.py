@@ -1,0 +1,41 @@
+"""Files that are whole or absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.files import file_sha256, whole_file
+
+
+def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    with whole_file(path) as unfinished:
+        unfinished.write_text("all of it")
+        assert not path.exists()
+    assert path.read_text() == "all of it"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="no more"), whole_file(path) as unfinished:
+        unfinished.write_text("half")
+        raise ValueError("no more")
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_processes_that_share_a_file_write_to_different_ones(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "a.csv", shared=True) as unfinished:
+        unfinished.touch()
+        assert str(os.getpid()) in unfinished.name
+
+
+def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    assert file_sha256(path).startswith("e3b0c44298fc1c14")
