@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.digest import COMPRESSED, open_journal
 from ledger_lab.ledger.encoding import GENESIS, Line, encode_line, encode_value, hash_of, kind_begins, split_line
 from ledger_lab.ledger.reader import Run
 from ledger_lab.ledger.results import PanelResult
@@ -51,12 +52,12 @@ def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
             for supervision in attempt.supervisions:
                 if supervision.of(SupervisionStarted)[0].rank == rank:
                     lines += (line for line in _lines(supervision) if line.kind in _ENDS)
-            _write(folder / journal.path.name, _selected(lines, checkpoint))
+            _write(folder / journal.path.name.removesuffix(COMPRESSED), _selected(lines, checkpoint))
 
 
 def _lines(journal: JournalContent) -> Iterator[Line]:
     """Yield the lines of a verified journal, taken apart."""
-    with journal.path.open("rb") as file:
+    with open_journal(journal.path) as file:
         for number, line in enumerate(file.readlines()[: journal.count]):
             yield split_line(line, kind_begins(number))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import Digest, LedgerDamageError
+from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
@@ -253,7 +253,7 @@ class Ledger:
 
 
 def find_journals(root: Path) -> list[Path]:
-    """Return every journal under a directory, in a stable order.
+    """Return every journal under a directory, compressed or not, in a stable order.
 
     Others may write, make directories and delete them at the same time.
 
@@ -264,7 +264,7 @@ def find_journals(root: Path) -> list[Path]:
         Path(directory, name)
         for directory, _, names in os.walk(root)
         for name in names
-        if name.startswith("journal-") and name.endswith(".jsonl")
+        if name.startswith("journal-") and name.removesuffix(COMPRESSED).endswith(".jsonl")
     )
 
 
