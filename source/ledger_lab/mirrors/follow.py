@@ -15,7 +15,7 @@ from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
 from ledger_lab.ledger.reader import is_alive, silence_limit
 
-_FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
+_FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor|telemetry)\.jsonl")
 """Journals that tell a run: of the processes of an attempt the first one's alone, and its supervisor's."""
 
 _CHUNK_BYTES = 4 * 1024 * 1024
