@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -14,6 +15,7 @@ import ledger_lab.pretrained
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY
 from ledger_lab.ledger import PanelResult, find_journals, read_ledger
+from ledger_lab.ledger.digest import open_journal
 from ledger_lab.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
@@ -89,9 +91,34 @@ def test_what_is_shipped_is_what_a_recorded_run_saved_and_can_be_scored(task: st
     journals = [path.relative_to(HERE / task) for path in find_journals(HERE / task)]
     expected = {*journals, Path(CONTRACT), Path(POLICY), Path(candidate.saved.path)}
     assert {path.relative_to(HERE / task) for path in contents(HERE / task)} == expected
-    homes = [path.parent for path in find_journals(ROOT / "records") if run.declared.run_id in path.parent.name]
-    assert homes, "its run is recorded"
-    assert all((homes[0] / name).read_bytes() == (HERE / task / name).read_bytes() for name in journals)
+    (home,) = {path.parent for path in find_journals(ROOT / "records") if run.declared.run_id in path.parent.name}
+    (recorded,) = read_ledger(home).runs
+    whole, short = summarize_run(recorded), summarize_run(run)
+    assert short.host is None, "no telemetry is kept, and no figure is made up"
+    (kept,) = [each for each in whole.checkpoints if each.path == best.path]
+    assert dataclasses.replace(short, host=whole.host, checkpoints=whole.checkpoints) == whole
+    assert short.checkpoints == [kept]
+    rows = {_without_chain(line) for path in find_journals(home) for line in lines_of(path)}
+    for path in find_journals(HERE / task):
+        copied = [line for line in lines_of(path) if b'"kind":"PhaseWindow"' not in line]
+        assert {_without_chain(line) for line in copied} <= rows, "no row says what the recorded run did not"
+
+
+def lines_of(path: Path) -> list[bytes]:
+    """Return the lines of a journal."""
+    with open_journal(path) as file:
+        return file.readlines()
+
+
+def _without_chain(line: bytes) -> bytes:
+    """Return time, kind and data of a journal's line."""
+    return line[line.index(b'"time"') : line.rindex(b',"prev"')]
+
+
+def test_the_policies_are_light_and_copy_no_record() -> None:
+    assert sum(len(content) for content in contents(HERE).values()) <= 9e6
+    shipped = {b"".join(lines_of(path)) for path in find_journals(HERE)}
+    assert not [path for path in find_journals(ROOT / "records") if b"".join(lines_of(path)) in shipped]
 
 
 def test_its_score_is_written_below_the_log_root_and_nothing_into_the_package(tmp_path: Path) -> None:
@@ -182,7 +209,7 @@ def test_a_spoiled_file_is_refused_in_one_line(copy_of_shipped: Path, tmp_path: 
         shipped_checkpoint(TASK)
 
 
-def test_a_run_is_shipped_with_its_history_and_its_exported_policy(
+def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
     trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import torch
@@ -214,9 +241,12 @@ def test_a_run_is_shipped_with_its_history_and_its_exported_policy(
     (root / TASK / "older").touch()
     assert shipped(run_dir, "--short_of_target") == 0
     names = {path.relative_to(root).as_posix() for path in contents(root)}
-    journals = {path.name for path in find_journals(run_dir)}
+    journals = {path.name for attempt in run.attempts for path in (journal.path for journal in attempt.ranks)}
     assert names == {f"{TASK}/{name}" for name in (*journals, best.path, CONTRACT, POLICY)}
-    assert all((root / TASK / name).read_bytes() == (run_dir / name).read_bytes() for name in journals)
+    (short,) = read_ledger(root / TASK).runs
+    assert summarize_run(short).checkpoints == summarize_run(run).checkpoints
+    assert summarize_run(short).phases == summarize_run(run).phases
+    assert summarize_run(short).host is None
     (candidate,) = planned("--task", TASK, "--pretrained", "--log_root", tmp_path / "logs").candidates
     assert candidate.path == root / TASK / best.path
     policy, contract = torch.jit.load(shipped_policy(TASK)), json.loads((root / TASK / CONTRACT).read_text())

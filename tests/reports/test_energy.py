@@ -172,7 +172,7 @@ def test_a_clock_that_is_set_back_changes_nothing() -> None:
     ("attempts", "device", "world_size", "reason"),
     [
         ([attempt(1, 100)], "cpu", 1, "the run used no accelerator"),
-        ([attempt(1, 100)], "cuda:0", 1, "no accelerator was metered"),
+        ([attempt(1, 100)], "cuda:0", 1, "no telemetry kept"),
         ([attempt(1, 3, journal({1.0: sample(5.0, 100.0)}))], "cuda:0", 1, "the run was over before an accelerator"),
         ([attempt(1, 100, journal(ramp(0, 100, 1.0))), attempt(2, 60)], "cuda:0", 1, "attempt 2: 0 of 1 accelerators"),
         ([attempt(1, 100, journal(ramp(0, 100, 1.0)))], "cuda:0", 4, "attempt 1: 1 of 4 accelerators"),

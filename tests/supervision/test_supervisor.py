@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.ledger import ShutdownEnded, Status, Telemetry
 from ledger_lab.terminal.exit_status import status_of_exit
 from tests.fakes.supervised import attempt_of, worker
@@ -249,6 +250,20 @@ def test_what_the_work_leaves_behind_goes_with_it(tmp_path: Path) -> None:
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
+
+
+def test_telemetry_can_be_left_out_of_what_is_kept(tmp_path: Path) -> None:
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+    before = attempt_of(tmp_path)
+    (telemetry,) = before.telemetries
+    assert telemetry.path.name == "journal-1-telemetry.jsonl"
+    assert telemetry.of(Telemetry) and not any(journal.of(Telemetry) for journal in before.supervisions)
+    telemetry.path.unlink()
+    after = attempt_of(tmp_path)
+    assert (after.ended, after.shutdown, after.wall_ns) == (before.ended, before.shutdown, before.wall_ns)
+    assert (after.telemetries, after.of(Telemetry)) == ((), [])
+    assert verify_ledger(["--log_root", str(tmp_path)]) == 0
 
 
 def test_without_its_supervisor_the_work_ends_and_the_run_is_lost(tmp_path: Path) -> None:

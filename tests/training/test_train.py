@@ -13,7 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ledger_lab.ledger import FIGURES, AttemptEnded, CheckpointSaved, PanelResult, PhaseWindow, Status, read_ledger
+from ledger_lab.ledger import (
+    FIGURES,
+    AttemptEnded,
+    CheckpointSaved,
+    PanelResult,
+    PhaseWindow,
+    Status,
+    Telemetry,
+    read_ledger,
+)
 from ledger_lab.ledger.reader import read_journal
 from ledger_lab.panels import find_panels
 from tests.conftest import SHORT, command, one_run_dir, script
@@ -33,9 +42,11 @@ def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
     assert [type(row).__name__ for row in attempt.ranks[0].rows[:3]] == ["RunDeclared", "AttemptStarted", "PhaseWindow"]
     assert attempt.supervision is not None
     supervised = [type(row).__name__ for row in attempt.supervision.rows]
-    assert supervised.count("Telemetry") >= 5
-    told = [kind for kind in supervised if kind != "Telemetry"]
-    assert told == ["SupervisionStarted", "AttemptEnded", "ShutdownEnded"]
+    assert supervised == ["SupervisionStarted", "AttemptEnded", "ShutdownEnded"]
+    (telemetry,) = attempt.telemetries
+    assert telemetry.path.name == "journal-1-telemetry.jsonl"
+    assert [type(row).__name__ for row in telemetry.rows[:2]] == ["TelemetryStarted", "Telemetry"]
+    assert len(telemetry.of(Telemetry)) >= 5
     assert [row.iteration for row in attempt.of(CheckpointSaved)] == [1, 2, 3]
     assert [row.env_steps for row in attempt.of(CheckpointSaved)] == [64 * 32 * n for n in (1, 2, 3)]
     assert "shutdown" in attempt.windows[-1].phase_ns, "closing the simulation is neither training nor judging"

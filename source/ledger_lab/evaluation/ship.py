@@ -13,7 +13,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.evaluation.plan import plan_evaluation
 from ledger_lab.evaluation.request import evaluate_parser
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
-from ledger_lab.ledger import Run, Status, find_journals
+from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger.excerpt import write_excerpt
 from ledger_lab.ledger.find import find_run
 from ledger_lab.names import require_folder_name
 from ledger_lab.pretrained import ROOT
@@ -38,8 +39,9 @@ def ship_policy(argv: Sequence[str]) -> int:
         prog="ship_policy.py",
         description=(
             "Put the policy of a run into the package, in place of the one that came for its task: the checkpoint that "
-            "was confirmed to reach the target, all journals of the run, and what scripts/export_policy.py wrote of "
-            "this checkpoint. All hashes are checked, and that this code can score it."
+            "was confirmed to reach the target, a short journal of the run that proves it, and what "
+            "scripts/export_policy.py wrote of this checkpoint. Telemetry, stand-alone evaluations and results of "
+            "other checkpoints stay behind. The command checks all hashes, and that this code can score the policy."
         ),
     )
     parser.add_argument("run", metavar="RUN", help="Run id or run directory.")
@@ -60,7 +62,7 @@ def ship_policy(argv: Sequence[str]) -> int:
         checkpoint = _shippable(run, summary, short_of_target=args.short_of_target)
         plan_evaluation(parse_plain(evaluate_parser(), [str(checkpoint), "--device", "cpu"]))
         exported = _exported(run, checkpoint)
-        folder = _ship(run, checkpoint, exported)
+        folder = _ship(run, summary, checkpoint, exported)
         terminal.console.print(f"run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         terminal.console.print(f"{folder}: {size / 1e6:.2f} MB", style="green", markup=False, soft_wrap=True)
@@ -98,17 +100,19 @@ def _exported(run: Run, checkpoint: Path) -> Path:
     return folder
 
 
-def _ship(run: Run, checkpoint: Path, exported: Path) -> Path:
-    """Copy what is shipped, and let it take its place as a whole."""
+def _ship(run: Run, summary: RunSummary, checkpoint: Path, exported: Path) -> Path:
+    """Write what is shipped, and let it take its place as a whole."""
     folder = ROOT / run.declared.task
-    files = {file: file.relative_to(run.directory) for file in (*find_journals(run.directory), checkpoint)}
-    files |= {exported / name: Path(name) for name in (CONTRACT, POLICY)}
+    kept = checkpoint.relative_to(run.directory).as_posix()
+    files = {checkpoint: Path(kept), **{exported / name: Path(name) for name in (CONTRACT, POLICY)}}
+    proven = summary.best is not None and summary.best.confirmed
     try:
         with tempfile.TemporaryDirectory(prefix=".", dir=ROOT) as scratch:
             fresh = Path(scratch, "fresh")
             for file, place in files.items():
                 (fresh / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, fresh / place)
+            write_excerpt(run, fresh, kept if proven else None)
             if folder.exists():
                 folder.rename(Path(scratch, "old"))
             fresh.rename(folder)

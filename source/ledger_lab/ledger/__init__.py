@@ -24,6 +24,7 @@ from ledger_lab.ledger.rows import (
     Status,
     SupervisionStarted,
     Telemetry,
+    TelemetryStarted,
 )
 from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally, WindowSums
@@ -64,6 +65,7 @@ __all__ = [
     "SupervisionStarted",
     "Tally",
     "Telemetry",
+    "TelemetryStarted",
     "WindowSums",
     "cohort_journal",
     "declare_cohort",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +12,7 @@ from typing import NamedTuple, Self, TypeVar, cast
 import orjson
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, digest_journal
+from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, digest_journal, open_journal
 from ledger_lab.ledger.encoding import GENESIS, hash_of_body, kind_begins, split_line, verify_lines, what_is_wrong
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.results import PanelResult
@@ -152,12 +151,12 @@ class JournalContent:
         """
         if not places:
             return []
+        lines: list[bytes] = []
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-            try:
-                lines = [os.pread(descriptor, place.length, place.offset) for place in places]
-            finally:
-                os.close(descriptor)
+            with open_journal(self.path) as file:
+                for place in places:
+                    file.seek(place.offset)
+                    lines.append(file.read(place.length))
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from error
         return [self._decode(place, line) for place, line in zip(places, lines, strict=True)]
@@ -224,7 +223,7 @@ def _decode_all(content: JournalContent) -> _Decoded:
     times: list[datetime] = []
     previous = GENESIS
     try:
-        with content.path.open("rb") as file:
+        with open_journal(content.path) as file:
             for number in range(content.digest.rows):
                 line = decode_line(content.path, file.readline(), number, previous)
                 previous = line.hash

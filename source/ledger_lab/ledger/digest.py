@@ -6,14 +6,16 @@ adds up are the rows since the last tally, see :mod:`ledger_lab.ledger.tally`, o
 
 from __future__ import annotations
 
+import io
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, compress, count, repeat
 from operator import not_
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import orjson
 
@@ -46,6 +48,12 @@ from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
 
 _BUFFER = 1 << 17
 """Bytes that are read at once [B]: the processor's caches hold them until they are done with."""
+
+COMPRESSED = ".gz"
+"""End of the name of a journal that was compressed with gzip, once nobody writes to it any more."""
+
+_MOST_DECOMPRESSED = 256 << 20
+"""Bytes that a compressed journal may have at most when it is decompressed [B]: it is held in memory."""
 
 _MOST_WAITING = 32
 """Buffers whose rows wait for a tally at most."""
@@ -171,6 +179,34 @@ class Digest:
         return digest
 
 
+def open_journal(path: Path) -> BinaryIO:
+    """Open a journal, compressed or not, to read its lines.
+
+    Raises:
+        LedgerDamageError: If a compressed journal can't be decompressed.
+        OSError: If the file can't be read.
+    """
+    file = path.open("rb")
+    if path.suffix != COMPRESSED:
+        return file
+    with file:
+        return _decompressed(path, file)
+
+
+def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
+    """Return the lines of a compressed journal, in memory."""
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # the format of gzip
+    try:
+        lines = stream.decompress(file.read(), _MOST_DECOMPRESSED)
+    except zlib.error as error:
+        raise LedgerDamageError(path, 1, f"the compressed journal is damaged: {error}") from error
+    if stream.unconsumed_tail:
+        raise LedgerDamageError(path, 1, f"decompressed it has more than {_MOST_DECOMPRESSED >> 20} MiB")
+    if not stream.eof or stream.unused_data:
+        raise LedgerDamageError(path, 1, "the compressed journal is cut off, or something follows it")
+    return io.BytesIO(lines)
+
+
 def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]:
     """Verify a journal from its first to its last byte, and digest it.
 
@@ -187,8 +223,9 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
         OSError: If the file can't be read.
     """
     reading = _Reading(path, thorough)
-    with path.open("rb", buffering=_BUFFER) as file:
-        stamp = Stamp.of(os.fstat(file.fileno()))
+    with path.open("rb", buffering=_BUFFER) as stored:
+        stamp = Stamp.of(os.fstat(stored.fileno()))
+        file = _decompressed(path, stored) if path.suffix == COMPRESSED else stored
         while (lines := file.readlines(_BUFFER)) and lines[-1].endswith(b"\n"):
             reading.add(lines)
     *whole, rest = lines or [b""]

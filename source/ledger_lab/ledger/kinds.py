@@ -17,6 +17,7 @@ from ledger_lab.ledger.rows import (
     ShutdownEnded,
     SupervisionStarted,
     Telemetry,
+    TelemetryStarted,
 )
 from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Row]] = {
         CohortDeclared,
         RunDeclared,
         SupervisionStarted,
+        TelemetryStarted,
         AttemptStarted,
         PhaseWindow,
         Telemetry,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import Digest, LedgerDamageError
+from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
@@ -27,6 +27,7 @@ from ledger_lab.ledger.rows import (
     ShutdownEnded,
     Status,
     SupervisionStarted,
+    TelemetryStarted,
 )
 from ledger_lab.ledger.states import StateRestored
 from ledger_lab.ledger.tally import WindowSums
@@ -59,6 +60,9 @@ class Attempt:
     """Journals of its processes, in the order of their ranks."""
     supervisions: tuple[JournalContent, ...]
     """Journals of their supervisors, in the same order; none where nobody supervises."""
+    telemetries: tuple[JournalContent, ...] = ()
+    """Journals of their telemetry, in the same order. None where they were not kept, and in ledgers of earlier
+    versions, whose supervisors wrote telemetry into their own journals."""
 
     @property
     def supervision(self) -> JournalContent | None:
@@ -68,7 +72,7 @@ class Attempt:
     @property
     def journals(self) -> tuple[JournalContent, ...]:
         """All its journals."""
-        return (*self.ranks, *self.supervisions)
+        return (*self.ranks, *self.supervisions, *self.telemetries)
 
     def of(self, kind: type[_R]) -> list[_R]:
         """Return the rows of one kind: those of its processes by rank, then their supervisors' by rank."""
@@ -253,7 +257,7 @@ class Ledger:
 
 
 def find_journals(root: Path) -> list[Path]:
-    """Return every journal under a directory, in a stable order.
+    """Return every journal under a directory, compressed or not, in a stable order.
 
     Others may write, make directories and delete them at the same time.
 
@@ -264,7 +268,7 @@ def find_journals(root: Path) -> list[Path]:
         Path(directory, name)
         for directory, _, names in os.walk(root)
         for name in names
-        if name.startswith("journal-") and name.endswith(".jsonl")
+        if name.startswith("journal-") and name.removesuffix(COMPRESSED).endswith(".jsonl")
     )
 
 
@@ -338,6 +342,7 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     declared: tuple[RunDeclared, datetime] | None = None
     ranks: dict[int, dict[int, JournalContent]] = {}
     supervisions: dict[int, dict[int, JournalContent]] = {}
+    telemetries: dict[int, dict[int, JournalContent]] = {}
     evaluations: list[tuple[str, JournalContent]] = []
     for journal in sorted(journals, key=lambda journal: journal.path):
         for declaration in journal.timed(RunDeclared):
@@ -353,6 +358,11 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
                 own = supervisions.setdefault(supervision.attempt, {})
                 who = f"the supervisor of rank {supervision.rank} of attempt {supervision.attempt}"
                 _claim(own, supervision.rank, journal, who)
+        for telemetry in journal.of(TelemetryStarted):
+            own = telemetries.setdefault(telemetry.attempt, {})
+            _claim(
+                own, telemetry.rank, journal, f"the telemetry of rank {telemetry.rank} of attempt {telemetry.attempt}"
+            )
         results = journal.places(PanelResult)
         if results and not starts:
             evaluations.append((results[0].time, journal))
@@ -361,7 +371,10 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
     attempts = tuple(
         Attempt(
             number,
-            *(tuple(content for _, content in sorted(each.get(number, {}).items())) for each in (ranks, supervisions)),
+            *(
+                tuple(content for _, content in sorted(each.get(number, {}).items()))
+                for each in (ranks, supervisions, telemetries)
+            ),
         )
         for number in sorted({*ranks, *supervisions})
     )

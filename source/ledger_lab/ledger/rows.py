@@ -174,6 +174,19 @@ class SupervisionStarted(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TelemetryStarted(Row):
+    """First row of a journal that holds nothing but the telemetry of one process of an attempt.
+
+    All else is in other journals, so that this one can be left out of what is kept.
+    """
+
+    run_id: str
+    attempt: int
+    rank: int
+    """Rank of the process that is watched."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptStarted(Row):
     """A process began to work on a run."""
 

@@ -15,8 +15,8 @@ from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
 from ledger_lab.ledger.reader import is_alive, silence_limit
 
-_FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor)\.jsonl")
-"""Journals that are followed: of each attempt, the first process's and its supervisor's."""
+_FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor|telemetry)\.jsonl")
+"""Journals that are followed: of each attempt, the first process's, its supervisor's, and its telemetry."""
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 """Largest number of bytes to read of a journal at once, so that catching up with a long run needs little memory."""

@@ -1,9 +1,10 @@
 """Policies that come with the package, one folder per task.
 
-A folder is the directory of the run that trained the policy: all of its journals, which bind the policy to what was
-recorded of it, but only the one checkpoint. Beside them lie the policy as TorchScript and its contract, as
-``scripts/export_policy.py`` wrote them. ``scripts/ship_policy.py`` makes such folders; nothing else writes here, and an
-installed package may be read-only.
+A folder reads like the directory of the run that trained the policy. Its journals are excerpts of the run's journals:
+they prove the one checkpoint that is shipped, and tell what it cost. They hold no telemetry, no other checkpoints and
+no stand-alone evaluations (see :mod:`ledger_lab.ledger.excerpt`). Beside them lie the policy as TorchScript and its
+contract, as ``scripts/export_policy.py`` wrote them. ``scripts/ship_policy.py`` makes such folders; nothing else writes
+here, and an installed package may be read-only.
 """
 
 from __future__ import annotations

@@ -173,8 +173,11 @@ def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> _Metered:
 def _undefined_reason(run: Run, tracks: Sequence[_Track], alone: Mapping[int, _Metered]) -> str | None:
     """Return why the energy of the whole run is not known."""
     if not tracks:
-        on_gpu = run.declared.device.startswith("cuda")
-        return "no accelerator was metered" if on_gpu else "the run used no accelerator"
+        if not run.declared.device.startswith("cuda"):
+            return "the run used no accelerator"
+        journals = [journal for attempt in run.attempts for journal in attempt.journals]
+        kept = any(journal.telemetry.wall_ns for journal in journals)
+        return "no accelerator was metered" if kept else "no telemetry kept"
     gap = next((f"attempt {number}: {metered.gap}" for number, metered in alone.items() if metered.gap), None)
     if gap is None and not any(track.stretches for track in tracks):
         return "the run was over before an accelerator was metered twice"

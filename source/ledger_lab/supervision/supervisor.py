@@ -20,7 +20,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from ledger_lab.ledger import STATE_FILE, AttemptEnded, EvaluationEnded, Journal, ShutdownEnded, SupervisionStarted
+from ledger_lab.ledger import (
+    STATE_FILE,
+    AttemptEnded,
+    EvaluationEnded,
+    Journal,
+    ShutdownEnded,
+    SupervisionStarted,
+    TelemetryStarted,
+)
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.supervision.attempt import GRACE_S
@@ -112,6 +120,8 @@ class Supervisor:
         self._peers: Peers | None = None
         self._following = False
         self._journals: list[Journal] = []
+        self._telemetry: list[Journal] = []
+        """Journals that take the samples: those of attempts hold nothing else."""
         self._reserves: dict[int, IO[bytes]] = {}
         self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
@@ -237,6 +247,14 @@ class Supervisor:
                 wall_ns=self._wall_ns(),
             )
         )
+        if content["attempt"] is None:
+            self._telemetry.append(journal)
+        else:
+            telemetry = Journal(path.with_name(path.name.replace("-supervisor", "-telemetry")), self._tell_trouble)
+            self._telemetry.append(telemetry)
+            telemetry.append(
+                TelemetryStarted(run_id=content["run_id"], attempt=content["attempt"], rank=content["rank"])
+            )
         if self._sampler is None:  # only now: a process that forks must not have opened the driver
             self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
             self._next_sample_s = time.monotonic()
@@ -260,7 +278,7 @@ class Supervisor:
             return
         self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
         row = self._sampler.sample()
-        for journal in self._journals:
+        for journal in self._telemetry:
             journal.append(row)
 
     def _pass_on_signals(self) -> None:
@@ -372,12 +390,21 @@ class Supervisor:
             )
             for journal in self._journals:
                 journal.close()
+            self._close_telemetry()
         except OSError as error:
             if not self._end_is_written:
                 _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")
                 return 1
             _say(f"how the process went after its work had ended could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status
+
+    def _close_telemetry(self) -> None:
+        """Bring the last samples to disk; how the attempt ended does not hang on them."""
+        for journal in self._telemetry:
+            try:
+                journal.close()
+            except OSError as error:
+                _say(f"the last telemetry could not be written: {error}")
 
     def _clean_log(self) -> None:
         """Replace secrets in what the process printed; whoever wrote there is gone."""

@@ -1,0 +1,108 @@
+"""Excerpts of a run's journals: short journals that prove one checkpoint and that read like the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.digest import COMPRESSED, open_journal
+from ledger_lab.ledger.encoding import GENESIS, Line, encode_line, encode_value, hash_of, kind_begins, split_line
+from ledger_lab.ledger.reader import Run
+from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.rows import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    PhaseWindow,
+    ShutdownEnded,
+    SupervisionStarted,
+    Telemetry,
+)
+from ledger_lab.ledger.tally import Tally
+
+_ENDS = (AttemptEnded.__name__, ShutdownEnded.__name__)
+"""Kinds that are taken from the supervisors' journals."""
+_DROPPED = (Telemetry.__name__, Tally.__name__)
+"""Kinds that an excerpt never holds."""
+
+
+def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
+    """Write an excerpt of a run: one journal per process of each attempt, each with a hash chain of its own.
+
+    An excerpt holds no telemetry and no stand-alone evaluations. Phase windows in a row become one window, which has
+    their sum. The end of an attempt moves from its supervisor's journal into that of the process. All other rows are
+    unchanged, with the times at which they were written first.
+
+    Args:
+        run: The run.
+        folder: Where the journals are created.
+        checkpoint: The one checkpoint to keep with its results; ``None`` keeps all of them.
+
+    Raises:
+        OSError: If a journal can't be read or written.
+    """
+    for attempt in run.attempts:
+        for journal in attempt.ranks:
+            rank = journal.of(AttemptStarted)[0].rank
+            lines = [*_lines(journal)]
+            for supervision in attempt.supervisions:
+                if supervision.of(SupervisionStarted)[0].rank == rank:
+                    lines += (line for line in _lines(supervision) if line.kind in _ENDS)
+            _write(folder / journal.path.name.removesuffix(COMPRESSED), _selected(lines, checkpoint))
+
+
+def _lines(journal: JournalContent) -> Iterator[Line]:
+    """Yield the lines of a verified journal, taken apart."""
+    with open_journal(journal.path) as file:
+        for number, line in enumerate(file.readlines()[: journal.count]):
+            yield split_line(line, kind_begins(number))
+
+
+def _selected(lines: list[Line], checkpoint: str | None) -> Iterator[Line]:
+    """Yield the lines of an excerpt."""
+    merged: Line | None = None
+    for line in lines:
+        if line.kind in _DROPPED:
+            continue
+        if line.kind == PhaseWindow.__name__:
+            merged = line if merged is None else _merge(merged, line)
+            continue
+        if checkpoint is not None and _checkpoint_of(line) not in (None, checkpoint):
+            continue
+        if merged is not None:
+            yield merged
+            merged = None
+        yield line
+    if merged is not None:
+        yield merged
+
+
+def _checkpoint_of(line: Line) -> str | None:
+    """Return the checkpoint that a line is about; ``None`` for lines of other kinds."""
+    field = {CheckpointSaved.__name__: "path", PanelResult.__name__: "checkpoint"}.get(line.kind)
+    return None if field is None else str(orjson.loads(line.data)[field])
+
+
+def _merge(first: Line, second: Line) -> Line:
+    """Return one phase window in place of two."""
+    before, after = orjson.loads(first.data), orjson.loads(second.data)
+    phase_ns: dict[str, int] = dict(before["phase_ns"])
+    for phase, spent_ns in after["phase_ns"].items():
+        phase_ns[phase] = phase_ns.get(phase, 0) + spent_ns
+    iteration = before["iteration"] if after["iteration"] is None else after["iteration"]
+    window: dict[str, Any] = {**after, "phase_ns": phase_ns, "iteration": iteration}
+    return Line(second.time, second.kind, encode_value(window))
+
+
+def _write(path: Path, lines: Iterator[Line]) -> None:
+    """Write lines as a journal."""
+    previous = GENESIS
+    with path.open("xb") as file:
+        for number, line in enumerate(lines):
+            encoded = encode_line(number, line.time, line.kind, line.data, previous)
+            file.write(encoded)
+            previous = hash_of(encoded)
