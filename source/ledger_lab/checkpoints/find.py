@@ -66,7 +66,7 @@ def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
 def _of_file(path: Path) -> FoundCheckpoint:
     """Find the run that saved a file."""
     path = path.resolve()
-    directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl"))), None)
+    directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl*"))), None)
     if directory is None:
         raise UserError(f"checkpoint {path} lies in no run's directory: it needs the journal of the run that saved it")
     run = _run_in(directory)
