@@ -1,0 +1,1 @@
+"""What generates parts of the documentation."""

@@ -1,0 +1,152 @@
+"""Generate the reference pages of the documentation from the code, without starting a simulation."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ledger_lab.ledger import Status
+from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.meters.phases import TRAINING_PHASES, Phase
+from ledger_lab.recipes import DIALECTS, equivalence_table
+from ledger_lab.reports.tables import TABLES
+from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = ROOT / "docs" / "reference" / "_generated"
+HELP_LIMIT_S = 300
+"""How long one script may take to print its help [s]."""
+
+
+def scripts() -> list[Path]:
+    """Return the scripts of the project, by name."""
+    return sorted((ROOT / "scripts").glob("*.py"))
+
+
+def write_reference(folder: Path = GENERATED) -> None:
+    """Write all generated pages.
+
+    Args:
+        folder: Where they go; made if it does not exist.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {
+        "scripts.md": scripts_page(),
+        "tables.md": _tables_page(),
+        "rows.md": _rows_page(),
+        "phases.md": _phases_page(),
+        "recipes.md": f"# Recipe fields by library\n\n{equivalence_table(DIALECTS)}\n",
+        "exit-statuses.md": _exit_statuses_page(),
+    }
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _help(script: Path) -> str:
+    """Return what a script prints for ``--help``."""
+    environ = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
+    command = [sys.executable, str(script), "--help"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True, timeout=HELP_LIMIT_S
+    )
+    return done.stdout[done.stdout.index("usage:") :].rstrip()
+
+
+def scripts_page(help_of: Callable[[Path], str] = _help) -> str:
+    """Return the page of all flags.
+
+    Args:
+        help_of: Gives what a script prints for ``--help``.
+    """
+    found = scripts()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        helps = list(pool.map(help_of, found))
+    parts = ["# Scripts and flags", "Call each script as `./isaaclab.sh -p scripts/NAME.py`."]
+    parts += [f"## {path.name}\n\n```text\n{text}\n```" for path, text in zip(found, helps, strict=True)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tables_page() -> str:
+    """Return the page of the tables that SQL and exports see."""
+    parts = ["# Ledger tables", "`report.py --sql` and `export.py` see these tables. Any value may be missing."]
+    for table in TABLES.values():
+        rows = ((f"`{each.name}`", each.type, each.meaning) for each in table.columns)
+        parts += [f"## {table.name}", table.meaning, _table(("column", "type", "meaning"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows_page() -> str:
+    """Return the page of the row kinds."""
+    parts = ["# Row kinds", "A journal holds rows of these kinds only. Durations are in nanoseconds."]
+    for name, kind in KINDS.items():
+        docs = {base_name: text for base in reversed(kind.__mro__[:-1]) for base_name, text in _docs(base).items()}
+        rows = ((f"`{each.name}`", f"`{each.type}`", docs.get(each.name, "")) for each in dataclasses.fields(kind))
+        parts += [f"## {name}", _plain(kind.__doc__ or ""), _table(("field", "type", "meaning"), rows)]
+        parts.append("On disk before the program goes on." if kind.DURABLE else "Written in batches.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _phases_page() -> str:
+    """Return the page of the phases."""
+    docs = _docs(Phase)
+    rows = ((f"`{each.value}`", docs.get(each.name, ""), "yes" if each in TRAINING_PHASES else "no") for each in Phase)
+    return f"# Phases\n\n{_table(('phase', 'meaning', 'in the training loop'), rows)}\n"
+
+
+def _exit_statuses_page() -> str:
+    """Return the page of the statuses of attempts and the exit statuses of programs."""
+    docs = _docs(Status)
+    written = [each for each in Status if each not in (Status.RUNNING, Status.LOST)]
+    rows = ((f"`{each.value}`", docs.get(each.name, ""), str(exit_status_of(each))) for each in written)
+    return (
+        f"# Exit statuses\n\n{_table(('status', 'meaning', 'exit status'), rows)}\n\n"
+        f"A preempted run that can be resumed exits with {EXIT_REQUEUE}. "
+        "A request that cannot be carried out exits with 2, before anything is written.\n"
+    )
+
+
+def _docs(kind: type) -> dict[str, str]:
+    """Return the docstrings under the fields of a class, or under the members of an enumeration."""
+    if not kind.__module__.startswith("ledger_lab."):
+        return {}
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    docs = {}
+    for field, below in zip(body, body[1:], strict=False):
+        target = field.target if isinstance(field, ast.AnnAssign) else None
+        if isinstance(field, ast.Assign):
+            target = field.targets[0]
+        is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(target, ast.Name) and is_text:
+            docs[target.id] = str(below.value.value)
+    return docs
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *([_cell(each) for each in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Return the text of a cell, in one line."""
+    return _plain(text).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """Return a docstring in one line of Markdown."""
+    for role in (":class:", ":attr:", ":func:", ":data:", ":meth:", ":mod:"):
+        text = text.replace(role, "")
+    return " ".join(text.replace("``", "`").split())
+
+
+if __name__ == "__main__":
+    write_reference()
