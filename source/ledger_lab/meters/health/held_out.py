@@ -1,4 +1,4 @@
-"""Detectors over what held-out episodes say of the training."""
+"""Detectors that compare held-out success with the training return."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Exam:
     successes: int
     episodes: int
     returns: tuple[float, ...]
-    """Mean training returns of the iterations around it; empty where there were none yet."""
+    """Mean training returns of the iterations around that iteration; empty if there are none yet."""
 
     @property
     def share(self) -> float:
@@ -31,7 +31,7 @@ class Exam:
 
     @property
     def returned(self) -> float | None:
-        """Typical training return around it."""
+        """Median of :attr:`returns`; ``None`` if there are none."""
         return median(self.returns) if self.returns else None
 
     def __str__(self) -> str:
