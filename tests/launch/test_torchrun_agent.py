@@ -114,7 +114,8 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: the processes cannot be started: ") and port in line and "choose another port" in line
+    assert line.startswith("error: the processes cannot be started: ")
+    assert port in line and "choose another port" in line
 
 
 @pytest.mark.parametrize(
