@@ -106,7 +106,7 @@ def test_it_hears_signals_before_it_has_loaded_torchrun() -> None:
         assert launcher.wait(60) == 75
 
 
-def test_a_port_in_use_is_told_in_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "ledger_lab.launch.torchrun_agent", "--nproc-per-node", "2"]
@@ -114,7 +114,8 @@ def test_a_port_in_use_is_told_in_one_line() -> None:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: the processes cannot be started: ") and port in line and "say another port" in line
+    assert line.startswith("error: the processes cannot be started: ")
+    assert port in line and "choose another port" in line
 
 
 @pytest.mark.parametrize(

@@ -209,9 +209,9 @@ class MedianTime:
 def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
     """Return the median wall-clock time to the target over all runs, those that never got there included.
 
-    A run that never got there counts as one that takes longer than any that did. Where that leaves the middle among
-    such runs, the median has no figure, and exceeds the median of what is known of each run: its time to the target, or
-    the time that it went on without.
+    A run that missed the target counts as slower than every run that reached it. If the middle falls among such runs,
+    the median is unknown and only a lower bound is given. The bound is the median over each run's time to the target
+    or, if it missed the target, its whole time.
 
     Args:
         runs: Every run of the cohort.

@@ -39,7 +39,7 @@ _HOURS_PER_YEAR: Final = 365.25 * 24
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """What one instance costs per hour, who says so, and since when.
+    """What one instance costs per hour, with the source and date of the price.
 
     Raises:
         ValueError: If a field has the wrong type or range, or does not fit the market. The message starts with the
@@ -54,7 +54,7 @@ class Price:
     own), or ``unpriced``."""
 
     accelerators: int
-    """Accelerators that one instance has, and that :attr:`usd_per_hour` pays for."""
+    """Accelerators of one instance, all included in :attr:`usd_per_hour`."""
 
     billing_granularity_s: float
     """Billed time is rounded up to a multiple of this [s]."""

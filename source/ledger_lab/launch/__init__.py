@@ -1,4 +1,4 @@
-"""How the processes of a training are started. Pure functions that need neither torch nor Isaac Lab."""
+"""How the processes of a run are started. Pure functions that need neither torch nor Isaac Lab."""
 
 from ledger_lab.launch.torchrun import requested_processes, torchrun_argv, torchrun_environ
 from ledger_lab.launch.world import World, read_world

@@ -1,4 +1,4 @@
-"""``train.py --nproc N``: becoming the launcher of several processes of oneself."""
+"""``train.py --nproc N``: replace this process with a launcher that starts N copies of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledger_lab.terminal.console import tell_error
 
 
 def launch_processes() -> None:
-    """Become torchrun where the command line asks for several processes with ``--nproc``; else take it out, and return.
+    """Become torchrun if ``--nproc`` asks for several processes; otherwise remove the flag and return.
 
     Nothing of this process is left then: signals and the terminal are torchrun's, and so is the exit status.
     """

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from ledger_lab.errors import UserError
 
 _AGENT = "ledger_lab.launch.torchrun_agent"
-"""The module that is torchrun, but for an exit status that tells the truth."""
+"""Module that runs torchrun and exits with the status of its processes."""
 
 
 def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
-    """Return what ``--nproc`` says, and the command line without it.
+    """Return the value of ``--nproc``, and the command line without the flag.
 
     Args:
         argv: Command line without the program's name.
 
     Returns:
-        The number of processes, ``None`` where nothing is said; and the other arguments.
+        The number of processes, ``None`` without the flag; and the other arguments.
 
     Raises:
         UserError: If it is not a number of at least 1, or contradicts another flag.
@@ -60,7 +60,7 @@ def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> lis
 
 
 def torchrun_environ(processes: int, cores: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for several processes on this machine: unless it says otherwise, they share the cores.
+    """Return the environment for several processes on this machine. They share the cores unless it sets otherwise.
 
     Args:
         processes: How many.

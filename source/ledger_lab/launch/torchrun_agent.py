@@ -1,7 +1,7 @@
-"""``python -m ledger_lab.launch.torchrun_agent``: torchrun with an exit status that tells the truth.
+"""``python -m ledger_lab.launch.torchrun_agent``: torchrun with the exit status of its processes.
 
-torchrun itself ends with 1 and a long traceback, however its processes ended, and with one that tells nothing of them
-when it is asked to end. Here it passes on what it is asked, waits, and ends as its processes did.
+torchrun itself exits with status 1 and a long traceback, however its processes ended. If a signal asks it to end, its
+traceback says nothing about them. This module passes signals on, waits, and exits with the status of its processes.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ def main(argv: Sequence[str]) -> NoReturn:
         argv: Command line of torchrun.
 
     Raises:
-        SystemExit: Always; with the status of the first rank, where it failed by itself, else of whoever failed first.
-            That of a process that a signal ended is 128 + signal. Where it is asked to end before there is any process,
-            or one that listens: that of an attempt that ends so. 2 where no process could be started.
+        SystemExit: Always. The status is that of rank 0 if it failed by itself, else of the process that failed first.
+            A process ended by a signal counts as 128 + signal. If a signal comes before any process listens for it,
+            the status is that of an attempt that the signal ends. If no process could be started, it is 2.
     """
     resuming = asks_to_resume(argv)
     for signum in _PASSED_ON:
         signal.signal(signum, functools.partial(_pass_on, resuming))
-    # Only now: to load it takes seconds, in which we may be asked to end.
+    # Imported only now: the import takes seconds, and a signal may come meanwhile.
     from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.run import parse_args, run
 
-    logging.disable(logging.ERROR)  # what went wrong is told by the processes
+    logging.disable(logging.ERROR)  # the processes report their own errors
     try:
         run(parse_args(["--signals-to-handle", "", *argv]))
     except ChildFailedError as error:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     except (DistError, RendezvousError, OSError) as error:
         why = first_line(error)
         if os.strerror(errno.EADDRINUSE).lower() in why.lower():
-            why += ": end who listens there, or say another port (--master-port, --rdzv-endpoint)"
+            why += ": end the process that uses the port, or choose another port (--master-port, --rdzv-endpoint)"
         sys.exit(tell_error(UserError(f"the processes cannot be started: {why}")))
     sys.exit(0)
 

@@ -1,4 +1,4 @@
-"""The processes of a training, as their launcher says it in the environment."""
+"""The processes of a run, as the launcher describes them in environment variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ledger_lab.errors import UserError
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun sets for each process."""
+"""Environment variables that torchrun sets for each process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,16 +16,16 @@ class World:
     """The processes of a training, and which of them this is. By default there is no other."""
 
     rank: int = 0
-    """This process, from 0."""
+    """Rank of this process, counted from 0."""
     size: int = 1
-    """All processes."""
+    """Number of all processes."""
     local_rank: int = 0
-    """This process among those on its machine, from 0: the number of its device, too."""
+    """Rank of this process on its machine, counted from 0; also the index of its device."""
     local_size: int = 1
-    """The processes on its machine."""
+    """Number of processes on its machine."""
 
     def __post_init__(self) -> None:
-        """Refuse a place that does not exist.
+        """Refuse ranks that are out of range.
 
         Raises:
             ValueError: If a number is out of range.
@@ -53,7 +53,7 @@ class World:
 
 
 def read_world(environ: Mapping[str, str], *, distributed: bool) -> World:
-    """Return the processes that the environment speaks of.
+    """Return the processes that the environment variables describe.
 
     Args:
         environ: The environment.

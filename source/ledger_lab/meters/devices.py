@@ -15,14 +15,14 @@ from ledger_lab.ledger import DeviceSample
 from ledger_lab.ledger.endings import reason_of
 
 Tell = Callable[[str], None]
-"""Hears in one line why something is not metered."""
+"""Receives one line that says why something is not metered."""
 
 
 class Devices(Protocol):
     """The accelerators of an attempt."""
 
     def sample(self) -> list[DeviceSample]:
-        """Ask every device what it is doing. A figure that it does not give is ``None``; nothing is raised."""
+        """Sample every device. A figure that a device does not report is ``None``; nothing is raised."""
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -132,7 +132,7 @@ def record_trace(
         trace: File to write.
         samples: How many times to ask.
         interval_s: Time from one question to the next [s].
-        origin: What the trace is of, in words, for whoever finds the file.
+        origin: What the trace was recorded from, in words, for readers of the file.
     """
     started_ns = time.perf_counter_ns()
     with trace.open("w", encoding="utf-8") as file:
@@ -148,10 +148,10 @@ _OPENING_S = 30.0
 
 
 class PatientDevices:
-    """Devices that are asked in a thread of their own: a driver that hangs holds nobody up.
+    """Devices that are sampled in a separate thread, so that a hanging driver blocks nothing else.
 
-    A sample that is not there in time counts as missing. As long as the driver has not come back, it is not asked
-    again, and nobody waits for it.
+    A sample that arrives too late counts as missing. While a call to the driver is pending, no further call is made,
+    and no caller waits for it.
     """
 
     def __init__(self, open_devices: Callable[[Tell], Devices], tell: Tell, limit_s: float = 0.5) -> None:
@@ -205,7 +205,7 @@ class PatientDevices:
         return samples
 
     def _ask(self) -> list[DeviceSample]:
-        """Ask, unless an earlier question is still open; an answer that came too late is of another moment."""
+        """Sample, unless an earlier sample is pending. Drop late samples: they describe another moment."""
         try:
             if self._unanswered:
                 self._answers.get_nowait()
@@ -215,7 +215,7 @@ class PatientDevices:
             samples = self._answers.get(timeout=self._limit_s)
             self._unanswered = False
         except queue.Empty:
-            # A driver that nobody has used for a while takes seconds to wake up.
+            # An idle driver takes seconds to wake up.
             if self._opened.is_set() or time.monotonic() > self._began_s + _OPENING_S:
                 self._said.put(f"accelerators did not answer within {self._limit_s:g} s")
             return self._silence()

@@ -110,9 +110,9 @@ def _lines(path: str) -> list[str]:
 
 
 def peak_host_memory_bytes() -> int | None:
-    """Return the largest resident set of this process so far (proc(5), ``VmHWM``); ``None`` where nobody counts it.
+    """Return the largest resident set of this process so far (proc(5), ``VmHWM``); ``None`` if the kernel has no count.
 
-    ``getrusage`` is no source for it: a process inherits the peak of the one that launched it.
+    ``getrusage`` can't be used: a process inherits the peak of the process that launched it.
     """
     peak_kb = next((line.split()[1] for line in _lines("/proc/self/status") if line.startswith("VmHWM:")), None)
     return None if peak_kb is None else int(peak_kb) * 1024

@@ -154,7 +154,7 @@ class PhaseClock:
     def announce(self, opened: Callable[[Phase], None], closed: Callable[[], None]) -> None:
         """Tell of every window that opens and closes from now on.
 
-        To be called before anything is wrapped or instrumented. A clock that tells nobody pays nothing for it.
+        Call this before anything is wrapped or instrumented. A clock without listeners has no overhead from it.
 
         Args:
             opened: Called with the phase when its window has opened.

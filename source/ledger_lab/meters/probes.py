@@ -55,7 +55,7 @@ class Probes:
         """Begin with nothing attached.
 
         Args:
-            synchronize: Called at both ends of each call, so that work queued on a device counts for who queued it.
+            synchronize: Run at both ends of each call, so that queued device work counts for the call that queued it.
             clock_ns: Monotonic clock [ns].
         """
         self._synchronize, self._clock_ns = synchronize, clock_ns

@@ -66,9 +66,9 @@ class ProcessTree:
     def usage(self) -> Usage | None:
         """Return what was used since the last call; ``None`` if no process is left.
 
-        The processor time of a child that ends moves to the parent that waits for it, and is counted only as far as it
-        was not counted while the child lived. What can't be seen is the end of a child that nobody of the tree waits
-        for: up to what it took after the last call.
+        When a child ends, its processor time moves to the parent that waits for it. Time counted while the child lived
+        is not counted again. If no process of the tree waits for the child, the time that it used after the last
+        call is lost.
 
         Raises:
             OSError: If this process can't read ``/proc``, for want of file descriptors, for example. Nothing is lost

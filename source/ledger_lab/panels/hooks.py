@@ -26,7 +26,7 @@ _NEVER = 1.0e9
 """Seconds that Isaac Lab's own interval timers wait in held-out slots."""
 
 type Own = Callable[[NDArray[np.int64], str], AbstractContextManager[Any]]
-"""Lets rows draw from streams of their own: per row the held-out slot, or -1; and who draws."""
+"""Gives rows their own random streams. Arguments: the held-out slot of each row, or -1; and what draws the numbers."""
 
 
 class Hooks:

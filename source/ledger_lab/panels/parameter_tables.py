@@ -24,7 +24,7 @@ class ParameterTable:
 
 @dataclass(frozen=True)
 class MotorParameter:
-    """Where a parameter of motors is kept, which depends on who computes them."""
+    """Where a motor parameter is stored. The place depends on what computes the motors."""
 
     implicit: tuple[str, str, str]
     """The solver: attribute, writer and argument of :func:`asset_table`."""
@@ -176,8 +176,8 @@ def newton_friction_table(base: Any, asset: Any) -> ParameterTable:
 def newton_ground_friction_table(base: Any) -> ParameterTable:
     """Return factors for the friction of the shapes that all slots share in Newton; shape (num_envs, 1).
 
-    Newton's model has one coefficient for each of them, and MuJoCo-Warp's has one per world, which Newton writes anew
-    whenever a shape changes. From now on, the factors are applied each time.
+    Newton's model has one coefficient per shape. MuJoCo-Warp's model has one per shape and world, and Newton rewrites
+    those whenever a shape changes. After this call, the factors are applied at every such rewrite.
 
     Args:
         base: The unwrapped environment.

@@ -203,7 +203,7 @@ class PhysicalParameters:
     def _scale_motors(
         self, perturbation: str, asset: str, joints: Names, parameter: MotorParameter, factors: torch.Tensor
     ) -> None:
-        """Scale a parameter of motors, whoever computes them."""
+        """Scale a motor parameter, whatever computes the motors."""
         entity, columns = self._joints(perturbation, asset, joints)
         chosen = {entity.joint_names[column] for column in columns}
         actuators = entity.actuators

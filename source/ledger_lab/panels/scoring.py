@@ -36,13 +36,13 @@ def score_policies(
     Returns:
         The score of each policy.
     """
-    nobody = torch.zeros(slots.first, slots.action_count)
+    no_training_actions = torch.zeros(slots.first, slots.action_count)
     scores: list[Score] = []
     with torch.inference_mode():
         for first in range(0, len(policies), slots.places):
             slots.begin(policies[first : first + slots.places])
             while not slots.idle:
-                slots.step(nobody)
+                slots.step(no_training_actions)
                 on_step()
             scores += [Score(outcomes, slots.invalid(outcomes)) for outcomes in slots.outcomes()]
     return scores

@@ -138,7 +138,7 @@ class HeldOutSlots:
         self._next, self._taken = (replace(self._panel, seeds=tuple(seeds), fresh=fresh) for seeds, fresh in taking)
 
     def abandon(self) -> None:
-        """Let nobody go on with a panel that is being taken, and prepare the slots anew for the next one."""
+        """Abandon the panel in progress, if any, and make the slots ready for the next one."""
         self._due, self._taken = False, None
         self._log.restart(0)
 
@@ -248,7 +248,7 @@ class HeldOutSlots:
     def _reset(self, slots: NDArray[np.int64]) -> None:
         """Begin what is due; at the environment's own reset, just put the slots somewhere sane."""
         if not self._due and not self._log.over:
-            return  # whoever resets the environment: running episodes go on
+            return  # a reset of the environment doesn't interrupt running episodes
         with self._window():
             self._assign()
             self._start(slots)
@@ -257,7 +257,7 @@ class HeldOutSlots:
                 self._log.restart(sum(policy is not None for policy in self._policies) * self._episodes)
                 self._overflows.zero_()
                 if self._capacity is not None:
-                    self._capacity.overflowed()  # what was lost between two panels is nobody's
+                    self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
     def _assign(self) -> None:
         """Give each slot its episode, and the physical properties that the task draws at start-up."""
@@ -273,7 +273,7 @@ class HeldOutSlots:
 
         self._keys, self._condition_keys = keys("episode"), keys("disturbance", own_cell=True)
         if self._conditions is not None:
-            self._conditions.restore()  # before the task draws its start-up anew, which it would undo
+            self._conditions.restore()  # before the task redraws its start-up values: restoring later would undo them
         if self._hooks.has_startup:
             self._startup.restart(self._all, keys("startup"))
             with self._drawing(self._startup, self._all, "the task's start-up randomization"):
@@ -299,7 +299,7 @@ class HeldOutSlots:
 
         Args:
             rows: Per row of a draw, its held-out slot, or -1 for a training slot.
-            what: Who draws.
+            what: What draws the numbers.
         """
         return OwnDraws(self._streams, rows, what)
 

@@ -1,9 +1,9 @@
-"""Random numbers of a slot's own.
+"""A random stream for each held-out slot.
 
-Isaac Lab draws for all environments from one global stream, so that what an environment gets depends on who else draws.
-Here every held-out slot has a stream of its own, keyed by its episode. While :class:`OwnDraws` is active, the rows of
-held-out slots in everything that torch draws come from these streams, whoever draws it: events, commands, actuators,
-sensors, terms of a user's own task.
+Isaac Lab draws for all environments from one global stream, so the numbers of one environment depend on other draws.
+Here every held-out slot has its own stream, keyed by its episode. While :class:`OwnDraws` is active, all rows of
+held-out slots that torch draws come from these streams. This holds for events, commands, actuators, sensors and the
+terms of a user's own task.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class OwnDraws(TorchDispatchMode):
     """While active, held-out slots draw from streams of their own.
 
-    A draw must have a row per slot. One that has not, or that torch makes in a way not known here, would be shared
-    between slots and is refused.
+    A draw must have one row per slot. Any other draw would be shared between slots, so it is refused. A torch function
+    that this class doesn't know is refused, too.
     """
 
     def __init__(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> None:
@@ -108,7 +108,7 @@ class OwnDraws(TorchDispatchMode):
         Args:
             streams: The streams.
             slots: Per row of what is drawn, the held-out slot (counted from 0), or -1 for a training slot.
-            what: Who draws, for the message that refuses it.
+            what: What draws the numbers, for the error message of a refused draw.
         """
         super().__init__()
         self._streams, self._what = streams, what
@@ -183,7 +183,7 @@ def _integer_range(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[int, 
 
 
 class GlobalStreams:
-    """Where the streams that everybody shares stood at a moment: those of torch, numpy and Python."""
+    """Snapshot of the global random streams: torch's, numpy's and Python's."""
 
     def __init__(self) -> None:
         """Remember this moment."""

@@ -15,10 +15,10 @@ ERROR_BUDGET = 0.05
 class VerdictRule:
     """How many successes pass a checkpoint, whatever the number of looks that a run takes.
 
-    Each checkpoint is *screened* on the panel of the run, whose seeds stay the same. One that passes is *confirmed* on
-    fresh seeds, and only a confirmation proves anything. The k-th confirmation of a run lets a checkpoint below the
-    target pass with at most the probability :meth:`confirmation_error`, whatever happened before; these add up to less
-    than :attr:`error_budget`, and by the union bound the run as a whole errs no more often.
+    Each checkpoint is *screened* on the panel of the run, whose seeds stay the same. A checkpoint that passes is
+    *confirmed* on fresh seeds. Only a confirmation proves anything. The k-th confirmation of a run lets a checkpoint
+    below the target pass with at most the probability :meth:`confirmation_error`, whatever happened before. These
+    probabilities add up to less than :attr:`error_budget`. By the union bound the run as a whole errs no more often.
 
     **What a confirmation may risk** is the part :attr:`stake` of the budget that is left. It risks less, because
     successes are whole numbers, and the rest stays in the budget. For 90 % of 256 episodes, confirmations 1, 2, 5, 10

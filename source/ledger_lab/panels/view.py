@@ -37,7 +37,7 @@ class TrainingView:
 
     @property
     def unwrapped(self) -> TrainingView:
-        """The view, so that nobody gets behind it by accident."""
+        """The view itself, so that code doesn't bypass it by accident."""
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""How a library says what a recipe says: its own names, what it can't say, and where it means something else."""
+"""How a library expresses a recipe: its setting names, what it can't express, and where its meaning differs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ledger_lab.recipes.rules import Rule
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a library keeps what a field of a recipe says."""
+    """The setting of a library that holds a field of a recipe."""
 
     override: str
     """Override of the command line, like ``agent.algorithm.gamma``."""
     note: str = ""
-    """How the value is written there, if not as it stands in the recipe."""
+    """How the library writes the value, in words; empty if it is written as in the recipe."""
     also: tuple[str, ...] = ()
     """Overrides of the same kind beside it: the value function's, where there are two, or an older name."""
     rule: Rule | None = None
@@ -46,7 +46,7 @@ class Dialect:
     only: Mapping[str, Only]
     """Fields that it takes one value of; they may have a setting, too."""
     differences: Mapping[str, str]
-    """What it does in its own way, in words, by the field or the matter."""
+    """Differences of the library in words, by field or topic."""
     adaptive: str = "adaptive"
     """What it calls the schedule of the learning rate that holds a KL divergence."""
 

@@ -1,4 +1,4 @@
-"""The table of what each library calls what a recipe says, as ``docs/generated/recipes.md`` shows it."""
+"""The table of the settings in each library for the fields of a recipe, shown in ``docs/generated/recipes.md``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _row(*cells: str) -> str:
 
 
 def _cell(dialect: Dialect, name: str) -> str:
-    """Return what a library calls a field."""
+    """Return a library's name for a field."""
     only, setting = dialect.only.get(name), dialect.settings.get(name)
     words = [] if setting is None else [f"`{setting.override.removeprefix('agent.')}`"]
     if setting is not None and setting.note:

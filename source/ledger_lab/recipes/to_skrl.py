@@ -15,7 +15,7 @@ _SCHEDULER = "KLAdaptiveLR"
 
 
 def _layers(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-    """Take lists of widths, of layers in the library's own words, and of nothing."""
+    """Accept a list of widths, a list of layers in the library's notation, or an empty list."""
     plain = [layer for layer in value if not isinstance(layer, dict | str)] if isinstance(value, list) else value
     return None if plain == [] else widths(plain)
 
@@ -27,7 +27,7 @@ def _rates(value: Any) -> str | None:  # noqa: ANN401
 
 
 def _log_std(value: Any) -> str | None:  # noqa: ANN401
-    """Take logarithms of deviations that the library does not cut down without a word."""
+    """Accept log standard deviations that the library does not clip silently."""
     fits = finite(value) is None and value <= 2.0
     return None if fits else "must be a finite number of at most 2, where SKRL cuts it"
 

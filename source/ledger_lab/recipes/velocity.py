@@ -6,7 +6,7 @@ from ledger_lab.recipes.ppo import PpoRecipe
 
 
 def velocity(task: str) -> PpoRecipe:
-    """Return the recipe of a robot that walks as it is told.
+    """Return the recipe of a robot that follows a velocity command.
 
     It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with less noise; on flat ground iterations
     are more, and each update may change the policy twice as much. A unit action moves Go2's joints half as far as

@@ -1,4 +1,4 @@
-"""The closed list of health events, and what is told of one."""
+"""The closed list of health events, and what each event reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One event, when it is told."""
+    """A health event at the moment it is reported."""
 
     event: Event
     evidence: str

@@ -1,4 +1,4 @@
-"""Detectors over what held-out episodes say of the training."""
+"""Detectors that compare held-out success with the training return."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Exam:
     successes: int
     episodes: int
     returns: tuple[float, ...]
-    """Mean training returns of the iterations around it; empty where there were none yet."""
+    """Mean training returns of the iterations around that iteration; empty if there are none yet."""
 
     @property
     def share(self) -> float:
@@ -31,7 +31,7 @@ class Exam:
 
     @property
     def returned(self) -> float | None:
-        """Typical training return around it."""
+        """Median of :attr:`returns`; ``None`` if there are none."""
         return median(self.returns) if self.returns else None
 
     def __str__(self) -> str:
@@ -43,21 +43,21 @@ class RewardHacking:
     """The policy gets better at its reward, and worse at its task."""
 
     _DEVIATIONS = 4.0
-    """Of the difference of two shares. The best of many exams is partly lucky, so that 2 would be too few."""
+    """Of the difference of two shares. The best of many panel scores is partly luck, so 2 would be too few."""
     _FALL, _RISE = 0.15, 0.05
     """Least fall of the success, and least rise of the return as a share of its whole range."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin with no exam."""
+        """Begin with no scored panel."""
         self._settings = settings
         self._spell = Spell(patience=2, calm=2)
         self._best: Exam | None = None
 
     def look(self, exam: Exam, returns: Sequence[float]) -> Finding | None:
-        """Take an exam.
+        """Take the score of a panel.
 
         Args:
-            exam: The newest one.
+            exam: Score of the newest panel.
             returns: Mean training returns of all iterations so far.
         """
         best = self._best
@@ -92,24 +92,24 @@ class RewardHacking:
 class NoConvergence:
     """The budget ends before the target comes.
 
-    The forecast is a friendly one: from the upper end of the interval of the last scores, at twice the best pace
-    between any two moments of the last quarter of the budget, for success often comes late and then ever faster.
-    Nothing is said in the first half of the budget, nor in the third quarter as long as the training return still
-    rises, nor ever after an exam that reached the target.
+    The forecast is optimistic, because success often comes late and then ever faster. It starts at the upper end of the
+    interval of the last scores. It takes twice the best pace between two moments of the last quarter of the budget.
+    The check is silent in the first half of the budget. In the third quarter it is silent while the training return
+    rises. Once a panel has reached the target, it stays silent.
     """
 
     _EARLIEST, _LATE = 0.5, 0.75
     """Shares of the budget."""
     _WINDOW = 0.25
-    """Share of the budget, back from the newest exam, that the pace is judged by."""
+    """Share of the budget, back from the newest panel, over which the pace is measured."""
     _FEWEST, _MOMENTS = 4, 8
-    """Fewest exams in it, and most moments that they are gathered to: the pace between neighbours is all luck."""
+    """Fewest panels in the window, and most moments they are grouped into: the pace between neighbours is all luck."""
     _FASTER = 2.0
     _RISE = 0.05
     """Rise of the return over a tenth of the budget, as a share of its range, that counts as learning."""
 
     def __init__(self, target: float, max_iterations: int, settings: Settings) -> None:
-        """Begin with no exam.
+        """Begin with no scored panel.
 
         Args:
             target: Share of successes to reach.
@@ -122,10 +122,10 @@ class NoConvergence:
         self._reached = False
 
     def look(self, exam: Exam, returns: Sequence[float], iterations: int) -> Finding | None:
-        """Take an exam.
+        """Take the score of a panel.
 
         Args:
-            exam: The newest one.
+            exam: Score of the newest panel.
             returns: Mean training returns of all iterations so far.
             iterations: Iterations completed by now.
         """

@@ -20,11 +20,11 @@ from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
 from ledger_lab.meters.health.seen import Iteration
 
 _AROUND = 5
-"""Iterations whose returns stand for that of one policy."""
+"""Number of iterations whose returns represent the return of one policy."""
 
 
 class HealthMonitor:
-    """Watches one training from its first iteration, or from the one that it was resumed at.
+    """Watches training from its first iteration, or from the iteration at which it resumed.
 
     It takes some tens of microseconds per iteration, and needs neither torch nor the simulation.
     """

@@ -90,7 +90,7 @@ class _Block:
     """Some iterations by their medians."""
 
     _MOST = 0.6
-    """Share of the loss of time that one phase must have for it to be named."""
+    """Least share of the lost time for which a phase is named."""
 
     def __init__(self, iterations: list[Iteration], phases: frozenset[Phase]) -> None:
         """Summarize.

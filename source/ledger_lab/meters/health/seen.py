@@ -35,7 +35,7 @@ class Spell:
         """Begin well.
 
         Args:
-            patience: Looks in a row with trouble before it is told.
+            patience: Consecutive looks with trouble before an event is reported.
             calm: Looks in a row without it before it can be told again.
         """
         self._patience, self._calm = patience, calm

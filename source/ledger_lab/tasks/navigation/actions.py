@@ -66,7 +66,7 @@ class WalkingPolicyAction(ActionTerm):
 
     @property
     def processed_actions(self) -> torch.Tensor:
-        """What the policy is told, within its limits [m/s, m/s, rad/s]; shape (num_envs, 3)."""
+        """Velocity command to the walking policy, clipped to its limits [m/s, m/s, rad/s]; shape (num_envs, 3)."""
         return self._velocities
 
     def process_actions(self, actions: torch.Tensor) -> None:

@@ -38,7 +38,7 @@ from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 WALKER = flat_anymal_c()
 """The task that the frozen policy was trained on."""
 TURNS = 10
-"""Joint actions of the frozen policy per velocity that it is told."""
+"""Joint actions of the frozen policy per velocity command."""
 RAYS, REACH_M = 32, 4.0
 ASIDE_M = 0.3
 """How far from the middle of a cell a robot may start, or have to go, along x and along y [m]."""

@@ -1,4 +1,4 @@
-"""The policy that walks: where it lies, and whether it is the one that is meant."""
+"""The frozen walking policy: where its file is, and a check that it is the expected file."""
 
 from __future__ import annotations
 

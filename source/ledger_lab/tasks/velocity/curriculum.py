@@ -17,7 +17,7 @@ class FrontierPatches(ManagerTermBase):
     """Draws the patch of a robot's next episode: half evenly from all, half from where robots sometimes fail.
 
     The odds of the second half are ``p (1 - p)``, with the share ``p`` of episodes that failed there of late: what is
-    mastered teaches little, and so does what nobody can do yet (*sampling for learnability*, Rutherford et al., 2024,
+    mastered teaches little, and so does ground where all fail (*sampling for learnability*, Rutherford et al., 2024,
     arXiv:2408.15099). As in Isaac Lab's ``terrain_levels_vel``, a robot has failed if it came less than half as far as
     it was told to, and has not if it came half a patch; here it has also failed if it fell before. That term moves a
     robot by one row an episode; here no kind of ground waits for easier ones, and none is forgotten. Each process of a

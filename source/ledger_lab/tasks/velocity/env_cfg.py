@@ -2,7 +2,7 @@
 
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
-fall costs what it costs Isaac Lab's H1, and who tips over has fallen, too. On rough ground all headway counts
+fall costs what it costs Isaac Lab's H1, and a robot that tips over has fallen, too. On rough ground all headway counts
 (``progress``), ANYmal sees 54 heights, not 187, at a scale of 5 and with half the noise, stairs are lower and their
 treads wider, boxes are lower and lie scattered on a plane, robots train on all levels from the start, and more often
 where they sometimes fail (``curriculum``), and an episode is one command of 10 s, or over when its robot leaves the
@@ -110,7 +110,7 @@ class VelocitySceneCfg(InteractiveSceneCfg):
 
 @configclass
 class CommandsCfg:
-    """How fast to walk and where to turn; on flat ground anew every ten seconds."""
+    """Velocity commands: how fast to walk and turn; on flat ground redrawn every ten seconds."""
 
     base_velocity = TrackedVelocityCommandCfg(
         asset_name="robot",
@@ -159,7 +159,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """What differs between robots and episodes, and who pushes."""
+    """What differs between robots and episodes, and the pushes."""
 
     add_base_mass = EventTermCfg(
         func=mdp.randomize_rigid_body_mass,

@@ -1,4 +1,4 @@
-"""A trot to a beat: who hears it learns sooner to lift its feet than who has to find a rhythm of its own."""
+"""A trot to a beat: a robot that observes the beat learns sooner to lift its feet than a robot without it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_step(
     """Reward feet that are on the ground and in the air when it is their turn.
 
     In the first half of a cycle the left foot in front and the right one behind bear the robot, in the second the other
-    two. Who is told to stand has all of them on the ground.
+    two. A robot commanded to stand keeps all feet on the ground.
 
     Args:
         env: The environment.

@@ -1,4 +1,4 @@
-"""When a robot counts as walking as it is told."""
+"""When a robot counts as following its velocity command."""
 
 from __future__ import annotations
 
