@@ -53,3 +53,14 @@ def test_a_broken_task_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(registry, "load_external_tasks", broken.load)
     with pytest.raises(UserError, match=r"task package theirs \(entry point theirs = no_such_package\.tasks\) cannot"):
         registry.registered_tasks()
+
+
+def test_a_task_on_isaac_sims_physics_gets_the_lines_that_configure_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+    from ledger_lab.runners import session
+
+    monkeypatch.setattr(session, "validate_launch", lambda env_cfg, flags: (None, ["PhysxCfg"]))
+    monkeypatch.setattr(session, "validate", lambda env_cfg: None)
+    with pytest.raises(UserError, match=r"NewtonCfg\(solver_cfg=MJWarpSolverCfg\(\)\)\. Or OvPhysX: .*OvPhysxCfg\(\)"):
+        session.require_runtime(ManagerBasedRLEnvCfg(), {})
