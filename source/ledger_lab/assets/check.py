@@ -52,6 +52,12 @@ def _require_file(place: str, file: str) -> None:
     """
     if not _is_local(file):
         if check_file_path(file) == 0:
+            if file == sim_utils.GroundPlaneCfg().usd_path:
+                raise UserError(
+                    f"{place}: Isaac Lab's ground plane, {file}, is out of reach, and no copy of it is cached here: "
+                    "put LedgerLab's ground in its place: from ledger_lab.assets import GROUND_USD; ground = "
+                    'AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))'
+                )
             raise UserError(
                 f"{place}: {file} is out of reach, and no copy of it is cached here: connect to the network, set "
                 "ISAACSIM_ASSET_ROOT to a folder or server that has it, or put a file of this machine in its place"

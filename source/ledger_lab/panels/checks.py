@@ -33,7 +33,10 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
         UserError: If there is none, it belongs to another task, or its success function is missing.
     """
     if name is None:
-        raise UserError(f"task {task} comes without a panel: name one with --panel FILE.toml")
+        raise UserError(
+            f"task {task} comes without a panel: name one with --panel FILE.toml, or write one with "
+            f"./isaaclab.sh -p scripts/new_panel.py --task {task}"
+        )
     panel = load_panel(name)
     if panel.task != task:
         raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")

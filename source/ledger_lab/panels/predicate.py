@@ -36,7 +36,14 @@ def resolve_success(panel: Panel) -> Predicate:
     if source.is_absolute() and str(source.parent) not in sys.path:
         sys.path.append(str(source.parent))  # a module beside the panel file; last, so that it hides no other
     try:
-        function: Predicate = getattr(importlib.import_module(module), name)
+        imported = importlib.import_module(module)
+    except Exception as error:
+        raise UserError(
+            f"panel {panel.name}: module {module!r} of success function {panel.success_function!r} cannot be "
+            f"imported: {type(error).__name__}: {error}"
+        ) from error
+    try:
+        function: Predicate = getattr(imported, name)
         inspect.signature(function).bind(None, **panel.success_params)
     except Exception as error:
         raise UserError(

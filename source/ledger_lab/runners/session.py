@@ -79,8 +79,10 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
         raise UserError(str(error).strip().splitlines()[0]) from error
     if kit_sources and importlib.util.find_spec("isaacsim") is None:
         raise UserError(
-            f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp (or set "
-            "sim.physics in the task's configuration) or --viz newton_gl"
+            f"{kit_sources[0]} needs Isaac Sim, which is not installed here: choose physics=newton_mjwarp or --viz "
+            "newton_gl. If the task has no such preset, configure Newton: from isaaclab_newton.physics import "
+            "MJWarpSolverCfg, NewtonCfg; self.sim.physics = NewtonCfg(solver_cfg=MJWarpSolverCfg()). Or OvPhysX: from "
+            "isaaclab_ov.physics import OvPhysxCfg; self.sim.physics = OvPhysxCfg()"
         )
     _require_deterministic(env_cfg)
     require_assets(env_cfg)

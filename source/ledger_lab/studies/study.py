@@ -71,7 +71,7 @@ def load_study(study: str) -> Study:
     Raises:
         UserError: If there is no such file, or it is not a study.
     """
-    path = Path(study) if study.endswith(".toml") else config_root() / "studies" / f"{study}.toml"
+    path = Path(study).expanduser() if study.endswith(".toml") else config_root() / "studies" / f"{study}.toml"
     if not path.is_file():
         known = ", ".join(sorted(each.stem for each in (config_root() / "studies").glob("*.toml")))
         raise UserError(f"no study {study!r}: name a .toml file, or one of {known}")

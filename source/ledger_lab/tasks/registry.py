@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import Any
 
 import gymnasium as gym
@@ -19,12 +20,23 @@ def registered_tasks() -> list[str]:
     try:
         load_external_tasks()
     except Exception as error:
-        raise UserError(f"a task package cannot be imported: {type(error).__name__}: {error}") from error
+        raise UserError(f"{_broken_package()} cannot be imported: {type(error).__name__}: {error}") from error
     import isaaclab_tasks  # noqa: F401 - registers the stock tasks
 
     import ledger_lab.tasks  # noqa: F401 - and ours, where the package is on the path but not installed
 
     return sorted(name for name, spec in gym.registry.items() if "env_cfg_entry_point" in spec.kwargs)
+
+
+def _broken_package() -> str:
+    """Return how to call the first task package that cannot be imported."""
+    for entry_point in entry_points(group="isaaclab.tasks"):
+        try:
+            entry_point.load()
+        except Exception:
+            owner = entry_point.dist.name if entry_point.dist else entry_point.name
+            return f"task package {owner} (entry point {entry_point.name} = {entry_point.value})"
+    return "a task package"
 
 
 def require_task(task: str, library: str, agent: str | None = None) -> dict[str, Any]:
