@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World, torchrun_argv
@@ -149,6 +150,37 @@ def test_what_other_processes_than_the_first_one_save_is_not_kept(tmp_path: Path
     (saved := tmp_path / "model_0.pt").touch()
     recorder.on_checkpoint(saved, 1)
     assert not saved.exists() and not recorder.checkpoints
+
+
+@pytest.mark.parametrize(
+    ("other", "agreed"),
+    [
+        ((False, None, False), (False, None, False)),
+        ((False, None, True), (False, None, True)),
+        ((False, signal.SIGTERM, False), (False, signal.SIGTERM, False)),
+        ((True, signal.SIGINT, True), (True, signal.SIGINT, True)),
+    ],
+)
+def test_one_vote_is_enough_to_end_all_processes(
+    other: tuple[bool, signal.Signals | None, bool],
+    agreed: tuple[bool, signal.Signals | None, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ledger_lab.training import ranks
+
+    def all_reduce(votes: torch.Tensor, op: object) -> None:
+        assert op == torch.distributed.ReduceOp.MAX
+        theirs = torch.tensor([other[0], other[1] or 0, other[2]], dtype=votes.dtype)
+        torch.maximum(votes, theirs, out=votes)
+
+    monkeypatch.setattr(ranks.dist, "all_reduce", all_reduce)
+    nothing = ranks.Agreement(False, None, False)
+    two: Any = SimpleNamespace(world=World(rank=0, size=2, local_rank=0, local_size=2))
+    result = ranks.agree_on_ending(two, nothing)
+    assert result == agreed
+    assert result.ends is (other[0] or other[1] is not None)
+    alone: Any = SimpleNamespace(world=World(rank=0, size=1, local_rank=0, local_size=1))
+    assert ranks.agree_on_ending(alone, nothing) == nothing
 
 
 def test_the_shares_of_a_panel_make_up_the_panel() -> None:

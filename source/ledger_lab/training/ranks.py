@@ -6,13 +6,17 @@ import contextlib
 import io
 import os
 import secrets
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LearnerHashed, Outcomes, Row
@@ -23,8 +27,6 @@ from ledger_lab.runners.process_group import ProcessGroup
 from ledger_lab.supervision.link import Link
 
 if TYPE_CHECKING:
-    import torch
-
     from ledger_lab.panels.slots import HeldOutSlots
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
@@ -87,6 +89,40 @@ def compare_learners(
 
     with clock.window(Phase.SYNCHRONIZE):
         group.require_equal(trainer.state(), tell)
+
+
+class Agreement(NamedTuple):
+    """What the processes of a run agree on after an iteration; before that, what one process votes for."""
+
+    stopped: bool
+    """Whether a health event ends the run. It takes precedence over a signal."""
+    end_signal: signal.Signals | None
+    """The signal that asks the run to end: of several, the one with the largest number."""
+    state_overdue: bool
+    """Whether the last saved state is too old."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the run ends."""
+        return self.stopped or self.end_signal is not None
+
+
+def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
+    """Combine the votes of all processes in one collective.
+
+    Args:
+        group: The processes; all of them call this.
+        mine: The vote of this process.
+
+    Returns:
+        What any process voted for, the same in all of them.
+    """
+    if group.world.size == 1:
+        return mine
+    votes = torch.tensor([mine.stopped, mine.end_signal or 0, mine.state_overdue], dtype=torch.long)
+    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+    stopped, signum, state_overdue = votes.tolist()
+    return Agreement(bool(stopped), signal.Signals(signum) if signum else None, bool(state_overdue))
 
 
 def join_supervisors(group: ProcessGroup, link: Link) -> None:

@@ -36,7 +36,7 @@ from ledger_lab.training.request import train_parser
 OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED)
 """Ends of runs that did what they were told to."""
 
-_DECLARED = {
+FIELD_OF_FLAG = {
     "task": "task",
     "rl_library": "rl_library",
     "agent": "agent",
@@ -51,13 +51,22 @@ _DECLARED = {
     "timing": "timing",
     "cohort": "cohort",
 }
-"""Flags of ``train.py``, and the fields of a declaration that say the same."""
+"""Flags of ``train.py``, and the field of the declaration that stores each."""
 
-_ANEW = ("resume", "allow_changed_code", "save_state_every", "grace_s", "log_root", "mirror", "nproc", "distributed")
-"""Flags of ``train.py`` that say nothing about what is trained, or are known otherwise."""
+RESUME_MAY_CHANGE = (
+    "resume",
+    "allow_changed_code",
+    "save_state_every",
+    "grace_s",
+    "log_root",
+    "mirror",
+    "nproc",
+    "distributed",
+)
+"""Flags of ``train.py`` that a resumed attempt may set differently: they do not change what is trained."""
 
-_FREE = ("command", "git", "save_state_every")
-"""Fields of a declaration that each attempt may have otherwise."""
+FIELDS_THAT_MAY_DIFFER = ("command", "git", "save_state_every")
+"""Fields of a declaration that may differ between the attempts of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +143,7 @@ def resumed_request(
         group.first(lambda: _resumption(find_run(args.resume, args.log_root.resolve())).to_data())
     )
     declared = resumed.declared
-    asked = {flag: getattr(declared, field) for flag, field in _DECLARED.items()}
+    asked = {flag: getattr(declared, field) for flag, field in FIELD_OF_FLAG.items()}
     asked |= {"stop_on": ",".join(declared.stop_on), "no_eval": declared.held_out_slots == 0}
     if group.world.size != declared.world_size:
         group.agree(lambda: _refuse_processes(declared, group.world.size))
@@ -225,7 +234,7 @@ def _taken_apart(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any],
     data: dict[str, Any] = json.loads(json.dumps(declared.to_data()))
     sources = {f"the source of {name}": sha256[:12] for name, sha256 in data.pop("code_sha256").items()}
     code, machine = {**sources, "versions": data.pop("versions")}, data.pop("hardware")
-    return {name: value for name, value in data.items() if name not in _FREE}, code, machine
+    return {name: value for name, value in data.items() if name not in FIELDS_THAT_MAY_DIFFER}, code, machine
 
 
 def require_whole(path: Path, *known_sha256: str) -> str:
@@ -299,7 +308,7 @@ def _resumption(run: Run) -> Resumption:
 def _given(argv: Sequence[str]) -> dict[str, Any]:
     """Return the flags of ``train.py`` that stand on a command line, without those that may be given anew."""
     parser = train_parser()
-    mine = {action.dest for action in parser._actions} - {"help", *_ANEW}
+    mine = {action.dest for action in parser._actions} - {"help", *RESUME_MAY_CHANGE}
     add_launcher_args(parser)
     nothing = object()
     found, _ = parser.parse_known_args(list(argv), Namespace(**dict.fromkeys({*mine, "device"}, nothing)))

@@ -6,7 +6,6 @@ import functools
 import itertools
 import math
 import os
-import signal
 import socket
 import sys
 from argparse import Namespace
@@ -47,15 +46,20 @@ from ledger_lab.training.declaration import declaration
 from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.ranks import SpreadSlots, compare_learners, join_supervisors, said_once, share_of
+from ledger_lab.training.ranks import (
+    Agreement,
+    SpreadSlots,
+    agree_on_ending,
+    compare_learners,
+    join_supervisors,
+    said_once,
+    share_of,
+)
 from ledger_lab.training.request import train_parser
 from ledger_lab.training.resume import OVER, require_unchanged, resumed_request
 from ledger_lab.training.show import greet, report
 from ledger_lab.training.simulation_state import SimulationState, simulation_state
 from ledger_lab.training.state import StateKeeper
-
-_STOPPED = 1 << 16
-"""What a process says that a health event ends: more than the number of any signal."""
 
 
 def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judge] = Judge) -> NoReturn:
@@ -276,11 +280,13 @@ class _Recorder:
             with self._attempt.polite(), self._watch.ending() if plan.world.first else nullcontext():
                 trainer.train()
             self._training = False
-        said = self._said()
-        if said == _STOPPED:
+        agreed = agree_on_ending(group, self._vote())
+        if agreed.stopped:
             return Status.STOPPED
+        if agreed.end_signal is not None:
+            self._attempt.heed(agreed.end_signal)
         proven = judge is not None and judge.confirmed is not None and plan.stop_at_target
-        if said and not proven:
+        if agreed.ends and not proven:
             self._attempt.leave()
         return Status.COMPLETED
 
@@ -303,23 +309,19 @@ class _Recorder:
         if self._judge is not None and not self._judge.after_iteration(iterations):
             return False
         self._attempt.error = self._watch.stopped
-        said = self._said()
-        if said == _STOPPED:
+        agreed = agree_on_ending(self._group, self._vote())
+        if agreed.stopped:
             return False
-        if said or iterations == self._plan.batch.max_iterations:
+        if agreed.end_signal is not None:
+            self._attempt.heed(agreed.end_signal)
+        if agreed.ends or agreed.state_overdue or iterations == self._plan.batch.max_iterations:
             self._keeper.insist()
         self._attempt.resumable |= self._keeper.after_iteration(iterations, self._attempt.env_steps)
-        return not said
+        return not agreed.ends
 
-    def _said(self) -> int:
-        """Tell whether any process is to end: :data:`_STOPPED` by a health event, or by a signal; 0 if none is."""
-        mine = _STOPPED if self._attempt.error is not None else self._attempt.asked or 0
-        said, overdue = divmod(self._group.most(2 * mine + self._keeper.overdue), 2)  # one collective for both
-        if overdue:
-            self._keeper.insist()
-        if said and said != _STOPPED:
-            self._attempt.heed(signal.Signals(said))
-        return said
+    def _vote(self) -> Agreement:
+        """Return what this process votes for: whether the run ends, and whether its state is to be saved."""
+        return Agreement(self._attempt.error is not None, self._attempt.asked, self._keeper.overdue)
 
     def on_panel(self, result: PanelResult) -> None:
         """Write a held-out score, and look at what it says of the training; of all processes, the first one does."""
