@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ledger_lab.reports.tables import TABLES
+
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import DIALECTS, equivalence_table
-from ledger_lab.reports.tables import TABLES
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
 
 ROOT = Path(__file__).resolve().parent.parent
