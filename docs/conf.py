@@ -16,7 +16,7 @@ write_reference()
 project = "LedgerLab"
 release = version = tomllib.loads((_ROOT / "extension.toml").read_text(encoding="utf-8"))["package"]["version"]
 extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "generated"]  # tables that other pages include
 html_theme = "furo"
 html_title = f"LedgerLab {version}"
 html_static_path = ["_static"]

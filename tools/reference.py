@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ledger_lab.reports.tables import TABLES
+from ledger_lab.reports.sql_tables import TABLES
 
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
