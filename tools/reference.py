@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ledger_lab.reports.sql_tables import TABLES
-
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import DIALECTS, equivalence_table
+from ledger_lab.reports.sql_tables import TABLES
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,4 +1,4 @@
-"""Many processes that write into one ledger at the same time: ``-m tests.fakes.crowd ROOT COUNT``.
+"""Many processes that write into one ledger at the same time: ``crowd.py ROOT COUNT``.
 
 Every fourth process writes a run of its own with rows of all kinds, and the other three are further ranks of it, in the
 same directory.

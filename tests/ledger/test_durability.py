@@ -204,8 +204,9 @@ def test_a_clock_that_jumps_back_disorders_neither_rows_nor_durations(
 
 def test_hundreds_of_processes_write_at_once_while_others_read(tmp_path: Path) -> None:
     count = 300
-    command = [sys.executable, "-m", crowd.__name__, str(tmp_path), str(count)]
-    writers = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    command = [sys.executable, crowd.__file__, str(tmp_path), str(count)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # the rows come from `benchmarks`
+    writers = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
     seen = []
     while writers.poll() is None:
         ledger = read_ledger(tmp_path)
