@@ -1,9 +1,12 @@
 """Score any number of checkpoints on every episode of a held-out panel, in one simulation pass."""
 
+import sys
 from collections.abc import Sequence
 
+from ledger_lab.evaluation.request import evaluate_parser
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.terminal.flags import answer_help
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -14,4 +17,5 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
 
 if __name__ == "__main__":
+    answer_help(evaluate_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
     run_supervised(main)

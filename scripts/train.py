@@ -1,10 +1,13 @@
 """Train a task until a policy is proven to reach its target, and write what it cost into the ledger."""
 
+import sys
 from collections.abc import Sequence
 
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.terminal.flags import answer_help
+from ledger_lab.training.request import train_parser
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -15,5 +18,6 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
 
 if __name__ == "__main__":
+    answer_help(train_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
     launch_processes()
     run_supervised(main)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.files import file_sha256, whole_file
+from ledger_lab.files import file_sha256, unused_path, whole_file
 
 
 def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path: Path) -> None:
@@ -39,3 +39,11 @@ def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()
     assert file_sha256(path).startswith("e3b0c44298fc1c14")
+
+
+def test_a_new_video_does_not_overwrite_an_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "model_2.mp4"
+    assert unused_path(path) == path
+    path.touch()
+    (tmp_path / "model_2-2.mp4").touch()
+    assert unused_path(path) == tmp_path / "model_2-3.mp4"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -58,3 +59,13 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def unused_path(path: Path) -> Path:
+    """Return a path where no file is: the given one, else the first free of ``name-2``, ``name-3`` and so on.
+
+    Args:
+        path: The wanted path.
+    """
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
+    return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())

@@ -76,7 +76,8 @@ def test_an_exported_policy_says_how_to_run_it(trained: Path, tmp_path: Path) ->
 
 def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     """Plan an export as the command line says."""
-    from ledger_lab.checkpoints.export import export_policy_parser, plan_export
+    from ledger_lab.checkpoints.export import plan_export
+    from ledger_lab.checkpoints.request import export_policy_parser
     from ledger_lab.runners.command_line import parse_plain
 
     return plan_export(parse_plain(export_policy_parser(), [*map(str, arguments), "--device", "cpu"]))

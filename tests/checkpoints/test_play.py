@@ -45,6 +45,15 @@ def test_what_cannot_be_played_is_refused_in_one_line(arguments: list[str], comp
     assert "\n" not in str(refused.value)
 
 
+def test_a_window_without_a_display_is_refused_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.checkpoints.play import play_run
+
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match=r"there is no display: add --video, or set DISPLAY"):
+        play_run(["nothing", "--viz", "newton_gl"])
+
+
 def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Path, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.play import play_run
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from isaaclab.app import add_launcher_args
 
 from ledger_lab.commands.list_tasks import _record
 from ledger_lab.ledger import read_ledger
 from ledger_lab.pretrained import ROOT
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
+from ledger_lab.terminal.flags import LAUNCHER_FLAGS
 from ledger_lab.units import duration
+from tests.conftest import ROOT as PROJECT
 from tests.conftest import benchmark, script
 from tests.fakes.ledgers import write_run
 
@@ -70,3 +76,24 @@ def test_every_benchmark_explains_itself() -> None:
     finished = benchmark("overhead", "--help")
     assert finished.returncode == 0, finished.stderr
     assert "--pairs" in finished.stdout
+
+
+def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:
+    parser = argparse.ArgumentParser()
+    add_launcher_args(parser)
+    theirs = {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help"}
+    assert {flag for flags, _, _ in LAUNCHER_FLAGS for flag in flags} == theirs
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (PROJECT / "scripts").glob("*.py")))
+def test_help_does_not_wait_for_torch_or_isaac_lab(name: str) -> None:
+    heavy = ("torch", "isaaclab", "gymnasium", "warp")
+    program = (
+        "import runpy, sys\n"
+        f"for name in {heavy!r}: sys.modules[name] = None\n"
+        f"sys.argv = ['{name}.py', '--help']\n"
+        f"runpy.run_path({str(PROJECT / 'scripts' / (name + '.py'))!r}, run_name='__main__')\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert f"usage: {name}" in finished.stdout

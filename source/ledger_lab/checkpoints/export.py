@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import hashlib
 import json
@@ -30,6 +29,7 @@ from ledger_lab.checkpoints.files import (
     policy_files,
 )
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.checkpoints.request import export_policy_parser
 from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
@@ -37,7 +37,7 @@ from ledger_lab.files import whole_file
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.command_line import add_pretrained, launcher_args, parse_plain
+from ledger_lab.runners.command_line import launcher_args, parse_plain
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
@@ -279,42 +279,3 @@ def _make_folder(folder: Path) -> None:
 def _text(contract: dict[str, Any]) -> str:
     """Return a contract as a file."""
     return json.dumps(contract, indent=2, allow_nan=False) + "\n"
-
-
-def export_policy_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/export_policy.py``."""
-    parser = argparse.ArgumentParser(
-        prog="export_policy.py",
-        description=(
-            "Write the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, with the "
-            "observation normalizer inside, and contract.json: which observations it takes, in which order and with "
-            "which scales, what becomes of its actions, joints, gains and rates. Both files are run, and compared with "
-            "the live policy on observations of the task's own simulation; where they differ, nothing is written, and "
-            "the exit status is 1."
-        ),
-    )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="RUN_OR_CHECKPOINT",
-        help=(
-            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
-            "target, else the last one."
-        ),
-    )
-    add_pretrained(parser)
-    parser.add_argument(
-        "--to",
-        type=Path,
-        metavar="DIR",
-        default=None,
-        help="Folder to write (default: exported/ in the run's directory).",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=1e-5,
-        help="Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5).",
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    return parser

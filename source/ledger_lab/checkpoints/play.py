@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
+import os
 import time
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 
 from ledger_lab.checkpoints.candidate import require_unchanged, resolve_candidate
 from ledger_lab.checkpoints.film import in_studio, picture_of, recorded, recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.checkpoints.request import play_parser
 from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
 from ledger_lab.errors import UserError
-from ledger_lab.runners.command_line import add_pretrained, launcher_args, parse
+from ledger_lab.files import unused_path
+from ledger_lab.runners.command_line import launcher_args, parse
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
@@ -50,6 +51,8 @@ def play_run(argv: Sequence[str]) -> int:
         )
     if not args.video and not args.visualizer:
         raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
+    if not args.video and "newton_gl" in args.visualizer and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
         _play(args, overrides, best_checkpoint(named_checkpoint(args), args.log_root), terminal)
@@ -77,7 +80,7 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
         flags = recording_args(flags)
     require_runtime(env_cfg, flags)
     in_studio(env_cfg)
-    video = candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4" if args.video else None
+    video = unused_path(candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4") if args.video else None
     console = terminal.console
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
@@ -105,31 +108,3 @@ def _play(args: Namespace, overrides: list[str], found: FoundCheckpoint, termina
     if video is not None:
         console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
         console.print(f"picture: {picture_of(video)}", style="green", markup=False, soft_wrap=True)
-
-
-def play_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/play.py``."""
-    parser = argparse.ArgumentParser(
-        prog="play.py",
-        description="Play a checkpoint, and record it with --video. Needs no GPU and no display with --viz newton_gl.",
-    )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="RUN_OR_CHECKPOINT",
-        help=(
-            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
-            "target, else the last one."
-        ),
-    )
-    add_pretrained(parser)
-    parser.add_argument("--num_envs", type=int, default=16, help="Environments to play in (default: 16).")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the starts (default: 0).")
-    parser.add_argument(
-        "--video",
-        action="store_true",
-        help="Record an mp4, and beside it a PNG of four moments of the first episode, and stop.",
-    )
-    parser.add_argument("--video_length", type=int, default=300, help="Steps to record (default: 300).")
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    return parser

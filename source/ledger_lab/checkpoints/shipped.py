@@ -15,7 +15,7 @@ from ledger_lab.ledger import Run, find_journals
 from ledger_lab.ledger.find import find_run, read_runs
 from ledger_lab.pretrained import ROOT, shipped_checkpoint
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.runners.command_line import DEFAULT_TASK
+from ledger_lab.terminal.flags import DEFAULT_TASK
 from ledger_lab.units import target_share
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import gymnasium as gym
@@ -10,6 +9,7 @@ from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 from rich.table import Table
 
+from ledger_lab.commands.request import list_envs_parser
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
@@ -50,18 +50,7 @@ def list_tasks(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such task.
     """
-    parser = argparse.ArgumentParser(
-        prog="list_envs.py",
-        description="List the tasks of LedgerLab and of every other package installed, with their sizes, their "
-        "physics engines and the panels that come with them. The id of a panel is the one it has on the task's default "
-        "physics, here, with the packages installed now. Observations, actions and record are those of the policy that "
-        "comes with the package (--pretrained): the record is its success on fresh episodes and the time until "
-        "that proved its target and, behind a +, what the policy that it began with had taken; of one that fell short, "
-        "its best score.",
-    )
-    parser.add_argument("--all", action="store_true", help="List the tasks that come with Isaac Lab, too.")
-    parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
-    args = parser.parse_args(argv)
+    args = list_envs_parser().parse_args(argv)
     terminal = Terminal()
     try:
         known = find_panels()

@@ -24,6 +24,7 @@ from isaaclab.sensors import SensorBaseCfg
 from pxr import Usd, UsdPhysics
 
 from ledger_lab.errors import UserError
+from ledger_lab.evaluation.request import new_panel_parser
 from ledger_lab.panels import Panel
 from ledger_lab.panels.checks import require_judgeable
 from ledger_lab.panels.predicate import resolve_success
@@ -47,7 +48,7 @@ def new_panel(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the task can't be judged, the panel could prove nothing, or the file exists.
     """
-    args = _parser().parse_args(argv)
+    args = new_panel_parser().parse_args(argv)
     terminal = Terminal()
     try:
         file = args.output or Path(re.sub(r"\W+", "_", args.task).lower() + ".toml")
@@ -57,34 +58,6 @@ def new_panel(argv: Sequence[str]) -> int:
     finally:
         terminal.restore()
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(
-        prog="new_panel.py",
-        description=(
-            "Write a panel file, the held-out exam of a task, for any manager-based task that is registered with Isaac "
-            "Lab. It can be used as it is written, once its success function exists, and lists in comments what the "
-            "task's configuration offers: terminations, commands, joints, observations, and example cells that perturb "
-            "them. No simulation is started."
-        ),
-    )
-    parser.add_argument("--task", required=True, help="Gymnasium id of the task; list_envs.py --all lists them.")
-    parser.add_argument(
-        "--output", type=Path, default=None, help="File to write, which must not exist (default: the task's id .toml)."
-    )
-    parser.add_argument("--seeds", type=int, default=256, help="Held-out episodes of each cell (default: 256).")
-    parser.add_argument(
-        "--target", type=float, default=0.9, help="Share of successes that a policy must reach (default: 0.9)."
-    )
-    parser.add_argument(
-        "--success",
-        metavar="MODULE:FUNCTION",
-        default=None,
-        help="Function that tells success; it may be written later (default: a name to write it under).",
-    )
-    return parser
 
 
 def _propose(args: argparse.Namespace, file: Path) -> tuple[Panel, ManagerBasedRLEnvCfg]:

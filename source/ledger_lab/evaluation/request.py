@@ -1,11 +1,11 @@
-"""The command line of ``scripts/evaluate.py``."""
+"""The command lines of ``scripts/evaluate.py``, ``scripts/new_panel.py`` and ``scripts/ship_policy.py``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from ledger_lab.runners.command_line import add_pretrained
+from ledger_lab.terminal.flags import add_pretrained
 
 
 def evaluate_parser() -> argparse.ArgumentParser:
@@ -61,4 +61,56 @@ def evaluate_parser() -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser
+
+
+def ship_policy_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/ship_policy.py``."""
+    parser = argparse.ArgumentParser(
+        prog="ship_policy.py",
+        description=(
+            "Put the policy of a run into the package, in place of the one that came for its task: the checkpoint that "
+            "was confirmed to reach the target, a short journal of the run that proves it, and what "
+            "scripts/export_policy.py wrote of this checkpoint. Telemetry, stand-alone evaluations and results of "
+            "other checkpoints stay behind. The command checks all hashes, and that this code can score the policy."
+        ),
+    )
+    parser.add_argument("run", metavar="RUN", help="Run id or run directory.")
+    parser.add_argument(
+        "--short_of_target",
+        action="store_true",
+        help=(
+            "Ship a run that did not reach its target: its checkpoint with the best held-out score. Whoever uses it is "
+            "told so."
+        ),
+    )
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    return parser
+
+
+def new_panel_parser() -> argparse.ArgumentParser:
+    """Return the command line of ``scripts/new_panel.py``."""
+    parser = argparse.ArgumentParser(
+        prog="new_panel.py",
+        description=(
+            "Write a panel file, the held-out exam of a task, for any manager-based task that is registered with Isaac "
+            "Lab. It can be used as it is written, once its success function exists, and lists in comments what the "
+            "task's configuration offers: terminations, commands, joints, observations, and example cells that perturb "
+            "them. No simulation is started."
+        ),
+    )
+    parser.add_argument("--task", required=True, help="Gymnasium id of the task; list_envs.py --all lists them.")
+    parser.add_argument(
+        "--output", type=Path, default=None, help="File to write, which must not exist (default: the task's id .toml)."
+    )
+    parser.add_argument("--seeds", type=int, default=256, help="Held-out episodes of each cell (default: 256).")
+    parser.add_argument(
+        "--target", type=float, default=0.9, help="Share of successes that a policy must reach (default: 0.9)."
+    )
+    parser.add_argument(
+        "--success",
+        metavar="MODULE:FUNCTION",
+        default=None,
+        help="Function that tells success; it may be written later (default: a name to write it under).",
+    )
     return parser

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from ledger_lab.checkpoints.shipped import is_shipped, merit
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.plan import plan_evaluation
-from ledger_lab.evaluation.request import evaluate_parser
+from ledger_lab.evaluation.request import evaluate_parser, ship_policy_parser
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.excerpt import write_excerpt
@@ -35,26 +34,7 @@ def ship_policy(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the policy can't be shipped; nothing has changed then.
     """
-    parser = argparse.ArgumentParser(
-        prog="ship_policy.py",
-        description=(
-            "Put the policy of a run into the package, in place of the one that came for its task: the checkpoint that "
-            "was confirmed to reach the target, a short journal of the run that proves it, and what "
-            "scripts/export_policy.py wrote of this checkpoint. Telemetry, stand-alone evaluations and results of "
-            "other checkpoints stay behind. The command checks all hashes, and that this code can score the policy."
-        ),
-    )
-    parser.add_argument("run", metavar="RUN", help="Run id or run directory.")
-    parser.add_argument(
-        "--short_of_target",
-        action="store_true",
-        help=(
-            "Ship a run that did not reach its target: its checkpoint with the best held-out score. Whoever uses it is "
-            "told so."
-        ),
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    args = parser.parse_args(argv)
+    args = ship_policy_parser().parse_args(argv)
     terminal = Terminal()
     try:
         run = find_run(args.run, args.log_root)

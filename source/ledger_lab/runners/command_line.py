@@ -13,8 +13,6 @@ from isaaclab_tasks.utils import setup_preset_cli
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.registry import registered_tasks
 
-DEFAULT_TASK = "LedgerLab-Cartpole"
-
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parse a command line together with Isaac Lab's launcher flags.
@@ -51,18 +49,3 @@ def parse_plain(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argpars
 def launcher_args(args: argparse.Namespace, device: str) -> dict[str, Any]:
     """Return what Isaac Lab's launcher reads, with the device settled."""
     return {**vars(args), "device": device}
-
-
-def add_pretrained(parser: argparse.ArgumentParser) -> None:
-    """Let a command line name the policy that comes with the package."""
-    parser.add_argument(
-        "--pretrained",
-        action="store_true",
-        help=(
-            "Take the policy of --task that comes with the package. What is made of it is written below the root of "
-            "the ledger; scores with a copy of the run that trained it, which reports show then."
-        ),
-    )
-    parser.add_argument(
-        "--task", default=None, help=f"Gymnasium id of the task of --pretrained (default: {DEFAULT_TASK})."
-    )

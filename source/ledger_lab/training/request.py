@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ledger_lab.meters.health import Event
 from ledger_lab.runners.adapter import LIBRARIES
-from ledger_lab.runners.command_line import DEFAULT_TASK
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from ledger_lab.terminal.flags import DEFAULT_TASK
 from ledger_lab.training.health_watch import stop_on_help
 
 
