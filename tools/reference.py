@@ -121,12 +121,12 @@ def _docs(kind: type) -> dict[str, str]:
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     docs = {}
     for field, below in zip(body, body[1:], strict=False):
-        target = field.target if isinstance(field, ast.AnnAssign) else None
+        target: ast.expr | None = field.target if isinstance(field, ast.AnnAssign) else None
         if isinstance(field, ast.Assign):
             target = field.targets[0]
-        is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-        if isinstance(target, ast.Name) and is_text:
-            docs[target.id] = str(below.value.value)
+        text = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(target, ast.Name) and isinstance(text, ast.Constant):
+            docs[target.id] = str(text.value)
     return docs
 
 
