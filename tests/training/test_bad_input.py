@@ -320,9 +320,9 @@ def test_a_panel_with_more_episodes_than_memory_allows_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.errors import UserError
-    from ledger_lab.training import plan as preflight
+    from ledger_lab.panels import checks
 
-    monkeypatch.setattr(preflight, "_BYTES_PER_SLOT", 10**12)
+    monkeypatch.setattr(checks, "_BYTES_PER_SLOT", 10**12)
     with pytest.raises(
         UserError, match=r"256 episodes at once need 256000.0 GB of memory at least, and [\d.]+ GB are free"
     ):
