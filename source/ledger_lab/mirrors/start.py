@@ -7,9 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ledger_lab.mirrors import (
-    require_sink,
-)
+from ledger_lab.mirrors import require_sink
 
 
 def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ def _broken_package() -> str:
     for entry_point in entry_points(group="isaaclab.tasks"):
         try:
             entry_point.load()
-        except Exception:
+        except Exception:  # whatever a foreign package raises; the caller has the error, and tells it
             owner = entry_point.dist.name if entry_point.dist else entry_point.name
             return f"task package {owner} (entry point {entry_point.name} = {entry_point.value})"
     return "a task package"
