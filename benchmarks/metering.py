@@ -153,13 +153,12 @@ class _Switch:
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train, and write the times of the blocks."""
-    from ledger_lab.training import run as train_run
+    from ledger_lab.training.loop import TrainingLoop
+    from ledger_lab.training.run import train_run
 
     path, per_block, count = Path(argv[0]), int(argv[1]), int(argv[2])
     switch = _Switch()
     processes = psutil.Process(), psutil.Process(os.getppid())
-    recorder = train_run._Recorder  # noqa: SLF001 - what is measured
-    record = recorder.on_iteration
     blocks: list[Block] = []
     began = (math.nan, math.nan)
 
@@ -167,21 +166,25 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         times = [process.cpu_times() for process in processes]
         return time.perf_counter(), sum(each.user + each.system for each in times)
 
-    def on_iteration(self: Any, iterations: int, figures: Mapping[str, float]) -> bool:  # noqa: ANN401
-        nonlocal began
-        go_on = record(self, iterations, figures) if switch.metered else True
-        done = iterations - _SKIP
-        if 0 <= done <= count * per_block and done % per_block == 0:
-            ended = read()
-            if done:
-                blocks.append(Block(metered=switch.metered, wall_s=ended[0] - began[0], cpu_s=ended[1] - began[1]))
-            switch.turn(len(blocks) == count or _ORDER[len(blocks) % len(_ORDER)])
-            began = read()
-        return go_on
+    class SwitchedLoop(TrainingLoop):
+        """A training loop that does nothing after an iteration while metering is off."""
 
-    recorder.on_iteration = on_iteration  # type: ignore[method-assign]
+        def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
+            """Measure the block that is over, and switch for the next one."""
+            nonlocal began
+            go_on = super().on_iteration(iterations, figures) if switch.metered else True
+            done = iterations - _SKIP
+            if 0 <= done <= count * per_block and done % per_block == 0:
+                ended = read()
+                if done:
+                    wall_s, cpu_s = ended[0] - began[0], ended[1] - began[1]
+                    blocks.append(Block(metered=switch.metered, wall_s=wall_s, cpu_s=cpu_s))
+                switch.turn(len(blocks) == count or _ORDER[len(blocks) % len(_ORDER)])
+                began = read()
+            return go_on
+
     try:
-        train_run.train_run(argv[3:], started_ns, link)
+        train_run(argv[3:], started_ns, link, loop=SwitchedLoop)
     finally:
         switch.turn(True)
         path.write_text(json.dumps([asdict(block) for block in blocks]))

@@ -13,18 +13,16 @@ from ledger_lab.supervision.supervisor import run_supervised
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train, and pause training until each panel is over."""
-    from ledger_lab.training.judge import Judge
+    from ledger_lab.training.judge import Judge, Judged
     from ledger_lab.training.run import train_run
 
     class PausingJudge(Judge):
         """Judges the policy of an iteration before the next one begins."""
 
-        def after_iteration(self, iterations: int) -> bool:
+        def after_iteration(self, iterations: int) -> list[Judged]:
             """Judge at the cadence of the run."""
-            go_on = super().after_iteration(iterations)
-            if not self._slots.idle:
-                self.finish(lambda: None)
-            return go_on
+            found = super().after_iteration(iterations)
+            return found if self._slots.idle else [*found, *self.finish(lambda: None)]
 
     train_run(argv, started_ns, link, PausingJudge)
 

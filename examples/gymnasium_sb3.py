@@ -3,7 +3,7 @@
     ./isaaclab.sh -p examples/gymnasium_sb3.py
     ./isaaclab.sh -p scripts/report.py
 
-The lines that record it are those with ``run`` in them, and the exam. The rest is what one writes anyhow.
+The lines that record it are those with ``run`` in them, and ``PANEL``. The rest is an ordinary training script.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from ledger_lab.ledger import Outcomes
-from ledger_lab.recording import Exam, RecordedRun, record_run
+from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
 
 TASK, EPISODES, TARGET = "CartPole-v1", 128, 0.9
 NUM_ENVS, HORIZON = 8, 256
-PANEL = Exam(
+PANEL = RecordedPanel(
     name="gymnasium_cartpole",
     seeds=range(1_000_000, 1_000_000 + EPISODES),  # training draws its episodes from other seeds
     definition={
@@ -140,7 +140,7 @@ def main() -> None:
     with record_run(
         task=TASK,
         library="stable_baselines3",
-        exam=PANEL,
+        panel=PANEL,
         target_success=TARGET,
         seed=args.seed,
         device="cpu",

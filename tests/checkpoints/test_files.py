@@ -22,7 +22,7 @@ def test_files_repeat_the_policy_with_its_normalizer(library: str, tmp_path: Pat
     from ledger_lab.exported import CONTRACT
 
     training = Training(library, tmp_path, *NORMALIZED[library], heard=Heard())
-    training.trainer.train()
+    training.train()
     policy = training.policy(training.heard.checkpoints[3])
     torch.manual_seed(1)
     recorded = [{"policy": 3 * torch.randn(8, 2), "unseen": torch.randn(8, 2, 2)} for _ in range(3)]

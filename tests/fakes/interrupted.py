@@ -18,7 +18,7 @@ from ledger_lab.supervision.supervisor import run_supervised
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train until the signal comes."""
-    from ledger_lab.training.judge import Judge
+    from ledger_lab.training.judge import Judge, Judged
     from ledger_lab.training.run import train_run
 
     *arguments, when = argv
@@ -27,14 +27,14 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     class Interrupted(Judge):
         """Judges, and sends the signal."""
 
-        def after_iteration(self, iterations: int) -> bool:
+        def after_iteration(self, iterations: int) -> list[Judged]:
             """Send it when its time has come."""
-            go_on = super().after_iteration(iterations)
+            found = super().after_iteration(iterations)
             if iterations == int(at) and self._plan.world.first:
                 supervisor = psutil.Process(os.getppid())
                 whom = os.getpid() if self._plan.world.size == 1 else supervisor.ppid()
                 os.kill(whom, signal.Signals[name])
-            return go_on
+            return found
 
     train_run(arguments, started_ns, link, Interrupted)
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledger_lab.files import file_sha256
+from ledger_lab.ledger import CheckpointSaved
+
 
 @dataclass
 class Heard:
@@ -26,8 +29,15 @@ class Heard:
         self.on_each(iterations)
         return iterations != self.stop_after
 
-    def on_checkpoint(self, path: Path, iterations: int) -> None:
+    def record(self, path: Path, iterations: int) -> CheckpointSaved:
         """Write it down."""
         assert iterations not in self.checkpoints, "saved twice"
-        assert path.is_file()
         self.checkpoints[iterations] = path
+        return CheckpointSaved(
+            path=path.name,
+            sha256=file_sha256(path),
+            size_bytes=path.stat().st_size,
+            iteration=iterations,
+            env_steps=0,
+            wall_ns=0,
+        )

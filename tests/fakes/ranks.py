@@ -19,6 +19,7 @@ from ledgers import declared  # run as a script, this folder is on the path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import run_supervised
@@ -77,7 +78,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         )
         with (
             metered_collectives(clock),
-            attempt_life(journal.append, clock, lambda: None, link.end) as attempt,
+            attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt,
             link.others_ended_first(),
         ):
             clock.set_base(Phase.UNATTRIBUTED)

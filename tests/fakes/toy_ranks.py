@@ -59,10 +59,10 @@ def main() -> None:
             env = ToyEnv()
             with metered_collectives(clock):
                 heard = Heard(stop_after=3)
-                trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard)  # type: ignore[arg-type]
+                trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard.record)  # type: ignore[arg-type]
                 seeded = torch.initial_seed()
                 heard.on_each = lambda _: group.require_equal(trainer.state())  # noqa: B023
-                trainer.train()
+                trainer.train(heard.on_iteration)
             part, mean, count = NORMALIZER[library]
             normalizer = trainer.state()[part]
             told[library] = {

@@ -20,6 +20,7 @@ from ledgers import declared  # run as a script, this folder is on the path
 
 from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import run_supervised
@@ -143,7 +144,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
                 wall_ns=clock.wall_ns(),
             )
         )
-        with attempt_life(journal.append, clock, lambda: None, link.end) as attempt:
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt:
             clock.set_base(Phase.UNATTRIBUTED)
             HOW[argv[1]]()
             attempt.status = Status.COMPLETED

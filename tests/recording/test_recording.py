@@ -14,19 +14,19 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Run, Status, read_ledger
-from ledger_lab.recording import Exam, RecordedRun, record_run
+from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
 from ledger_lab.reports import summarize_run
 
-EXAM = Exam("exam", seeds=range(100), definition={"environment": "E", "horizon": 10})
+PANEL = RecordedPanel("panel", seeds=range(100), definition={"environment": "E", "horizon": 10})
 
 
 TRAINER = """
 import sys, time
 from pathlib import Path
-from ledger_lab.recording import Exam, record_run
-exam = Exam("exam", seeds=range(100), definition={})
+from ledger_lab.recording import RecordedPanel, record_run
+panel = RecordedPanel("panel", seeds=range(100), definition={})
 plan = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations": 2}
-with record_run(task="T", library="l", exam=exam, target_success=0.9, log_root=Path(sys.argv[1]), **plan) as run:
+with record_run(task="T", library="l", panel=panel, target_success=0.9, log_root=Path(sys.argv[1]), **plan) as run:
     run.iteration(1, env_steps=20)
     print("trained", flush=True)
     for _ in range(1200):
@@ -52,7 +52,7 @@ def begin(log_root: Path, **changes: object) -> RecordedRun:
     fields: dict[str, object] = {
         "task": "My Task/v0",
         "library": "mine",
-        "exam": EXAM,
+        "panel": PANEL,
         "target_success": 0.9,
         "seed": 3,
         "device": "cpu",
@@ -85,17 +85,17 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
             run.iteration(iteration, env_steps=20 * iteration, figures={"mean_return": 1.5, "kl": float("nan")})
         saved = save(run)
         with run.phase("evaluate"):
-            assert run.screen(saved, EXAM, outcomes(EXAM.seeds, 95)).passes
-            fresh = EXAM.fresh(100)
+            assert run.screen(saved, PANEL, outcomes(PANEL.seeds, 95)).passes
+            fresh = PANEL.fresh(100)
             assert not run.confirm(saved, fresh, outcomes(fresh.seeds, 95)).passes
             assert not run.target_reached
-            again = EXAM.fresh(100)
+            again = PANEL.fresh(100)
             confirmation = run.confirm(saved, again, outcomes(again.seeds, 100))
         assert confirmation.passes
         assert run.target_reached
     recorded = only_run(tmp_path)
     assert [row.confirmation for row in recorded.results] == [1, 1, 2]
-    assert recorded.results[1].panel_id != EXAM.id == recorded.results[0].panel_id
+    assert recorded.results[1].panel_id != PANEL.id == recorded.results[0].panel_id
     assert recorded.declared.rl_library == "mine"
     assert recorded.declared.versions["pytest"] == pytest.__version__
     assert recorded.declared.config_sha256.keys() == {"agent"}
@@ -202,15 +202,15 @@ def test_a_second_run_of_a_process_does_not_pay_for_the_first(tmp_path: Path) ->
 def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         saved = save(run)
-        other = Exam("exam", seeds=range(100), definition={"environment": "F"})
+        other = RecordedPanel("panel", seeds=range(100), definition={"environment": "F"})
         with pytest.raises(UserError, match="not the one that the run declared"):
             run.screen(saved, other, outcomes(other.seeds, 100))
         with pytest.raises(UserError, match="no screening and no other confirmation has seen"):
-            run.confirm(saved, EXAM, outcomes(EXAM.seeds, 100))
+            run.confirm(saved, PANEL, outcomes(PANEL.seeds, 100))
         with pytest.raises(UserError, match="each once"):
-            run.screen(saved, EXAM, outcomes(range(99), 99))
-        easier = Exam("exam", seeds=range(500, 600), definition={"environment": "E", "horizon": 1})
-        with pytest.raises(UserError, match="the exam that the run declared, with other seeds"):
+            run.screen(saved, PANEL, outcomes(range(99), 99))
+        easier = RecordedPanel("panel", seeds=range(500, 600), definition={"environment": "E", "horizon": 1})
+        with pytest.raises(UserError, match="the panel that the run declared, with other seeds"):
             run.confirm(saved, easier, outcomes(easier.seeds, 100))
         (run.directory / "policy.bin").write_bytes(b"other weights")
         with pytest.raises(UserError, match="held another policy before"):
@@ -230,7 +230,7 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"target_success": 1.5}, "target_success 1.5"),
-        ({"exam": Exam("short", seeds=range(3), definition={})}, "give it more seeds"),
+        ({"panel": RecordedPanel("short", seeds=range(3), definition={})}, "give it more seeds"),
         ({"library": "../up"}, "library '../up'"),
         ({"instance": "none-such"}, "unknown instance"),
         ({"usd_per_hour": -1.0}, "--usd_per_hour"),
@@ -246,7 +246,7 @@ def test_an_invalid_declaration_is_refused_before_anything_is_written(
 
 def test_each_confirmation_needs_seeds_of_its_own(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
-        saved, fresh = save(run), EXAM.fresh(100)
+        saved, fresh = save(run), PANEL.fresh(100)
         with pytest.raises(UserError, match="each once"):
             run.confirm(saved, fresh, outcomes(range(99), 99))
         assert run.confirm(saved, fresh, outcomes(fresh.seeds, 90)).confirmation == 1  # the refused one didn't count
@@ -266,10 +266,10 @@ def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
 
 
 def test_panels_differ_in_id_if_anything_relevant_differs() -> None:
-    assert Exam("a", [1, 2], {"x": 1}).id == Exam("b", [1, 2], {"x": 1}).id
-    assert len({Exam("a", seeds, {"x": x}).id for seeds in ([1, 2], [1, 3]) for x in (1, 2)}) == 4
-    fresh = EXAM.fresh(500)
+    assert RecordedPanel("a", [1, 2], {"x": 1}).id == RecordedPanel("b", [1, 2], {"x": 1}).id
+    assert len({RecordedPanel("a", seeds, {"x": x}).id for seeds in ([1, 2], [1, 3]) for x in (1, 2)}) == 4
+    fresh = PANEL.fresh(500)
     assert len(fresh.seeds) == 500
-    assert not set(fresh.seeds) & set(EXAM.seeds)
+    assert not set(fresh.seeds) & set(PANEL.seeds)
     with pytest.raises(ValueError, match="each of them once"):
-        Exam("a", [1, 1], {})
+        RecordedPanel("a", [1, 1], {})

@@ -110,8 +110,15 @@ class Training:
         if recipe is not None:
             self.agent_cfg = self.adapter.prepare(NATIVE[library](recipe), "cpu", max_iterations=max_iterations)
         self.env, self.clock, self.heard = ToyEnv(), PhaseClock(time.perf_counter_ns()), heard
+        self.run_dir = run_dir
         run_dir.mkdir(exist_ok=True)
-        self.trainer = self.adapter.trainer(self.env, self.agent_cfg, run_dir, self.clock, heard)  # type: ignore[arg-type]
+        self.trainer = self.adapter.trainer(self.env, self.agent_cfg, run_dir, self.clock, heard.record)  # type: ignore[arg-type]
+
+    def train(self) -> None:
+        self.trainer.train(self.heard.on_iteration)
+
+    def save(self) -> Path:
+        return self.run_dir / self.trainer.save().path
 
     def policy(self, checkpoint: Path) -> Callable[[Observations], torch.Tensor]:
         return self.adapter.load_policy(checkpoint, self.env, self.agent_cfg)  # type: ignore[arg-type]
@@ -149,7 +156,7 @@ def test_what_is_learned_does_not_depend_on_where_how_long_or_under_which_name(l
 def test_a_training_tells_of_every_iteration_by_the_ledgers_names(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard())
     training.clock.set_base(Phase.UNATTRIBUTED)
-    training.trainer.train()
+    training.train()
     assert list(training.heard.figures) == [1, 2, 3]
     for figures in training.heard.figures.values():
         assert set(figures) == set(FIGURES), "episodes of 16 steps end in every iteration of 32"
@@ -183,7 +190,7 @@ def test_everything_that_a_dialect_can_say_is_trained(library: str, tmp_path: Pa
     known = {name: value for name, value in unusual.items() if name not in dialect.only}
     recipe = replace(CARTPOLE, **known)  # type: ignore[arg-type]
     training = Training(library, tmp_path, heard=Heard(), max_iterations=2, recipe=recipe)
-    training.trainer.train()
+    training.train()
     last = training.heard.figures[2]
     assert last["learning_rate"] == 2e-3
     assert 0.1 < last["mean_return"] / last["mean_episode_steps"] < 0.9, "told as the environment gave it, not scaled"
@@ -194,14 +201,14 @@ def test_everything_that_a_dialect_can_say_is_trained(library: str, tmp_path: Pa
 @pytest.mark.parametrize("library", [each.library for each in DIALECTS if "reward_scale" not in each.only])
 def test_rewards_are_scaled_for_the_value_function(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard(), recipe=replace(CARTPOLE, reward_scale=0.01))
-    training.trainer.train()
+    training.train()
     assert training.heard.figures[1]["value_loss"] < 0.1, "returns of about 10, as they are, would give tens"
 
 
 @every_library
 def test_a_training_begins_with_the_networks_of_another_and_nothing_else(library: str, tmp_path: Path) -> None:
     first = Training(library, tmp_path / "first", *NORMALIZED[library], heard=Heard())
-    first.trainer.train()
+    first.train()
     second = Training(library, tmp_path / "second", *NORMALIZED[library], heard=Heard(), seed=6)
     drawn = second.trainer.state()
     second.trainer.begin(first.heard.checkpoints[3])
@@ -210,7 +217,7 @@ def test_a_training_begins_with_the_networks_of_another_and_nothing_else(library
         assert torch.equal(LIVE[library](second.trainer, observations), LIVE[library](first.trainer, observations))
     begun, learned = second.trainer.state(), first.trainer.state()
     assert differ(begun, learned) == differ(drawn, learned) - NETWORKS[library], "optimizer and counts stay behind"
-    second.trainer.train()
+    second.train()
     assert list(second.heard.figures) == [1, 2, 3]
 
 
@@ -226,11 +233,11 @@ def test_checkpoints_are_where_they_are_told_and_nowhere_else(library: str, tmp_
 
     def save(iterations: int) -> None:
         if iterations == 2:
-            asked[iterations] = training.trainer.save()
-            assert training.trainer.save() == asked[iterations], "once is enough"
+            asked[iterations] = training.save()
+            assert training.save() == asked[iterations], "once is enough"
 
     training = Training(library, tmp_path, heard=Heard(on_each=save))
-    training.trainer.train()
+    training.train()
     assert asked == {2: training.heard.checkpoints[2]}
     assert 3 in training.heard.checkpoints, "the last policy is always saved"
     kept = {path for path in tmp_path.rglob("*") if path.is_file() and path.suffix in (".pt", ".pth", ".partial")}
@@ -243,7 +250,7 @@ def test_a_checkpoint_acts_as_the_policy_that_was_trained(library: str, normaliz
     def compare(iterations: int) -> None:
         torch.manual_seed(iterations)
         observations = {"policy": 3 * torch.randn(8, 2)}
-        policy = training.policy(training.trainer.save())
+        policy = training.policy(training.save())
         before = torch.get_rng_state()
         with torch.inference_mode():
             actions = policy(observations)
@@ -255,7 +262,7 @@ def test_a_checkpoint_acts_as_the_policy_that_was_trained(library: str, normaliz
     outputs: list[torch.Tensor] = []
     overrides = NORMALIZED[library] if normalized else []
     training = Training(library, tmp_path, *overrides, heard=Heard(on_each=compare))
-    training.trainer.train()
+    training.train()
     first = training.policy(training.heard.checkpoints[1])
     torch.manual_seed(1)
     assert torch.equal(first({"policy": 3 * torch.randn(8, 2)}), outputs[0]), "as it was then, not as it is now"
@@ -268,11 +275,11 @@ def test_compiling_counts_as_compile_and_leaves_checkpoints_as_they_are(
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))  # takes seconds
     compiled = Training(library, tmp_path, COMPILED[library], heard=Heard())
     compiled.clock.set_base(Phase.UNATTRIBUTED)
-    compiled.trainer.train()
+    compiled.train()
     phase_ns, _ = compiled.clock.flush()
     assert phase_ns["compile"] > 0
     plain = Training(library, tmp_path / "plain", heard=Heard())
-    plain.trainer.train()
+    plain.train()
     names, others = (torch.load(each.heard.checkpoints[3], weights_only=True) for each in (compiled, plain))
     assert str(_names(names)) == str(_names(others))
     assert plain.policy(compiled.heard.checkpoints[3])(plain.env.obs_buf).shape == (8, 1)
@@ -286,7 +293,7 @@ def _names(node: Any) -> Any:
 @every_library
 def test_loading_draws_nothing(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard())
-    training.trainer.train()
+    training.train()
     before = torch.get_rng_state()
     training.policy(training.heard.checkpoints[3])
     assert torch.equal(torch.get_rng_state(), before)
@@ -295,7 +302,7 @@ def test_loading_draws_nothing(library: str, tmp_path: Path) -> None:
 @every_library
 def test_what_is_no_checkpoint_of_the_network_is_refused(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard())
-    training.trainer.train()
+    training.train()
     whole = training.heard.checkpoints[3]
     torn = tmp_path / "torn.pt"
     torn.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
@@ -310,7 +317,7 @@ def test_what_is_no_checkpoint_of_the_network_is_refused(library: str, tmp_path:
 @every_library
 def test_a_training_stops_when_it_is_told_to(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard(stop_after=2), max_iterations=5)
-    training.trainer.train()
+    training.train()
     assert list(training.heard.figures) == [1, 2]
     assert max(training.heard.checkpoints) == 2
 
@@ -323,7 +330,7 @@ def test_what_interrupts_a_training_gets_out(library: str, error: type[BaseExcep
 
     training = Training(library, tmp_path, heard=Heard(on_each=interrupt))
     with pytest.raises(error):
-        training.trainer.train()
+        training.train()
 
 
 @every_library
@@ -341,13 +348,13 @@ def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized:
 
     kept: dict[str, Any] = {}
     whole = Training(library, tmp_path / "whole", *overrides, heard=Heard(on_each=keep), max_iterations=4)
-    whole.trainer.train()
+    whole.train()
     resumed = Training(library, tmp_path / "resumed", *overrides, heard=Heard(), max_iterations=4)
     resumed.trainer.restore(torch.load(tmp_path / "state.pt", weights_only=True))
     assert _carried(resumed.trainer).put(kept["carried"]) == []
     vars(resumed.env).update(kept["env"])
     torch.set_rng_state(kept["rng"])
-    resumed.trainer.train()
+    resumed.train()
     assert list(resumed.heard.figures) == [3, 4]
     assert set(resumed.heard.checkpoints) >= {4}
     ours, theirs = (torch.load(each.heard.checkpoints[4], weights_only=True) for each in (resumed, whole))
@@ -360,13 +367,13 @@ def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized:
 @every_library
 def test_a_training_with_nothing_left_only_says_where_its_last_policy_is(library: str, tmp_path: Path) -> None:
     whole = Training(library, tmp_path, heard=Heard())
-    whole.trainer.train()
+    whole.train()
     again = Training(library, tmp_path, heard=Heard())
     again.trainer.restore(whole.trainer.state())
     before = whole.heard.checkpoints[3].read_bytes()
-    again.trainer.train()
+    again.train()
     assert again.heard.figures == {}
-    assert again.trainer.save() == whole.heard.checkpoints[3]
+    assert again.save() == whole.heard.checkpoints[3]
     assert whole.heard.checkpoints[3].read_bytes() == before, "the ledger knows its hash"
 
 
@@ -392,7 +399,7 @@ def test_the_parts_of_a_profile_are_there(library: str, tmp_path: Path) -> None:
     training, probes = Training(library, tmp_path, heard=Heard()), Probes()
     for part in training.trainer.parts():
         probes.attach(part)
-    training.trainer.train()
+    training.train()
     probes.detach()
     timed = {sample.path[-1] for sample in probes.samples}
     assert {"environment step", "returns", "update", "optimizer step"} <= timed

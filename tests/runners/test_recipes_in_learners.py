@@ -123,21 +123,21 @@ def test_what_a_recipe_says_arrives_in_the_learner(library: str, tmp_path: Path)
     assert set(found) >= set(known)
     asked = {**known, "value_clip": True, "timeout_bootstrap": True}
     assert found == pytest.approx({name: asked[name] for name in found})
-    training.trainer.train()
+    training.train()
 
 
 @every_library
 def test_what_the_value_function_sees_is_what_the_readme_says(library: str, tmp_path: Path) -> None:
     dialect = dialect_of(library)
     adapter, agent_cfg = configured(library, max_iterations=1)
-    env, clock = Watched(), PhaseClock(time.perf_counter_ns())
-    trainer: Any = adapter.trainer(env, agent_cfg, tmp_path, clock, Heard())  # type: ignore[arg-type]
+    env, clock, heard = Watched(), PhaseClock(time.perf_counter_ns()), Heard()
+    trainer: Any = adapter.trainer(env, agent_cfg, tmp_path, clock, heard.record)  # type: ignore[arg-type]
     widths = {
         "rsl_rl": lambda: trainer._runner.alg.critic.mlp[0].in_features,
         "rl_games": lambda: trainer._algo.model.a2c_network.critic_mlp[0].in_features,
         "skrl": lambda: trainer._agent.value.net_container[0].in_features,
     }
-    trainer.train()
+    trainer.train(heard.on_iteration)
     privileged, seen = widths[library]() == 1, dialect.differences["value function"]
     assert seen == (
         "sees the observation group `critic`, where a task has one" if privileged else "sees what the policy sees"

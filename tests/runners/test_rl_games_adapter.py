@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,9 @@ def trainer(
     agent_cfg = adapter().prepare(agent_cfg, "cpu", seed=seed, max_iterations=3)
     env, clock = ToyEnv(num_envs), PhaseClock(time.perf_counter_ns(), base=Phase.UNATTRIBUTED)
     run_dir.mkdir(exist_ok=True)
-    return adapter().trainer(env, agent_cfg, run_dir, clock, heard), env, agent_cfg
+    built = adapter().trainer(env, agent_cfg, run_dir, clock, heard.record)
+    built.train = functools.partial(built.train, heard.on_iteration)
+    return built, env, agent_cfg
 
 
 def test_a_high_training_return_neither_ends_a_training_nor_names_a_checkpoint(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_a_save_that_fails_is_told_at_once_and_leaves_nothing(tmp_path: Path, mo
 
     training, _, _ = trainer(tmp_path, Heard())
     training.train()
-    training._last_saved = None
+    training._saved = None
     monkeypatch.setattr(torch, "save", full)
     attempts: list[float] = []
     monkeypatch.setattr(time, "sleep", attempts.append)

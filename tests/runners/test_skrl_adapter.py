@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import subprocess
@@ -45,7 +46,10 @@ def trainer(cfg: dict[str, Any], run_dir: Path, heard: Heard | None = None, env:
     adapter = load_adapter("skrl")
     prepared = adapter.prepare(cfg, "cpu", seed=5, max_iterations=2)
     clock = PhaseClock(time.perf_counter_ns())
-    return adapter.trainer(env or Watched(), prepared, run_dir, clock, heard or Heard())  # type: ignore[arg-type]
+    heard = heard or Heard()
+    built: Any = adapter.trainer(env or Watched(), prepared, run_dir, clock, heard.record)  # type: ignore[arg-type]
+    built.train = functools.partial(built.train, heard.on_iteration)
+    return built
 
 
 def test_importing_it_in_one_of_several_processes_starts_no_collectives() -> None:

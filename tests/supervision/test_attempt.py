@@ -16,12 +16,18 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.supervision.attempt import attempt_life
 
 
 def into(journal: Journal) -> Callable[[AttemptEnded, int], None]:
     """Write ends into a journal."""
     return lambda end, exit_status: journal.append(end)
+
+
+def written_into(journal: Journal) -> AttemptWriter:
+    """Return what writes into a journal, with a clock that starts now."""
+    return AttemptWriter(journal.append, PhaseClock(time.perf_counter_ns()))
 
 
 def live(path: Path, error: BaseException | None, peak: int | Exception | None = None) -> AttemptEnded:
@@ -31,7 +37,7 @@ def live(path: Path, error: BaseException | None, peak: int | Exception | None =
         return peak
 
     with Journal(path) as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), measured, into(journal)) as attempt:
+        with attempt_life(written_into(journal), measured, into(journal)) as attempt:
             if error is not None:
                 raise error
         assert attempt.error is error
@@ -89,7 +95,7 @@ def test_a_second_signal_does_not_come_between(tmp_path: Path) -> None:
 
     with (
         Journal(path) as journal,
-        attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), again, into(journal)) as attempt,
+        attempt_life(written_into(journal), again, into(journal)) as attempt,
     ):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
@@ -108,7 +114,10 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
 
     path = tmp_path / "journal-1-0.jsonl"
     clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
-    with Journal(path) as journal, attempt_life(journal.append, clock, lambda: None, into(journal)) as attempt:
+    with (
+        Journal(path) as journal,
+        attempt_life(AttemptWriter(journal.append, clock), lambda: None, into(journal)) as attempt,
+    ):
         broken = True
         clock.set_base(Phase.UNATTRIBUTED)
     (ended,) = read_journal(path).of(AttemptEnded)
@@ -118,7 +127,7 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
 
 def test_the_users_own_mistakes_exit_with_2(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
             raise UserError("checkpoint gone")
         assert attempt.exit_status == 2
 
@@ -132,7 +141,7 @@ def test_a_device_that_fails_in_the_very_end_does_not_hide_it(tmp_path: Path) ->
 
     path = tmp_path / "journal-1-0.jsonl"
     clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
-    with Journal(path) as journal, attempt_life(journal.append, clock, lambda: None, into(journal)):
+    with Journal(path) as journal, attempt_life(AttemptWriter(journal.append, clock), lambda: None, into(journal)):
         lost = True
     (ended,) = read_journal(path).of(AttemptEnded)
     assert ended.status is Status.COMPLETED
@@ -144,7 +153,7 @@ def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
         path = tmp_path / "journal-1-0.jsonl"
         with (
             Journal(path) as journal,
-            attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)),
+            attempt_life(written_into(journal), lambda: None, into(journal)),
         ):
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -158,7 +167,7 @@ def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
     path = tmp_path / "journal-1-0.jsonl"
     done = 0
     with Journal(path) as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
             with attempt.polite():
                 os.kill(os.getpid(), signal.SIGUSR1)
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -179,7 +188,7 @@ def test_a_good_moment_that_does_not_come_is_not_waited_for(
 ) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         clock, tell_end = PhaseClock(time.perf_counter_ns()), into(journal)
-        with attempt_life(journal.append, clock, lambda: None, tell_end, grace_s=0.5) as attempt:
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, tell_end, grace_s=0.5) as attempt:
             with attempt.polite():
                 os.kill(os.getpid(), signum)
                 asked_s = time.monotonic()
@@ -193,7 +202,7 @@ def test_a_good_moment_that_does_not_come_is_not_waited_for(
 
 def test_outside_of_what_can_wait_a_signal_ends_it_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        with attempt_life(journal.append, PhaseClock(time.perf_counter_ns()), lambda: None, into(journal)) as attempt:
+        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
             with attempt.polite():
                 pass
             os.kill(os.getpid(), signal.SIGTERM)
@@ -206,7 +215,6 @@ def test_who_goes_on_from_a_state_can_be_resumed_from_the_first_moment_on(tmp_pa
     with Journal(tmp_path / "journal-2-0.jsonl") as journal:
         clock = PhaseClock(time.perf_counter_ns())
         tell = lambda end, status: statuses.append(status)  # noqa: E731
-        with attempt_life(journal.append, clock, lambda: None, tell, resumed_env_steps=640) as attempt:
-            assert attempt.env_steps == 640
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, tell, resumable=True):
             signal.raise_signal(signal.SIGTERM)
     assert statuses == [75]

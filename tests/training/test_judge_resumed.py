@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.meters import PhaseClock
 from ledger_lab.panels import Panel, load_panel
+from ledger_lab.recording.writer import RunWriter
 from ledger_lab.training.judge import Judge
 
 PANEL = load_panel("cartpole_v1")
@@ -62,6 +63,12 @@ def confirmation(number: int, checkpoint: str, successes: int) -> PanelResult:
     )  # fmt: skip
 
 
+def evaluation(checkpoint: str, number: int, needed: int) -> dict[str, Any]:
+    """Return the stored state of a confirmation whose episodes are running."""
+    row = saved(checkpoint).to_data()
+    return {"saved": row, "purpose": "confirmation", "confirmation": number, "needed": needed}
+
+
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that makes a judge, with its slots and what it writes."""
@@ -76,19 +83,20 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []
-        judge = Judge(plan, slots, PhaseClock(0), rows.append, lambda: saved(newest), lambda _: lambda seen: seen)
+        writer = RunWriter(rows.append, PhaseClock(0), run_id="run", directory=Path(), device="cpu")  # type: ignore[arg-type]
+        judge = Judge(plan, slots, writer, lambda: saved(newest), lambda _: lambda seen: seen)
         return judge, slots, rows
 
     return make
 
 
-STATE = {"confirmations": 0, "screened": 5, "taking": [([1, 2], True), ([0], False)], "exam": None}
+STATE = {"confirmations": 0, "screened": 5, "taking": [([1, 2], True), ([0], False)], "evaluation": None}
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_seeds_that_another_policy_was_asked_are_spent(judged: Any, whole: bool) -> None:
     judge, slots, rows = judged("new", 256)
-    judge.resume(STATE, [], [confirmation(1, "lost", 200)], whole)
+    judge.resume(STATE, [confirmation(1, "lost", 200)], whole)
     judge.after_iteration(10)
     judge.after_iteration(20)
     judge.after_iteration(30)
@@ -99,7 +107,7 @@ def test_seeds_that_another_policy_was_asked_are_spent(judged: Any, whole: bool)
 
 def test_the_same_policy_is_asked_the_same_again_where_everything_repeats(judged: Any) -> None:
     judge, slots, rows = judged("lost", 256)
-    judge.resume(STATE, [], [confirmation(1, "lost", 200)], True)
+    judge.resume(STATE, [confirmation(1, "lost", 200)], True)
     judge.after_iteration(10)
     judge.after_iteration(20)
     assert slots.begun[-1] == PANEL.confirmation("run", 1)
@@ -108,15 +116,15 @@ def test_the_same_policy_is_asked_the_same_again_where_everything_repeats(judged
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_confirmation_in_flight_goes_on_or_begins_anew_on_its_seeds(judged: Any, whole: bool) -> None:
     judge, slots, _ = judged("new", 256)
-    state = {**STATE, "confirmations": 2, "exam": ["m.pt", "confirmation", 2, 244]}
-    judge.resume(state, [replace(saved("m"), path="m.pt")], [confirmation(1, "old", 200)], whole)
+    state = {**STATE, "confirmations": 2, "evaluation": evaluation("m", 2, 244)}
+    judge.resume(state, [confirmation(1, "old", 200)], whole)
     assert slots.went_on == ([STATE["taking"]] if whole else [])
     assert slots.begun == ([] if whole else [PANEL.confirmation("run", 2)])
-    assert judge.state()["exam"] == state["exam"] and judge.state()["confirmations"] == 2
+    assert judge.state()["evaluation"] == state["evaluation"] and judge.state()["confirmations"] == 2
 
 
-def test_an_exam_that_ended_in_lost_work_is_not_taken_again_by_chance(judged: Any) -> None:
+def test_an_evaluation_that_ended_in_lost_work_is_not_taken_again_by_chance(judged: Any) -> None:
     judge, slots, _ = judged("new", 256)
-    state = {**STATE, "confirmations": 1, "exam": ["m.pt", "confirmation", 1, 241]}
-    judge.resume(state, [replace(saved("m"), path="m.pt")], [confirmation(1, "m", 200)], False)
-    assert slots.begun == [] and judge.state()["exam"] is None
+    state = {**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}
+    judge.resume(state, [confirmation(1, "m", 200)], False)
+    assert slots.begun == [] and judge.state()["evaluation"] is None

@@ -141,15 +141,20 @@ def test_of_a_machine_the_first_process_complains_and_the_others_wait_for_their_
         assert capsys.readouterr().err == "usage\n", "whom nobody ended is alone with its complaint"
 
 
-def test_what_other_processes_than_the_first_one_save_is_not_kept(tmp_path: Path) -> None:
-    from ledger_lab.training.run import _Recorder
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_path: Path) -> None:
+    from ledger_lab.meters import PhaseClock
+    from ledger_lab.recording.writer import RunWriter
+    from ledger_lab.training.loop import record_checkpoint
 
-    plan = SimpleNamespace(world=World(rank=1, size=2, local_rank=1, local_size=2), resumed=None)
-    nothing: Any = None
-    recorder = _Recorder(plan, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
-    (saved := tmp_path / "model_0.pt").touch()
-    recorder.on_checkpoint(saved, 1)
-    assert not saved.exists() and not recorder.checkpoints
+    plan: Any = SimpleNamespace(world=World(rank=rank, size=2, local_rank=rank, local_size=2), steps_per_iteration=64)
+    rows: list[Any] = []
+    writer = RunWriter(rows.append, PhaseClock(0), run_id="run", directory=tmp_path, device="cpu", rank=rank)
+    (path := tmp_path / "model_2.pt").write_bytes(b"weights")
+    saved = record_checkpoint(plan, writer, path, 3)
+    assert (saved.path, saved.iteration, saved.env_steps) == ("model_2.pt", 3, 192), "the trainer gets its checkpoint"
+    assert path.exists() is (rank == 0)
+    assert rows == ([saved] if rank == 0 else [])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from ledger_lab.errors import UserError
+from ledger_lab.files import file_sha256
+from ledger_lab.runners.process_group import ALONE
 from ledger_lab.training.state import StateKeeper
 
 
@@ -22,3 +25,18 @@ def test_an_attempt_that_was_taken_for_lost_ends_when_another_goes_on(tmp_path: 
     (tmp_path / "journal-3-0.jsonl").touch()
     with pytest.raises(RuntimeError, match="a later one goes on"):
         keeper.after_iteration(2, 128)
+
+
+def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    import torch
+
+    nobody: Any = None
+    path = tmp_path / "training_state.pt"
+    torch.save({"learner": {}, "processes": []}, path)
+    resumed = SimpleNamespace(state=SimpleNamespace(sha256=file_sha256(path)))
+    plan: Any = SimpleNamespace(
+        run_dir=tmp_path, attempt=2, save_state_every=0, batch=SimpleNamespace(save_interval=50), resumed=resumed
+    )
+    keeper = StateKeeper(plan, ALONE, nobody, nobody, None, nobody, nobody)
+    with pytest.raises(UserError, match="saved by another version of LedgerLab: resume with that version, or start"):
+        keeper.begin()

@@ -23,6 +23,7 @@ from ledger_lab.evaluation.show import show_scores
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.runners.code import code_sha256
 from ledger_lab.runners.command_line import parse_plain
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
@@ -71,7 +72,8 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
-        with attempt_life(append_everywhere, clock, peak, link.end, EvaluationEnded) as attempt:
+        writer = AttemptWriter(append_everywhere, clock, EvaluationEnded)
+        with attempt_life(writer, peak, link.end) as attempt:
             for simulation in plan.simulations:
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)

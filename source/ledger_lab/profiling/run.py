@@ -32,6 +32,7 @@ from ledger_lab.profiling.ranges import Ranges
 from ledger_lab.profiling.request import profile_parser
 from ledger_lab.profiling.stages import CHECKPOINT, Schedule, Stages
 from ledger_lab.profiling.table import component_table, components, largest
+from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.parts import environment_parts
@@ -39,6 +40,7 @@ from ledger_lab.runners.session import environment, simulation_app
 from ledger_lab.terminal.console import Terminal
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress
+from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.request import train_parser
 
@@ -118,8 +120,10 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, args: argparse.Namespace, co
         env = stack.enter_context(environment(plan.task, plan.env_cfg))
         stack.enter_context(recorded_physics(env))
         with Progress(console, "profiling", schedule.total) as progress:
-            stages = Stages(schedule, probes, ranges, synchronize, journal, progress.advance)
-            trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, stages)
+            stages = Stages(schedule, probes, ranges, synchronize, progress.advance)
+            writer = RunWriter(journal.append, clock, run_id=plan.run_id, directory=scratch, device=plan.device)
+            record = functools.partial(record_checkpoint, plan, writer)  # saving costs what it costs in a training
+            trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
             if args.into:
                 _train_for_nsys(stages, trainer, ranges, on_gpu=on_gpu)
                 return
@@ -141,7 +145,7 @@ def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, *, on_gpu: boo
 def _measure_alone(plan: TrainPlan, env: Any, stages: Stages, probes: Probes, scratch: Path) -> None:
     """Measure what a training does beside its loop, in blocks of calls."""
     assert stages.checkpoint is not None
-    policy = plan.adapter.load_policy(stages.checkpoint, env, plan.agent_cfg)
+    policy = plan.adapter.load_policy(scratch / stages.checkpoint.path, env, plan.agent_cfg)
     base = env.unwrapped
     seats = torch.arange(len(plan.panel.episodes), device=base.device) % base.num_envs
     seen = rows_of(base.obs_buf, seats)

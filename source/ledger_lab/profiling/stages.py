@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
-from ledger_lab.files import file_sha256
-from ledger_lab.ledger import CheckpointSaved, Journal
+from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters.probes import Part, Probes
 from ledger_lab.profiling.ranges import Ranges
 from ledger_lab.runners import Trainer
@@ -56,16 +54,14 @@ class Stages:
     probes: Probes
     ranges: Ranges
     synchronize: Callable[[], None] | None
-    journal: Journal
-    """Takes the rows that a training writes of its checkpoints, so that saving one costs what it costs there."""
     on_advance: Callable[[int], None]
     """Called with the iterations done."""
     plain_ns: list[int] = field(default_factory=list)
     """Time of each plain iteration [ns]."""
     probed_ns: list[int] = field(default_factory=list)
     """Time of each probed iteration [ns]."""
-    checkpoint: Path | None = None
-    """The newest checkpoint."""
+    checkpoint: CheckpointSaved | None = None
+    """The newest checkpoint that a stage saved."""
     profiler: torch.profiler.profile | None = None
     """Torch's profiler, when it has recorded something."""
 
@@ -79,7 +75,7 @@ class Stages:
         self._trainer, self._parts = trainer, parts
         self._began_ns = self._now_ns()
         try:
-            trainer.train()
+            trainer.train(self.on_iteration)
         finally:
             self.probes.detach()
 
@@ -94,7 +90,7 @@ class Stages:
             self.probed_ns.append(now_ns - self._began_ns)
             self.probes.detach()
             with self.probes.window(CHECKPOINT):
-                self._trainer.save()
+                self.checkpoint = self._trainer.save()
         if schedule.traced and iterations >= schedule.measured_until:
             self._trace(iterations - schedule.measured_until)
         self.on_advance(iterations)
@@ -104,20 +100,6 @@ class Stages:
             self.probes.open(ITERATION)
         self._began_ns = self._now_ns()
         return True
-
-    def on_checkpoint(self, path: Path, iterations: int) -> None:
-        """Do what a training does with a checkpoint."""
-        self.checkpoint = path
-        self.journal.append(
-            CheckpointSaved(
-                path=path.name,
-                sha256=file_sha256(path),
-                size_bytes=path.stat().st_size,
-                iteration=iterations,
-                env_steps=0,
-                wall_ns=0,
-            )
-        )
 
     def _trace(self, done: int) -> None:
         """Let torch's profiler begin, go on to the next iteration, or end.

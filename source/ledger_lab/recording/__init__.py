@@ -2,7 +2,7 @@
 
 .. code-block:: python
 
-    with record_run(task="CartPole-v1", library="my_trainer", exam=exam, target_success=0.9, seed=1, device="cpu",
+    with record_run(task="CartPole-v1", library="my_trainer", panel=panel, target_success=0.9, seed=1, device="cpu",
                     num_envs=8, horizon=128, max_iterations=100) as run:
         for iteration in range(1, 101):
             with run.phase("simulate"):
@@ -11,8 +11,8 @@
                 loss = update(batch)
             run.iteration(iteration, env_steps=iteration * 8 * 128, figures={"value_loss": loss})
             saved = run.checkpoint(save(run.directory / f"{iteration}.pt"))
-            if run.screen(saved, exam, score(exam.seeds)).passes:
-                fresh = exam.fresh(256)
+            if run.screen(saved, panel, score(panel.seeds)).passes:
+                fresh = panel.fresh(256)
                 if run.confirm(saved, fresh, score(fresh.seeds)).passes:
                     break
 
@@ -20,7 +20,7 @@ The run's journal records how the block ended: normally, by an exception, Ctrl-C
 """
 
 from ledger_lab.recording.declare import record_run
-from ledger_lab.recording.panel import Exam
+from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.run import RecordedRun
 
-__all__ = ["Exam", "RecordedRun", "record_run"]
+__all__ = ["RecordedPanel", "RecordedRun", "record_run"]

@@ -19,7 +19,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording.panel import Exam
+from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.run import RecordedRun
 
 
@@ -27,7 +27,7 @@ def record_run(
     *,
     task: str,
     library: str,
-    exam: Exam,
+    panel: RecordedPanel,
     target_success: float,
     seed: int,
     device: str,
@@ -54,7 +54,7 @@ def record_run(
     Args:
         task: Name of the task.
         library: Name of the learning framework; also names a folder.
-        exam: The panel of held-out episodes that policies are screened on.
+        panel: The panel of held-out episodes that policies are screened on.
         target_success: Success rate to prove, in (0, 1].
         seed: Training seed.
         device: Device to train on.
@@ -89,10 +89,10 @@ def record_run(
         rule = VerdictRule(target_success)
     except ValueError as error:
         raise UserError(f"target_success {target_success}: must lie above 0 and not above 1") from error
-    if not rule.is_decidable(len(exam.seeds)):
+    if not rule.is_decidable(len(panel.seeds)):
         raise UserError(
-            f"exam {exam.name}: not even {len(exam.seeds)} successes of {len(exam.seeds)} episodes prove a success of "
-            f"{target_success:g}: give it more seeds, or a lower target"
+            f"panel {panel.name}: not even {len(panel.seeds)} successes of {len(panel.seeds)} episodes prove a success "
+            f"of {target_success:g}: give it more seeds, or a lower target"
         )
     if cohort is not None:
         require_cohort_name(cohort)
@@ -118,9 +118,9 @@ def record_run(
         horizon=horizon,
         epochs=epochs,
         minibatches=minibatches,
-        panel=exam.name,
-        panel_id=exam.id,
-        panel_fields=exam.fields,
+        panel=panel.name,
+        panel_id=panel.id,
+        panel_fields=panel.fields,
         target_success=target_success,
         held_out_slots=0,
         eval_every=None,

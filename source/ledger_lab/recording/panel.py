@@ -1,4 +1,4 @@
-"""The panel of a run that another framework trains."""
+"""The panel of a run that another framework trains and scores."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ledger_lab.panels import PanelIdentity
 
 
 @dataclasses.dataclass(frozen=True)
-class Exam:
-    """A panel: held-out episodes, and everything that can change their outcomes."""
+class RecordedPanel:
+    """A panel that a trainer of another framework scores: its seeds, and everything else that outcomes depend on."""
 
     name: str
     seeds: Sequence[int]
@@ -30,7 +30,7 @@ class Exam:
             TypeError: If the definition holds something that is not a JSON value.
         """
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("an exam needs seeds, each of them once")
+            raise ValueError("a panel needs seeds, each of them once")
         canonical_json(self.fields)
 
     @property
@@ -43,7 +43,7 @@ class Exam:
         """Identity of the panel, a hash."""
         return PanelIdentity(self.fields).id
 
-    def fresh(self, episodes: int) -> Exam:
+    def fresh(self, episodes: int) -> RecordedPanel:
         """Return the same panel with unseen seeds, drawn from the system's randomness.
 
         Args:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -14,24 +12,12 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.files import file_sha256
-from ledger_lab.ledger import (
-    FIGURES,
-    AttemptEnded,
-    AttemptStarted,
-    CheckpointSaved,
-    Journal,
-    Outcomes,
-    PanelResult,
-    PhaseWindow,
-    RunDeclared,
-    Status,
-    endings,
-)
+from ledger_lab.ledger import FIGURES, CheckpointSaved, Journal, Outcomes, PanelResult, RunDeclared, Status, endings
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.meters import Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
+from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording.panel import Exam
+from ledger_lab.recording.panel import RecordedPanel
+from ledger_lab.recording.writer import RunWriter, require_outcomes
 
 
 class Terminated(endings.Terminated, SystemExit):
@@ -57,30 +43,27 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self.target_reached = False
         """Whether a confirmation proved a checkpoint."""
         self._declared, self._clock, self._peak_gpu_memory_bytes = declared, clock, peak_gpu_memory_bytes
-        self._confirmations = self._env_steps = self._iteration = 0
+        self._confirmations = 0
         self._journal: Journal | None = None
+        self._writer: RunWriter | None = None
         self._pid = os.getpid()
         self._seen = set(declared.panel_fields["seeds"])
         """Seeds used by a screening or a confirmation."""
-        self._saved: dict[str, str] = {}
-        """SHA-256 of every checkpoint, by its path."""
 
     def __enter__(self) -> Self:
         """Write the declaration before anything else happens."""
         self._pid = os.getpid()
         self._journal = Journal(self.directory / "journal-1-0.jsonl")
-        self._journal.append(self._declared)
-        self._journal.append(
-            AttemptStarted(
-                run_id=self.run_id,
-                attempt=1,
-                rank=0,
-                pid=self._pid,
-                host=socket.gethostname(),
-                wall_ns=self._clock.wall_ns(),
-            )
+        self._writer = RunWriter(
+            self._journal.append,
+            self._clock,
+            run_id=self.run_id,
+            directory=self.directory,
+            device=self._declared.device,
         )
-        self._beat(None, {})
+        self._writer.declare(self._declared)
+        self._writer.start()
+        self._writer.beat()
         # Keep a handler that the user has set. Python sets handlers in the main thread only.
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -95,31 +78,24 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Raises:
             OSError: If the end could not be written, and no other exception is under way.
         """
-        journal = self._journal
-        if journal is None or os.getpid() != self._pid:
+        journal, writer = self._journal, self._writer
+        if journal is None or writer is None or os.getpid() != self._pid:
             return  # a forked child that leaves the block does not end the run
         quiet = threading.current_thread() is threading.main_thread()
         before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if quiet else {}
         for each in before:
             signal.signal(each, signal.SIG_IGN)  # a second Ctrl-C must not interrupt this
         try:
-            wall_ns = self._beat(None, {})
-            journal.append(
-                AttemptEnded(
-                    status=self._status(error),
-                    reason=None if error is None or _left_by_choice(error) else endings.reason_of(error),
-                    wall_ns=wall_ns,
-                    peak_host_memory_bytes=peak_host_memory_bytes(),
-                    peak_gpu_memory_bytes=measured_or_none(self._peak_gpu_memory_bytes),
-                )
-            )
+            writer.iteration = None
+            ended_by = None if error is None or _left_by_choice(error) else error
+            journal.append(writer.end(self._status(ended_by), ended_by, self._peak_gpu_memory_bytes))
             journal.close()
         except OSError as trouble:
             if error is None:
                 raise
             error.add_note(f"and the ledger could not be told: {trouble}")
         finally:
-            self._journal = None
+            self._journal = self._writer = None
             for each, handler in before.items():
                 if handler is not None:  # None: not set from Python, and cannot be restored
                     signal.signal(each, signal.SIG_DFL if handler is _raise_terminated else handler)
@@ -167,8 +143,9 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             if name not in FIGURES:
                 raise UserError(f"unknown figure {name!r}; {nearest(name, FIGURES)}")
         self._begin()
-        self._iteration, self._env_steps = iteration, env_steps
-        self._beat(iteration, figures)
+        writer = self._open()
+        writer.iteration, writer.env_steps = iteration, env_steps
+        writer.beat(figures)
 
     def checkpoint(self, path: str | Path) -> CheckpointSaved:
         """Record that a policy is on disk.
@@ -182,29 +159,14 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Raises:
             UserError: If the file doesn't exist, lies outside the directory, or held another policy before.
         """
-        file = Path(path).resolve()
-        if not file.is_file() or not file.is_relative_to(self.directory):
-            raise UserError(f"checkpoint {path}: must be a file inside the run's directory {self.directory}")
+        writer = self._open()
         with self._clock.window(Phase.CHECKPOINT):
-            saved = CheckpointSaved(
-                path=str(file.relative_to(self.directory)),
-                sha256=file_sha256(file),
-                size_bytes=file.stat().st_size,
-                iteration=self._iteration,
-                env_steps=self._env_steps,
-                wall_ns=self._clock.wall_ns(),
-            )
-            if self._saved.setdefault(saved.path, saved.sha256) != saved.sha256:
-                raise UserError(
-                    f"checkpoint {saved.path}: held another policy before; save each one in a file of its own"
-                )
-            self._open().append(saved)
-        return saved
+            return writer.checkpoint(path, writer.iteration or 0, writer.env_steps)
 
     def screen(
         self,
         saved: CheckpointSaved,
-        exam: Exam,
+        panel: RecordedPanel,
         outcomes: Outcomes,
         exactness: Literal["bitwise", "statistical"] = "statistical",
     ) -> PanelResult:
@@ -212,7 +174,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
 
         Args:
             saved: The checkpoint.
-            exam: The run's panel.
+            panel: The run's panel.
             outcomes: Outcomes of its episodes.
             exactness: Whether a repetition with the same policy gives the same episodes bit for bit.
 
@@ -222,16 +184,15 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Raises:
             UserError: If this is another panel, or the outcomes are not those of its seeds.
         """
-        if exam.id != self._declared.panel_id:
-            raise UserError(f"exam {exam.name}: is not the one that the run declared; screen on that one")
-        _require_outcomes(exam, outcomes)
+        if panel.id != self._declared.panel_id:
+            raise UserError(f"panel {panel.name}: is not the one that the run declared; screen on that one")
         needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
-        return self._score(saved, exam, outcomes, "screening", self._confirmations + 1, needed, exactness)
+        return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, needed, exactness)
 
     def confirm(
         self,
         saved: CheckpointSaved,
-        exam: Exam,
+        panel: RecordedPanel,
         outcomes: Outcomes,
         exactness: Literal["bitwise", "statistical"] = "statistical",
     ) -> PanelResult:
@@ -242,7 +203,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
 
         Args:
             saved: A checkpoint that was screened.
-            exam: The run's panel with fresh seeds, see :meth:`Exam.fresh`.
+            panel: The run's panel with fresh seeds, see :meth:`RecordedPanel.fresh`.
             outcomes: Outcomes of its episodes.
             exactness: As for :meth:`screen`.
 
@@ -253,27 +214,28 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             UserError: If the seeds are not fresh, the panel differs in more than its seeds, or the outcomes are those
                 of other seeds.
         """
-        if self._seen.intersection(exam.seeds):
+        if self._seen.intersection(panel.seeds):
             raise UserError(
-                f"exam {exam.name}: a confirmation needs seeds that no screening and no other confirmation has seen; "
-                "see Exam.fresh"
+                f"panel {panel.name}: a confirmation needs seeds that no screening and no other confirmation has seen; "
+                "see RecordedPanel.fresh"
             )
-        if _without_seeds(exam.fields) != _without_seeds(self._declared.panel_fields):
+        if _without_seeds(panel.fields) != _without_seeds(self._declared.panel_fields):
             raise UserError(
-                f"exam {exam.name}: a confirmation is the exam that the run declared, with other seeds; see Exam.fresh"
+                f"panel {panel.name}: a confirmation is the panel that the run declared, with other seeds; see "
+                "RecordedPanel.fresh"
             )
-        _require_outcomes(exam, outcomes)
-        self._seen.update(exam.seeds)
+        require_outcomes(panel.name, panel.seeds, outcomes)
+        self._seen.update(panel.seeds)
         self._confirmations += 1
         needed = self.rule.confirmation_needs(self._confirmations, outcomes.episodes)
-        result = self._score(saved, exam, outcomes, "confirmation", self._confirmations, needed, exactness)
+        result = self._score(saved, panel, outcomes, "confirmation", self._confirmations, needed, exactness)
         self.target_reached = self.target_reached or result.confirms
         return result
 
     def _score(
         self,
         saved: CheckpointSaved,
-        exam: Exam,
+        panel: RecordedPanel,
         outcomes: Outcomes,
         purpose: Literal["screening", "confirmation"],
         confirmation: int,
@@ -281,57 +243,36 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         exactness: Literal["bitwise", "statistical"],
     ) -> PanelResult:
         """Write the row of a score."""
-        result = PanelResult(
-            run_id=self.run_id,
-            checkpoint=saved.path,
-            checkpoint_sha256=saved.sha256,
-            panel=exam.name,
-            panel_id=exam.id,
+        return self._open().result(
+            saved,
+            outcomes,
+            panel=panel.name,
+            panel_id=panel.id,
+            seeds=panel.seeds,
             purpose=purpose,
             confirmation=confirmation,
             needed=needed,
             exactness=exactness,
-            device=self._declared.device,
-            wall_ns=self._clock.wall_ns(),
-            invalid=None,
-            outcomes=outcomes,
         )
-        self._open().append(result)
-        return result
 
     def _begin(self) -> None:
         """End the start-up at the first sign of training."""
         if self._clock.base is Phase.STARTUP:
             self._clock.set_base(Phase.UNATTRIBUTED)
 
-    def _open(self) -> Journal:
-        """Return the journal.
+    def _open(self) -> RunWriter:
+        """Return the writer.
 
         Raises:
             RuntimeError: If this happens outside the ``with`` block.
         """
-        if self._journal is None:
+        if self._writer is None:
             raise RuntimeError("a run is recorded inside its 'with' block")
-        return self._journal
-
-    def _beat(self, iteration: int | None, figures: Mapping[str, float]) -> int:
-        """Write the time per phase since the last call, and return the age of the process [ns]."""
-        phase_ns, wall_ns = self._clock.flush()
-        self._open().append(
-            PhaseWindow(
-                iteration=iteration,
-                env_steps=self._env_steps,
-                phase_ns=phase_ns,
-                wall_ns=wall_ns,
-                figures={name: float(value) for name, value in figures.items() if math.isfinite(value)},
-                non_finite=[name for name, value in figures.items() if not math.isfinite(value)],
-            )
-        )
-        return wall_ns
+        return self._writer
 
     def _status(self, error: BaseException | None) -> Status:
         """Return the status of a run that ended by an exception, or normally."""
-        if error is None or _left_by_choice(error):
+        if error is None:
             return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
         return endings.status_of(error)
 
@@ -350,12 +291,6 @@ def _phase(phase: Phase | str) -> Phase:
 def _without_seeds(fields: Mapping[str, Any]) -> bytes:
     """Return the identity of a panel without its seeds."""
     return canonical_json({key: value for key, value in fields.items() if key not in ("seeds", "fresh_seeds")})
-
-
-def _require_outcomes(exam: Exam, outcomes: Outcomes) -> None:
-    """Refuse outcomes that are not those of a panel's seeds."""
-    if sorted(outcomes.seed) != sorted(exam.seeds):
-        raise UserError(f"exam {exam.name}: the outcomes must be those of its {len(exam.seeds)} seeds, each once")
 
 
 def _left_by_choice(error: BaseException) -> bool:

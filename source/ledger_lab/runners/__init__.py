@@ -4,6 +4,6 @@ What this module exports needs neither torch nor Isaac Lab.
 """
 
 from ledger_lab.panels.policy import Policy
-from ledger_lab.runners.adapter import Adapter, BatchPlan, Trainer, TrainingObserver, load_adapter
+from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, RecordCheckpoint, Trainer, load_adapter
 
-__all__ = ["Adapter", "BatchPlan", "Policy", "Trainer", "TrainingObserver", "load_adapter"]
+__all__ = ["Adapter", "BatchPlan", "OnIteration", "Policy", "RecordCheckpoint", "Trainer", "load_adapter"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +14,7 @@ from ledger_lab.errors import UserError, nearest
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
+    from ledger_lab.ledger import CheckpointSaved
     from ledger_lab.meters import PhaseClock
     from ledger_lab.meters.probes import Part
     from ledger_lab.recipes import Dialect
@@ -72,28 +73,16 @@ class BatchPlan:
         return self.minibatch_size // math.gcd(self.horizon, self.minibatch_size)
 
 
-class TrainingObserver(Protocol):
-    """Who hears of a training's progress. Calls come from inside the training loop."""
+type OnIteration = Callable[[int, Mapping[str, float]], bool]
+"""Called inside the training loop after each iteration; returns whether to go on training.
 
-    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-        """An iteration is complete.
+Gets the number of completed iterations, and the figures of this one by the names of :data:`ledger_lab.ledger.FIGURES`,
+as far as the library computes them."""
 
-        Args:
-            iterations: Iterations completed so far.
-            figures: Figures of the iteration, by the names of :data:`ledger_lab.ledger.FIGURES`; what the library does
-                not tell is left out.
+type RecordCheckpoint = Callable[[Path, int], CheckpointSaved]
+"""Called when a policy is whole on disk under its final name; returns the row of the checkpoint.
 
-        Returns:
-            Whether to go on training.
-        """
-
-    def on_checkpoint(self, path: Path, iterations: int) -> None:
-        """A policy is whole on disk under its final name.
-
-        Args:
-            path: The checkpoint.
-            iterations: Iterations completed when it was saved.
-        """
+Gets the file, and the number of completed iterations."""
 
 
 class Stop(Exception):  # noqa: N818 - no error
@@ -103,14 +92,18 @@ class Stop(Exception):  # noqa: N818 - no error
 class Trainer(Protocol):
     """A library's training loop, ready to run once."""
 
-    def train(self) -> None:
-        """Train to the end, or until the observer says so, opening phases around the library's own callables."""
+    def train(self, on_iteration: OnIteration) -> None:
+        """Train to the end, opening phases around the library's own callables.
 
-    def save(self) -> Path:
+        Args:
+            on_iteration: Called after each iteration; ends the training if it returns ``False``.
+        """
+
+    def save(self) -> CheckpointSaved:
         """Save the policy of the last iteration, unless that is done; to be called between two iterations.
 
         Returns:
-            The checkpoint, whole on disk.
+            The checkpoint, whole on disk and recorded.
         """
 
     def state(self) -> dict[str, Any]:
@@ -219,7 +212,7 @@ class Adapter(Protocol):
         """Read the folder of the runs below ``<log_root>/<library>/``."""
 
     def trainer(
-        self, env: ManagerBasedRLEnv, agent_cfg: Any, run_dir: Path, clock: PhaseClock, observer: TrainingObserver
+        self, env: ManagerBasedRLEnv, agent_cfg: Any, run_dir: Path, clock: PhaseClock, record: RecordCheckpoint
     ) -> Trainer:
         """Build the library's runner around an environment.
 
@@ -229,7 +222,7 @@ class Adapter(Protocol):
             run_dir: Where checkpoints and TensorBoard files go; of several processes, each has a folder of its own,
                 and that of the first one is kept.
             clock: Opens the phases.
-            observer: Hears of iterations and checkpoints.
+            record: Records each checkpoint that the trainer saves.
         """
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: Any) -> ActingModule:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptEnded, PhaseWindow, Row, Status
-from ledger_lab.ledger.endings import reason_of, status_of
-from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
+from ledger_lab.ledger import AttemptEnded, Status
+from ledger_lab.ledger.endings import status_of
+from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import ENDING, exception_of, exit_status_of
 
@@ -26,24 +25,19 @@ PATIENCE = 0.6
 class Attempt:
     """State of a running attempt."""
 
-    def __init__(self, append: Callable[[Row], None], clock: PhaseClock, grace_s: float) -> None:
+    def __init__(self, grace_s: float, resumable: bool) -> None:
         """Begin.
 
         Args:
-            append: Writes a row.
-            clock: The attempt's clock.
             grace_s: Time that the attempt may take to end after a signal [s].
+            resumable: Whether a state on disk already allows the run to be resumed.
         """
-        self._append = append
-        self._clock = clock
         self._patience_s = PATIENCE * grace_s
         self.status = Status.COMPLETED
         """Status that the attempt ends with if nothing goes wrong from here on."""
         self.error: BaseException | None = None
         """The exception that ended the attempt early."""
-        self.iterations: int | None = None
-        self.env_steps = 0
-        self.resumable = False
+        self.resumable = resumable
         """Whether a state on disk allows the run to be resumed."""
         self.asked: signal.Signals | None = None
         """The signal that asked the process to end, if it came within :meth:`polite`."""
@@ -99,75 +93,37 @@ class Attempt:
         assert self.asked is not None
         raise exception_of(self.asked)
 
-    def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
-        """Write the time per phase since the last beat.
-
-        Args:
-            figures: Figures of the training since then, by the names of :data:`ledger_lab.ledger.FIGURES`.
-
-        Returns:
-            Nanoseconds per phase since then, and the attempt's age [ns].
-        """
-        phase_ns, wall_ns = self._clock.flush()
-        figures = figures or {}
-        self._append(
-            PhaseWindow(
-                iteration=self.iterations,
-                env_steps=self.env_steps,
-                phase_ns=phase_ns,
-                wall_ns=wall_ns,
-                figures={name: value for name, value in figures.items() if math.isfinite(value)},
-                non_finite=[name for name, value in figures.items() if not math.isfinite(value)],
-            )
-        )
-        return phase_ns, wall_ns
-
 
 @contextmanager
 def attempt_life(
-    append: Callable[[Row], None],
-    clock: PhaseClock,
+    writer: AttemptWriter,
     peak_gpu_memory_bytes: Callable[[], int | None],
     tell_end: Callable[[AttemptEnded, int], None],
-    ended_row: type[AttemptEnded] = AttemptEnded,
     grace_s: float = GRACE_S,
-    resumed_env_steps: int | None = None,
+    resumable: bool = False,
 ) -> Iterator[Attempt]:
     """Run an attempt, and write its end before anything else can go wrong.
 
     Nothing is raised: :attr:`Attempt.error` holds the exception that ended the attempt early.
 
     Args:
-        append: Writes a row into a journal that already holds the attempt's start.
-        clock: The attempt's clock.
+        writer: Writes into a journal that already holds the attempt's start.
         peak_gpu_memory_bytes: Called at the end.
         tell_end: Writes the row of the end; called with the row and the program's exit status.
-        ended_row: Class of that row.
         grace_s: Time that the attempt may take to end after a signal [s].
-        resumed_env_steps: Environment steps behind the state that the attempt resumes from, if it resumes.
+        resumable: Whether a state on disk already allows the run to be resumed.
     """
-    attempt = Attempt(append, clock, grace_s)
-    if resumed_env_steps is not None:
-        attempt.env_steps, attempt.resumable = resumed_env_steps, True
+    attempt = Attempt(grace_s, resumable)
     with _signals_heard(attempt):
         try:
-            attempt.beat()
+            writer.beat()
             yield attempt
         except BaseException as error:  # noqa: BLE001 - the ledger and the exit status show every end
             attempt.status, attempt.error = status_of(error), error
         # Nothing may interrupt what follows: no second signal, and no device that fails again.
         for signum in (*ENDING, signal.SIGALRM):
             signal.signal(signum, signal.SIG_IGN)
-        clock.stop_synchronizing()
-        _, wall_ns = attempt.beat()
-        end = ended_row(
-            status=attempt.status,
-            reason=None if attempt.error is None else reason_of(attempt.error),
-            wall_ns=wall_ns,
-            peak_host_memory_bytes=peak_host_memory_bytes(),
-            peak_gpu_memory_bytes=measured_or_none(peak_gpu_memory_bytes),
-        )
-        tell_end(end, attempt.exit_status)
+        tell_end(writer.end(attempt.status, attempt.error, peak_gpu_memory_bytes), attempt.exit_status)
 
 
 @contextmanager

@@ -9,17 +9,26 @@ from typing import Any, Literal
 import torch
 
 from ledger_lab.ledger import CheckpointSaved, PanelResult
-from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters import Phase
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
 from ledger_lab.physics import exactness
+from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners import Policy
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.ranks import SpreadSlots
 
 
 @dataclass(frozen=True)
-class _Exam:
-    """A policy that takes the panel."""
+class Judged:
+    """What came of a checkpoint on a panel."""
+
+    saved: CheckpointSaved
+    result: PanelResult
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """A policy whose episodes are running on a panel."""
 
     policy: Policy
     saved: CheckpointSaved
@@ -40,8 +49,7 @@ class Judge:
         self,
         plan: TrainPlan,
         slots: SpreadSlots,
-        clock: PhaseClock,
-        append: Callable[[PanelResult], None],
+        writer: RunWriter,
         snapshot: Callable[[], CheckpointSaved],
         load: Callable[[CheckpointSaved], Policy],
     ) -> None:
@@ -50,17 +58,16 @@ class Judge:
         Args:
             plan: The run.
             slots: Its held-out slots.
-            clock: Its clock.
-            append: Writes a row.
+            writer: Writes its panel results.
             snapshot: Saves the policy of the last iteration, or returns what is saved of it already.
             load: Makes a policy of a checkpoint.
         """
-        self._plan, self._slots, self._clock = plan, slots, clock
-        self._append, self._snapshot, self._load = append, snapshot, load
+        self._plan, self._slots, self._writer = plan, slots, writer
+        self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
-        clock.share(*self._share)  # all along: between two panels they are simulated, too
+        self._clock.share(*self._share)  # all along: between two panels they are simulated, too
         self._rule = VerdictRule(plan.panel.target_success)
-        self._exam: _Exam | None = None
+        self._evaluation: _Evaluation | None = None
         self._confirmations = 0
         self._screened: int | None = None
         self._spent: dict[int, str] = {}
@@ -71,25 +78,36 @@ class Judge:
         self.confirmed: PanelResult | None = None
         """The result that proved that a policy reaches the target."""
 
+    @property
+    def ends_training(self) -> bool:
+        """Whether a policy is proven, and the run was asked to end then."""
+        return self.confirmed is not None and self._plan.stop_at_target
+
     def state(self) -> dict[str, Any]:
         """Return what judging goes on from when the training is resumed, as plain values, for this process."""
-        exam = self._exam
+        running = self._evaluation
+        evaluation = None
+        if running is not None:
+            evaluation = {
+                "saved": running.saved.to_data(),
+                "purpose": running.purpose,
+                "confirmation": running.confirmation,
+                "needed": running.needed,
+            }
         return {
             "confirmations": self._confirmations,
             "screened": self._screened,
             "taking": self._slots.taking,
-            "exam": None if exam is None else [exam.saved.path, exam.purpose, exam.confirmation, exam.needed],
+            "evaluation": evaluation,
         }
 
-    def resume(
-        self, state: dict[str, Any], checkpoints: Sequence[CheckpointSaved], results: Sequence[PanelResult], whole: bool
-    ) -> None:
+    def resume(self, state: dict[str, Any], results: Sequence[PanelResult], whole: bool) -> None:
         """Go on where an earlier attempt was when it saved its state.
 
         Args:
             state: What :meth:`state` returned.
-            checkpoints: What earlier attempts saved.
-            results: What they found, also after they had saved the state: an error budget that is spent stays spent.
+            results: What earlier attempts found, also after they had saved the state: an error budget that is spent
+                stays spent.
             whole: Whether held-out episodes go on in the middle. Else a panel that was being taken begins anew, on the
                 same seeds, which nobody has seen the outcome of.
         """
@@ -102,61 +120,67 @@ class Judge:
         self.confirmed = next((row for row in results if row.confirms), None)
         if not whole:
             self._confirmations = max([self._confirmations, *self._spent])
-        exam = None
-        if state["exam"] is not None:
-            path, purpose, number, needed = state["exam"]
-            saved = next(saved for saved in checkpoints if saved.path == path)
-            fresh = purpose == "confirmation"
-            panel = self._plan.panel.confirmation(self._plan.run_id, number) if fresh else self._plan.panel
-            exam = _Exam(self._load(saved), saved, purpose, number, panel, needed)
+        evaluation = None if state["evaluation"] is None else self._resumed_evaluation(**state["evaluation"])
         if whole:
-            self._exam = exam
+            self._evaluation = evaluation
             taking = state["taking"]
-            if exam is None:
+            if evaluation is None:
                 self._slots.go_on([], taking)
             else:
-                self._slots.go_on([exam.policy], taking, exam.panel)
-        elif exam and (exam.saved.sha256, exam.purpose) not in {
+                self._slots.go_on([evaluation.policy], taking, evaluation.panel)
+        elif evaluation and (evaluation.saved.sha256, evaluation.purpose) not in {
             (row.checkpoint_sha256, row.purpose) for row in results
         }:
-            self._begin(exam)
+            self._begin(evaluation)
 
-    def after_iteration(self, iterations: int) -> bool:
+    def _resumed_evaluation(
+        self, saved: dict[str, Any], purpose: Literal["screening", "confirmation"], confirmation: int, needed: int
+    ) -> _Evaluation:
+        """Return the evaluation that was running when the state was saved."""
+        row, panel = CheckpointSaved.from_data(saved), self._plan.panel
+        if purpose == "confirmation":
+            panel = panel.confirmation(self._plan.run_id, confirmation)
+        return _Evaluation(self._load(row), row, purpose, confirmation, panel, needed)
+
+    def after_iteration(self, iterations: int) -> list[Judged]:
         """Take the result of a panel that is over, and let the next policy begin.
 
         Args:
             iterations: Iterations completed.
 
         Returns:
-            Whether to go on training.
+            What was found since the last call.
         """
         with self._clock.window(Phase.EVALUATE):
-            self._conclude()
-            if self.confirmed is not None and self._plan.stop_at_target:
-                return False
-            if self._exam is None and self._is_due(iterations):
+            found = self._conclude()
+            if self._evaluation is None and not self.ends_training and self._is_due(iterations):
                 self._screen()
-        return True
+        return found
 
-    def finish(self, on_step: Callable[[], None]) -> None:
+    def finish(self, on_step: Callable[[], None]) -> list[Judged]:
         """Judge the last policy of a training that ended without a confirmed one.
 
         Args:
             on_step: Called after each step.
+
+        Returns:
+            What was found.
         """
+        found: list[Judged] = []
         idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
         self._clock.share(1, 1)  # nobody trains meanwhile
         with torch.inference_mode():
-            while self._exam is not None or self._last_is_unjudged():
-                if self._exam is None:
+            while self._evaluation is not None or self._last_is_unjudged():
+                if self._evaluation is None:
                     self._screen()
                 while not self._slots.idle_here:
                     self._slots.step(idle)
                     on_step()
-                self._conclude()
+                found += self._conclude()
                 if self.confirmed is not None:
                     break
         self._clock.share(*self._share)
+        return found
 
     def _is_due(self, iterations: int) -> bool:
         """Tell whether the next policy is to be judged now."""
@@ -173,48 +197,49 @@ class Judge:
         self._screened = saved.iteration
         number = self._confirmations + 1
         needed = self._rule.screening_needs(number, len(self._plan.panel.episodes))
-        self._begin(_Exam(self._load(saved), saved, "screening", number, self._plan.panel, needed))
+        self._begin(_Evaluation(self._load(saved), saved, "screening", number, self._plan.panel, needed))
 
-    def _confirm(self, exam: _Exam) -> None:
+    def _confirm(self, screened: _Evaluation) -> None:
         """Let a policy that passed the screening take the panel once more, with fresh seeds."""
         number = self._confirmations + 1
-        if self._spent.get(number, exam.saved.sha256) != exam.saved.sha256:
+        if self._spent.get(number, screened.saved.sha256) != screened.saved.sha256:
             number = max(self._spent) + 1  # an attempt that was lost has asked these seeds about another policy
         self._confirmations = number
         panel = self._plan.panel.confirmation(self._plan.run_id, number)
         needed = self._rule.confirmation_needs(number, len(panel.episodes))
-        self._begin(_Exam(exam.policy, exam.saved, "confirmation", number, panel, needed))
+        self._begin(_Evaluation(screened.policy, screened.saved, "confirmation", number, panel, needed))
 
-    def _begin(self, exam: _Exam) -> None:
-        """Start an exam."""
-        self._exam = exam
-        self._slots.begin([exam.policy], exam.panel)
+    def _begin(self, evaluation: _Evaluation) -> None:
+        """Let a policy begin a panel."""
+        self._evaluation = evaluation
+        self._slots.begin([evaluation.policy], evaluation.panel)
 
-    def _conclude(self) -> None:
-        """Write the result of an exam that is over, and confirm a policy that has passed its screening."""
-        exam = self._exam
-        if exam is None or not self._slots.idle:
-            return
+    def _conclude(self) -> list[Judged]:
+        """Write the result of an evaluation that is over, and confirm a policy that has passed its screening.
+
+        Returns:
+            The result; nothing while episodes are running.
+        """
+        over = self._evaluation
+        if over is None or not self._slots.idle:
+            return []
         (outcomes,) = self._slots.outcomes()
-        result = PanelResult(
-            run_id=self._plan.run_id,
-            checkpoint=exam.saved.path,
-            checkpoint_sha256=exam.saved.sha256,
-            panel=exam.panel.name,
-            panel_id=PanelIdentity.of(exam.panel, self._plan.simulation).id,
-            purpose=exam.purpose,
-            confirmation=exam.confirmation,
-            needed=exam.needed,
+        result = self._writer.result(
+            over.saved,
+            outcomes,
+            panel=over.panel.name,
+            panel_id=PanelIdentity.of(over.panel, self._plan.simulation).id,
+            seeds=[seed for _, seed in over.panel.episodes],
+            purpose=over.purpose,
+            confirmation=over.confirmation,
+            needed=over.needed,
             exactness=exactness(self._plan.env_cfg),
-            device=self._plan.device,
-            wall_ns=self._clock.wall_ns(),
             invalid=self._slots.invalid(outcomes),
-            outcomes=outcomes,
         )
-        self._append(result)
-        self._exam, self.last = None, result
+        self._evaluation, self.last = None, result
         self.valid += result.invalid is None
         if result.confirms:
             self.confirmed = self.confirmed or result
-        elif exam.purpose == "screening" and result.passes and self.confirmed is None:
-            self._confirm(exam)
+        elif over.purpose == "screening" and result.passes and self.confirmed is None:
+            self._confirm(over)
+        return [Judged(over.saved, result)]

@@ -100,6 +100,11 @@ class TrainPlan:
         return 1 if self.resumed is None else self.resumed.attempt
 
     @property
+    def steps_per_iteration(self) -> int:
+        """Environment steps of one iteration, of all processes."""
+        return self.batch.horizon * self.env_cfg.scene.num_envs * self.world.size
+
+    @property
     def log(self) -> Path:
         """Where the libraries' output goes."""
         if not self.world.first:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ledger_lab.ledger import read_ledger
+from ledger_lab.ledger import AttemptEnded, Status, read_ledger
+from ledger_lab.ledger.endings import reason_of
 from ledger_lab.physics import physics_name
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.runners.configs import read_setting
+from ledger_lab.supervision.attempt import GRACE_S, Attempt
+from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.units import duration
 
 if TYPE_CHECKING:
@@ -62,3 +65,33 @@ def report(plan: TrainPlan, console: Console) -> None:
             markup=False,
             soft_wrap=True,
         )
+
+
+def tell_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, terminal: Terminal) -> None:
+    """Print why an attempt ended early, if it did.
+
+    Args:
+        plan: The run.
+        attempt: Its attempt, which is over.
+        ended: The row of its end, as the supervisor wrote it.
+        terminal: Where the error is printed.
+    """
+    if attempt.error is None or attempt.status is Status.STOPPED:  # a health event was told when it was found
+        return
+    if ended is None or ended.reason == reason_of(attempt.error):
+        tell_error(attempt.error, terminal.console, terminal.log)
+    else:  # the end of another process, which caused the error in this one
+        terminal.console.print(
+            f"{ended.status}: {ended.reason} (what it printed: {plan.run_dir}/console-1-RANK.log)",
+            style="bold red",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def tell_how_to_resume(plan: TrainPlan, console: Console) -> None:
+    """Print the command that goes on with an interrupted run."""
+    flags = f" --nproc {plan.world.size}" if plan.world.size > 1 and plan.world.one_machine else ""
+    flags += f" --grace_s {plan.grace_s:g}" if plan.grace_s != GRACE_S else ""
+    command = f"./isaaclab.sh -p scripts/train.py --resume {plan.run_dir}{flags}"
+    console.print(f"go on with it: {command}", markup=False, soft_wrap=True)

@@ -6,9 +6,11 @@ import io
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
+from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.meters import Phase, PhaseClock
@@ -19,6 +21,9 @@ from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.request import STATE_AT_LATEST_S
 from ledger_lab.training.resume import Resumption, require_whole
 from ledger_lab.training.simulation_state import SimulationState
+
+_FORMAT = 2
+"""Format of the file. Files without a number are older."""
 
 
 class StateKeeper:
@@ -89,31 +94,31 @@ class StateKeeper:
         self._last_s = time.monotonic()
         return True
 
-    def begin(self) -> int:
+    def begin(self) -> None:
         """Bring the training to where it begins: to the state on disk, or to the networks of a checkpoint.
 
-        Returns:
-            Iterations completed.
+        Raises:
+            UserError: If the state on disk can't be resumed from, or the networks don't fit.
         """
         if self._plan.resumed is not None:
-            return self._restore(self._plan.resumed)
-        if self._plan.beginning is not None:
+            self._restore(self._plan.resumed)
+        elif self._plan.beginning is not None:
             self._trainer.begin(self._group.file(self._plan.beginning.path))
-        return 0
 
-    def _restore(self, resumed: Resumption) -> int:
+    def _restore(self, resumed: Resumption) -> None:
         """Let everybody go on from the state on disk, and say so in the ledger.
 
         Args:
             resumed: The run, and its state.
-
-        Returns:
-            Iterations completed.
         """
         group, saved = self._group, resumed.state
         if group.world.first:
             require_whole(self._path, saved.sha256)  # an attempt that was taken for lost may have saved since
         state = torch.load(group.file(self._path), weights_only=True, map_location="cpu")
+        if state.get("format") != _FORMAT:
+            raise UserError(
+                f"{self._path} was saved by another version of LedgerLab: resume with that version, or start a new run"
+            )
         mine = torch.load(io.BytesIO(state["processes"][group.world.rank].numpy().tobytes()), weights_only=True)
         self._trainer.restore(state["learner"])
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
@@ -123,7 +128,7 @@ class StateKeeper:
         if not whole:
             self._simulation.begin_anew()
         if self._judge is not None:
-            self._judge.resume(mine["judge"], resumed.checkpoints, resumed.results, whole)
+            self._judge.resume(mine["judge"], resumed.results, whole)
         reasons = [*resumed.reasons, *troubles]
         if group.world.first:
             self._append(
@@ -139,7 +144,6 @@ class StateKeeper:
                 )
             )
         self._last, self._last_s = saved.iteration, time.monotonic()
-        return saved.iteration
 
     def _save(self, iterations: int, env_steps: int) -> None:
         """Write the file: of the learner, which is the same in all processes, and of each one's simulation.
@@ -155,7 +159,7 @@ class StateKeeper:
             return
         processes = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in parts]
         with whole_file(self._path) as unfinished:
-            torch.save({"learner": learner, "processes": processes}, unfinished)
+            torch.save({"format": _FORMAT, "learner": learner, "processes": processes}, unfinished)
             self._append(
                 StateSaved(
                     sha256=file_sha256(unfinished),
@@ -166,3 +170,13 @@ class StateKeeper:
                     wall_ns=self._clock.wall_ns(),
                 )
             )
+
+
+def remove_states(run_dir: Path) -> None:
+    """Remove the state of a run that is over, and states that were never whole.
+
+    Args:
+        run_dir: The run's directory.
+    """
+    for state in run_dir.glob(f"{STATE_FILE}*"):
+        state.unlink()

@@ -23,6 +23,7 @@ from rl_games.torch_runner import Runner
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
+from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
@@ -30,7 +31,7 @@ from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
 from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
-from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
@@ -161,10 +162,10 @@ class RlGamesAdapter:
         agent_cfg: dict[str, Any],
         run_dir: Path,
         clock: PhaseClock,
-        observer: TrainingObserver,
+        record: RecordCheckpoint,
     ) -> RlGamesTrainer:
         """Build the algorithm."""
-        return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, observer)
+        return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the network of a checkpoint; it acts as the library's own player does."""
@@ -216,10 +217,10 @@ class RlGamesTrainer:
         batch: BatchPlan,
         run_dir: Path,
         clock: PhaseClock,
-        observer: TrainingObserver,
+        record: RecordCheckpoint,
     ) -> None:
         """Build the algorithm and put the meter around it."""
-        self._batch, self._run_dir, self._clock, self._observer = batch, run_dir, clock, observer
+        self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
         self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
         self._runner = runner = Runner(IsaacAlgoObserver())
         runner.load(agent_cfg)
@@ -245,7 +246,7 @@ class RlGamesTrainer:
         if torch.distributed.is_initialized():
             learn_from_all_processes(algo)
         self._trained: tuple[Any, ...] | None = None
-        self._last_saved: Path | None = None
+        self._saved: CheckpointSaved | None = None
         for owner, name, phase in (
             (algo, "init_tensors", Phase.STARTUP),
             (algo, "play_steps", Phase.INFER),
@@ -266,8 +267,9 @@ class RlGamesTrainer:
         ):
             clock.instrument(owner, name, phase)
 
-    def train(self) -> None:
+    def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
+        self._on_iteration = on_iteration
         try:
             with recorded_gradient_norms(a2c_common) as self._norms, metered_torch_compilation(self._clock):
                 self._runner.run({"train": True})
@@ -276,12 +278,12 @@ class RlGamesTrainer:
         finally:
             self._algo.writer.close()
 
-    def save(self) -> Path:
+    def save(self) -> CheckpointSaved:
         """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
-        path = self._run_dir / f"model_{self._algo.epoch_num - 1}.pth"
-        if path != self._last_saved:
-            self._save(path)
-        return path
+        done = self._algo.epoch_num
+        if self._saved is None or self._saved.iteration != done:
+            self._saved = self._save(self._run_dir / f"model_{done - 1}.pth")
+        return self._saved
 
     def state(self) -> dict[str, Any]:
         """Return what the algorithm saves, in its own format, and what it forgets."""
@@ -354,7 +356,7 @@ class RlGamesTrainer:
         done, trained = self._algo.epoch_num, self._trained
         if torch.distributed.is_initialized():
             reduce_gradients(self._algo)
-        going_on = trained is None or self._observer.on_iteration(done, self._figures(trained))
+        going_on = trained is None or self._on_iteration(done, self._figures(trained))
         if not going_on or done >= self._batch.max_iterations:
             raise Stop
         if trained is not None and done % self._batch.save_interval == 0:
@@ -362,12 +364,11 @@ class RlGamesTrainer:
         number: int = self._library_update_epoch()
         return number
 
-    def _save(self, path: Path) -> None:
+    def _save(self, path: Path) -> CheckpointSaved:
         """Save the whole checkpoint, or none."""
         with whole_file(path) as unfinished:
             torch.save(self.state(), unfinished)
-        self._last_saved = path
-        self._observer.on_checkpoint(path, self._algo.epoch_num)
+        return self._record(path, self._algo.epoch_num)
 
     def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
         """Return what the library tells of an iteration, by our names."""

@@ -24,12 +24,13 @@ from tensordict import TensorDict
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import whole_file
+from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL
 from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
-from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 
@@ -111,10 +112,10 @@ class RslRlAdapter:
         agent_cfg: RslRlOnPolicyRunnerCfg,
         run_dir: Path,
         clock: PhaseClock,
-        observer: TrainingObserver,
+        record: RecordCheckpoint,
     ) -> RslRlTrainer:
         """Build the on-policy runner."""
-        return RslRlTrainer(env, agent_cfg, run_dir, clock, observer)
+        return RslRlTrainer(env, agent_cfg, run_dir, clock, record)
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: RslRlOnPolicyRunnerCfg) -> ActingModule:
         """Load the actor of a checkpoint."""
@@ -150,13 +151,13 @@ class RslRlTrainer:
         agent_cfg: RslRlOnPolicyRunnerCfg,
         run_dir: Path,
         clock: PhaseClock,
-        observer: TrainingObserver,
+        record: RecordCheckpoint,
     ) -> None:
         """Build the runner and put the meter around it."""
         self._agent_cfg, self._clock = agent_cfg, clock
-        self._observer, self._run_dir = observer, run_dir
+        self._record, self._run_dir = record, run_dir
         self._done = 0
-        self._last_saved: str | None = None
+        self._saved: CheckpointSaved | None = None
         self._goes_on = False
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
         with _in_the_group_there_is():
@@ -179,8 +180,9 @@ class RslRlTrainer:
         ):
             clock.instrument(owner, name, phase)
 
-    def train(self) -> None:
+    def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
+        self._on_iteration = on_iteration
         cfg, left = self._agent_cfg, self._agent_cfg.max_iterations - self._done
         if left == 0:
             return
@@ -194,11 +196,11 @@ class RslRlTrainer:
             self.save()
             self._runner.logger.stop_logging_writer()
 
-    def save(self) -> Path:
+    def save(self) -> CheckpointSaved:
         """Save under the library's own name of the iteration."""
-        path = self._run_dir / f"model_{self._done - 1}.pt"
-        self._runner.save(str(path))
-        return path
+        self._runner.save(str(self._run_dir / f"model_{self._done - 1}.pt"))
+        assert self._saved is not None
+        return self._saved
 
     def state(self) -> dict[str, Any]:
         """Return what the algorithm saves, the iterations completed, and where the schedule of a curiosity is."""
@@ -254,19 +256,18 @@ class RslRlTrainer:
 
         The library saves the last iteration once more when it falls on the interval; that changes nothing.
         """
-        if path == self._last_saved:
+        if self._saved is not None and self._saved.iteration == self._done:
             return
         with whole_file(Path(path)) as unfinished:
             self._library_save(str(unfinished), infos)
-        self._last_saved = path
-        self._observer.on_checkpoint(Path(path), self._done)
+        self._saved = self._record(Path(path), self._done)
 
     def _log(self, **figures: Any) -> None:
         """Let the library write its TensorBoard files, but not its table to the console."""
         with contextlib.redirect_stdout(io.StringIO()):
             self._library_log(**figures)
         self._done = figures["it"] + 1
-        if not self._observer.on_iteration(self._done, self._figures(figures)):
+        if not self._on_iteration(self._done, self._figures(figures)):
             raise Stop
 
     def _figures(self, logged: Mapping[str, Any]) -> dict[str, float]:

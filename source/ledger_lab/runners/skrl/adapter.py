@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ledger_lab.files import whole_file
+from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import SKRL
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.adapter import BatchPlan, Stop, TrainingObserver
+from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.collectives import of_all_processes
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
@@ -109,10 +110,10 @@ class SkrlAdapter:
         agent_cfg: dict[str, Any],
         run_dir: Path,
         clock: PhaseClock,
-        observer: TrainingObserver,
+        record: RecordCheckpoint,
     ) -> SkrlTrainer:
         """Build agent and trainer."""
-        return SkrlTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, observer)
+        return SkrlTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the policy of a checkpoint, and what it normalizes its inputs by."""
@@ -206,11 +207,12 @@ class SkrlTrainer:
         batch: BatchPlan,
         run_dir: Path,
         clock: PhaseClock,
-        observer: TrainingObserver,
+        record: RecordCheckpoint,
     ) -> None:
         """Build agent and trainer, and put the meter around them."""
-        self._batch, self._run_dir, self._clock, self._observer = batch, run_dir, clock, observer
-        self._iterations, self._last_saved = 0, -1
+        self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
+        self._iterations = 0
+        self._saved: CheckpointSaved | None = None
         self._finite_horizon = env.unwrapped.cfg.is_finite_horizon
         self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
         self._lengths: collections.deque[int] = collections.deque(maxlen=_EPISODES)
@@ -247,8 +249,9 @@ class SkrlTrainer:
         for model in {id(model): model for model in agent.models.values()}.values():
             clock.instrument(model, "reduce_parameters", Phase.SYNCHRONIZE)
 
-    def train(self) -> None:
+    def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
+        self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
         with self._listening(), contextlib.suppress(Stop):
             self._trainer.train()
@@ -256,13 +259,11 @@ class SkrlTrainer:
         if hasattr(self._agent, "writer"):  # of several processes, only the first one has it
             self._agent.writer.close()
 
-    def save(self) -> Path:
+    def save(self) -> CheckpointSaved:
         """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
-        path = self._run_dir / f"model_{self._iterations - 1}.pt"
-        if self._last_saved != self._iterations:
-            self._write(path)
-            self._last_saved = self._iterations
-        return path
+        if self._saved is None or self._saved.iteration != self._iterations:
+            self._saved = self._write(self._run_dir / f"model_{self._iterations - 1}.pt")
+        return self._saved
 
     def state(self) -> dict[str, Any]:
         """Return what the agent saves, and the iterations completed; the schedule is in the optimizer."""
@@ -307,11 +308,11 @@ class SkrlTrainer:
         """Return everything of the agent that has a state between two iterations; it forgets to save the last."""
         return {**self._agent.checkpoint_modules, "scaler": self._agent.scaler}
 
-    def _write(self, path: Path) -> None:
+    def _write(self, path: Path) -> CheckpointSaved:
         """Save the whole checkpoint, or none."""
         with whole_file(path) as unfinished:
             self._agent.save(str(unfinished))
-        self._observer.on_checkpoint(path, self._iterations)
+        return self._record(path, self._iterations)
 
     def _record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - handed through
         """Let an episode that ran out of time be valued by where it stood, not by where the next one begins.
@@ -348,7 +349,7 @@ class SkrlTrainer:
 
     def _tell(self) -> None:
         """Tell of an iteration."""
-        if not self._observer.on_iteration(self._iterations, self._figures):
+        if not self._on_iteration(self._iterations, self._figures):
             raise Stop
 
     def _read_figures(self) -> dict[str, float]:

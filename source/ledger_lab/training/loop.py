@@ -1,0 +1,164 @@
+"""The training loop of a run: what happens after each of its iterations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.ledger import CheckpointSaved, Status
+from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.recording.writer import RunWriter
+from ledger_lab.runners import Trainer
+from ledger_lab.runners.process_group import ProcessGroup
+from ledger_lab.supervision.attempt import Attempt
+from ledger_lab.terminal.progress import Progress, judged, training_figures
+from ledger_lab.training.health_watch import HealthWatch
+from ledger_lab.training.judge import Judge
+from ledger_lab.training.plan import TrainPlan
+from ledger_lab.training.ranks import Agreement, agree_on_ending, compare_learners
+from ledger_lab.training.state import StateKeeper
+
+
+def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations: int) -> CheckpointSaved:
+    """Write that a policy is on disk.
+
+    Only the first process keeps the file: the policies of all processes are the same.
+
+    Args:
+        plan: The run.
+        writer: Writes its rows.
+        path: The file.
+        iterations: Iterations completed when it was saved.
+
+    Returns:
+        The row.
+    """
+    saved = writer.checkpoint(path, iterations, iterations * plan.steps_per_iteration)
+    if not plan.world.first:
+        path.unlink()  # where they save is often memory
+    return saved
+
+
+class TrainingLoop:
+    """Runs a library's training loop, and does the rest after each iteration: rows, health, judging, state, ending."""
+
+    def __init__(
+        self,
+        plan: TrainPlan,
+        group: ProcessGroup,
+        attempt: Attempt,
+        writer: RunWriter,
+        watch: HealthWatch,
+        trainer: Trainer,
+        judge: Judge | None,
+        keeper: StateKeeper,
+        console: Console,
+    ) -> None:
+        """Take everything that the loop needs, ready to train.
+
+        Args:
+            plan: The run.
+            group: Its processes, all of which run this loop.
+            attempt: The attempt of this process.
+            writer: Writes its rows.
+            watch: Looks for unhealthy training.
+            trainer: The library's loop.
+            judge: Judges its policies; ``None`` if the run judges nothing.
+            keeper: Saves the state that another attempt resumes from.
+            console: Where the progress is shown.
+        """
+        self._plan, self._group, self._attempt, self._writer = plan, group, attempt, writer
+        self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
+        resumed = plan.resumed
+        self._earlier = 0 if resumed is None else resumed.state.iteration
+        self._train_ns = 0 if resumed is None else resumed.train_ns
+        self._progress = Progress(console, "training", plan.batch.max_iterations, self._earlier)
+
+    def run(self) -> Status:
+        """Train to the end of the budget, the target, a health event or a signal, whichever comes first.
+
+        Returns:
+            ``stopped`` if a health event ended it, whose evidence is in the attempt then; else ``completed``.
+
+        Raises:
+            KeyboardInterrupt: If the user interrupted the training before all was done.
+            Terminated: If the system asked the process to end before all was done.
+        """
+        with self._progress:
+            self._group.any(False)  # waiting for the other processes counts as start-up
+            self._writer.clock.set_base(Phase.UNATTRIBUTED)
+            with self._attempt.polite(), self._watch.ending() if self._plan.world.first else nullcontext():
+                self._trainer.train(self.on_iteration)
+        agreed = self._agree()
+        if agreed.stopped:
+            return Status.STOPPED
+        if agreed.ends and (self._judge is None or not self._judge.ends_training):
+            self._attempt.leave()
+        return Status.COMPLETED
+
+    def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
+        """Write, compare, show, judge and save, in this order.
+
+        Args:
+            iterations: Iterations completed.
+            figures: Figures of the iteration, by the names of :data:`ledger_lab.ledger.FIGURES`.
+
+        Returns:
+            Whether to go on training.
+
+        Raises:
+            FloatingPointError: If a figure is not finite.
+            RanksDifferError: If the processes have learned different things.
+        """
+        plan, writer = self._plan, self._writer
+        writer.iteration, writer.env_steps = iterations, iterations * plan.steps_per_iteration
+        phase_ns, _ = writer.beat(figures)
+        if plan.world.first:
+            self._watch.on_iteration(iterations, plan.steps_per_iteration, figures, phase_ns)
+        if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
+            raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
+        compare_learners(self._group, iterations, self._earlier, self._trainer, writer.clock, writer.append)
+        self._show(iterations, figures, phase_ns)
+        if self._judge is not None:
+            self._take_results(self._judge, iterations)
+            if self._judge.ends_training:
+                return False
+        self._attempt.error = self._watch.stopped
+        agreed = self._agree()
+        if agreed.stopped:
+            return False
+        if agreed.ends or agreed.state_overdue or iterations == plan.batch.max_iterations:
+            self._keeper.insist()
+        self._attempt.resumable |= self._keeper.after_iteration(iterations, writer.env_steps)
+        return not agreed.ends
+
+    def _agree(self) -> Agreement:
+        """Agree with the other processes on whether the run ends, and whether its state is too old."""
+        attempt = self._attempt
+        mine = Agreement(attempt.error is not None, attempt.asked, self._keeper.overdue)
+        agreed = agree_on_ending(self._group, mine)
+        if agreed.end_signal is not None and not agreed.stopped:
+            attempt.heed(agreed.end_signal)
+        return agreed
+
+    def _take_results(self, judge: Judge, iterations: int) -> None:
+        """Let the judge go on, and look at what its results say of the training."""
+        for found in judge.after_iteration(iterations):
+            if found.result.purpose == "confirmation":
+                self._keeper.insist()  # what it cost of the error budget must not be lost
+            if self._plan.world.first:
+                self._watch.on_panel(found.result, found.saved.iteration)
+
+    def _show(self, iterations: int, figures: Mapping[str, float], phase_ns: dict[str, int]) -> None:
+        """Show the progress."""
+        self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
+        line = training_figures(self._writer.env_steps, self._train_ns / 1e9)
+        if "mean_return" in figures:
+            line += f" · return {figures['mean_return']:.2f}"
+        if self._judge is not None and self._judge.last is not None:
+            line += f" · held out {judged(self._judge.last)}"
+        self._progress.advance(iterations, line, phase_ns)

@@ -1,0 +1,126 @@
+"""The rows of an attempt are written once each, and none contradicts another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    EvaluationEnded,
+    Outcomes,
+    PanelResult,
+    PhaseWindow,
+    Row,
+    Status,
+)
+from ledger_lab.meters import PhaseClock
+from ledger_lab.recording.writer import AttemptWriter, RunWriter
+from tests.fakes.ledgers import declared, outcomes
+
+
+def make(directory: Path, rank: int = 0, earlier_results: tuple[PanelResult, ...] = ()) -> tuple[RunWriter, list[Row]]:
+    rows: list[Row] = []
+    writer = RunWriter(
+        rows.append,
+        PhaseClock(0),
+        run_id="aaaaaaaa",
+        directory=directory,
+        device="cpu",
+        attempt=2,
+        rank=rank,
+        earlier_results=earlier_results,
+    )
+    return writer, rows
+
+
+def save(writer: RunWriter, name: str = "model.pt", weights: bytes = b"weights") -> CheckpointSaved:
+    (writer.directory / name).write_bytes(weights)
+    return writer.checkpoint(writer.directory / name, 3, 192)
+
+
+def score(writer: RunWriter, saved: CheckpointSaved, found: Outcomes, **changes: Any) -> PanelResult:
+    fields: dict[str, Any] = {
+        "panel": "panel",
+        "panel_id": "p1-x",
+        "seeds": list(found.seed),
+        "purpose": "screening",
+        "confirmation": 1,
+        "needed": 9,
+        "exactness": "bitwise",
+    }
+    return writer.result(saved, found, **{**fields, **changes})
+
+
+def test_the_first_process_alone_writes_what_belongs_to_the_whole_run(tmp_path: Path) -> None:
+    written = {}
+    for rank in (0, 1):
+        writer, rows = make(tmp_path / str(rank), rank)
+        writer.directory.mkdir()
+        writer.declare(declared("aaaaaaaa"))
+        writer.start(seed=7 + rank)
+        writer.beat()
+        assert score(writer, save(writer), outcomes(9, 10)).passes, "every process knows what came of it"
+        written[rank] = [type(row).__name__ for row in rows]
+        (start,) = [row for row in rows if isinstance(row, AttemptStarted)]
+        assert (start.attempt, start.rank, start.seed) == (2, rank, 7 + rank)
+    assert written[0] == ["RunDeclared", "AttemptStarted", "PhaseWindow", "CheckpointSaved", "PanelResult"]
+    assert written[1] == ["AttemptStarted", "PhaseWindow"]
+
+
+def test_a_checkpoint_is_a_file_of_the_run_that_nothing_overwrites(tmp_path: Path) -> None:
+    writer, rows = make(tmp_path / "run")
+    writer.directory.mkdir()
+    saved = save(writer)
+    assert (saved.path, saved.iteration, saved.env_steps, saved.size_bytes) == ("model.pt", 3, 192, 7)
+    assert save(writer).sha256 == saved.sha256, "the same policy may be saved again"
+    with pytest.raises(UserError, match=r"checkpoint model.pt: held another policy before"):
+        save(writer, weights=b"others")
+    (tmp_path / "elsewhere.pt").touch()
+    for path in (tmp_path / "elsewhere.pt", writer.directory / "absent.pt"):
+        with pytest.raises(UserError, match="must be a file inside the run's directory"):
+            writer.checkpoint(path, 3, 192)
+    assert len(rows) == 2
+
+
+def test_outcomes_of_other_episodes_are_refused(tmp_path: Path) -> None:
+    writer, rows = make(tmp_path)
+    saved, found = save(writer), outcomes(9, 10)
+    for seeds in (list(found.seed)[1:], [*found.seed, found.seed[0]]):
+        with pytest.raises(UserError, match="panel panel: the outcomes must be those of its"):
+            score(writer, saved, found, seeds=seeds)
+    assert rows == [saved]
+
+
+def test_a_score_that_an_earlier_attempt_wrote_is_not_written_again(tmp_path: Path) -> None:
+    first, _ = make(tmp_path)
+    saved, found = save(first), outcomes(9, 10)
+    earlier = replace(score(first, saved, found), wall_ns=5)
+    writer, rows = make(tmp_path, earlier_results=(earlier,))
+    assert score(writer, saved, found).passes
+    assert rows == []
+    other = score(writer, saved, outcomes(8, 10))
+    assert rows == [other]
+
+
+@pytest.mark.parametrize("ended_row", [AttemptEnded, EvaluationEnded])
+def test_the_end_comes_after_the_last_beat_and_is_left_to_whoever_answers_for_it(
+    ended_row: type[AttemptEnded],
+) -> None:
+    rows: list[Row] = []
+    writer = AttemptWriter(rows.append, PhaseClock(0), ended_row, env_steps=64)
+    writer.iteration = 3
+    writer.beat({"mean_return": 1.5, "kl": float("inf")})
+    ended = writer.end(Status.CRASHED, ValueError("no\nway"), lambda: 5)
+    assert type(ended) is ended_row
+    assert (ended.status, ended.reason, ended.peak_gpu_memory_bytes) == (Status.CRASHED, "ValueError: no", 5)
+    first, last = rows
+    assert isinstance(first, PhaseWindow) and isinstance(last, PhaseWindow)
+    assert (first.iteration, first.env_steps, first.figures, first.non_finite) == (3, 64, {"mean_return": 1.5}, ["kl"])
+    assert last.wall_ns == ended.wall_ns
