@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +12,11 @@ from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.checkpoints.shipped import named_checkpoints
 from ledger_lab.errors import UserError
+from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences
 from ledger_lab.panels.checks import require_takeable, task_panel
-from ledger_lab.runners.command_line import launcher_args
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
@@ -51,11 +50,11 @@ class EvaluationPlan:
         return 0 if self.versus else len(self.candidates) - 1
 
 
-def plan_evaluation(args: Namespace) -> EvaluationPlan:
+def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     """Resolve and check a request. Nothing is written.
 
     Args:
-        args: Parsed command line of ``scripts/evaluate.py``.
+        request: What is asked for.
 
     Returns:
         The plan.
@@ -63,21 +62,19 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
     Raises:
         UserError: If the request can't be carried out.
     """
-    device = resolve_device(args.device)
-    found = _named(args)
+    device = resolve_device(request.device)
+    found = _named(request)
     runs = list({checkpoint.run.declared.run_id: checkpoint.run.declared for checkpoint in found}.values())
     _require_one_task(runs)
-    panel = _panel(args, runs)
-    flags = launcher_args(args, device)
-    if args.video is not None and args.video < 1:
-        raise UserError(f"--video {args.video}: must be at least 1")
+    panel = _panel(request, runs)
+    flags = request.launcher_args(device)
 
     simulations = [_simulation(run, "", panel, flags, device) for run in runs]
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
         _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
     simulations = simulations[:1]
-    for name in args.sim:
+    for name in request.sim:
         other = _simulation(runs[0], name, panel, flags, device)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
@@ -85,31 +82,31 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
             raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
         simulations.append(other)
 
-    candidates = [resolve_candidate(checkpoint, device, args.log_root) for checkpoint in found]
+    candidates = [resolve_candidate(checkpoint, device, request.log_root) for checkpoint in found]
     for candidate in candidates:
         require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
-        versus=args.versus is not None,
+        versus=request.versus is not None,
         simulations=simulations,
-        videos=args.video or 0,
+        videos=request.video or 0,
         device=device,
-        launcher_args={**flags, "visualizer": None} if args.video else flags,
-        recording_args=recording_args(flags) if args.video else flags,
+        launcher_args={**flags, "visualizer": None} if request.video else flags,
+        recording_args=recording_args(flags) if request.video else flags,
     )
 
 
-def _named(args: Namespace) -> list[FoundCheckpoint]:
+def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
     """Find the checkpoints that are named; with ``--versus``, the one and the other."""
-    names = named_checkpoints(args, args.checkpoints)
-    if args.versus is None:
-        return find_checkpoints(names, args.log_root)
+    names = named_checkpoints(request.checkpoints, pretrained=request.pretrained, task=request.task)
+    if request.versus is None:
+        return find_checkpoints(names, request.log_root)
     if len(names) != 1:
         raise UserError(f"--versus compares one checkpoint with another, but {len(names)} come before it")
-    one, other = (best_checkpoint(name, args.log_root) for name in (names[0], args.versus))
+    one, other = (best_checkpoint(name, request.log_root) for name in (names[0], request.versus))
     if one.saved.sha256 == other.saved.sha256:
-        raise UserError(f"--versus {args.versus}: {other.saved.path} is the same checkpoint: name another one")
+        raise UserError(f"--versus {request.versus}: {other.saved.path} is the same checkpoint: name another one")
     return [one, other]
 
 
@@ -124,17 +121,17 @@ def _require_one_task(runs: Sequence[RunDeclared]) -> None:
         require_task(run.task, run.rl_library, run.agent)
 
 
-def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
+def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
     """Load the panel, with the target that is asked for: on the command line, by the runs, or by the panel."""
-    name = args.panel
+    name = request.panel
     if name is None:
         names = sorted({run.panel for run in runs})
         if len(names) > 1:
             raise UserError(f"the runs declared different panels ({', '.join(names)}): name one with --panel")
         name = names[0]
-    panel = task_panel(runs[0].task, name, args.target)
+    panel = task_panel(runs[0].task, name, request.target)
     targets = sorted({run.target_success for run in runs if run.panel == panel.source})
-    if args.target is not None or not targets:
+    if request.target is not None or not targets:
         return panel
     if len(targets) > 1:
         asked = ", ".join(f"{target:g}" for target in targets)

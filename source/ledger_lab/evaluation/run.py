@@ -17,14 +17,14 @@ from ledger_lab.checkpoints.shipped import bring_home, tell_shipped
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
-from ledger_lab.evaluation.request import evaluate_parser
+from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.evaluation.show import show_scores
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.runners.code import code_sha256
-from ledger_lab.runners.command_line import parse_plain
+from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
@@ -43,10 +43,10 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         SystemExit: In the end; with status 0 only if every checkpoint was scored on every episode, and validly.
         UserError: If the request can't be carried out; no row was written.
     """
-    args = parse_plain(evaluate_parser(), argv)
-    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    request = parse(evaluate_parser(), EvaluateRequest, argv)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        _carry_out(plan_evaluation(args), terminal, PhaseClock(started_ns), link)
+        _carry_out(plan_evaluation(request), terminal, PhaseClock(started_ns), link)
     finally:
         terminal.restore()
 
