@@ -222,3 +222,22 @@ def test_a_supervisor_that_cannot_write_is_the_users_to_mend(trained: Path, tmp_
             _carry_out(plan, terminal, PhaseClock(0), Refusing())
     finally:
         terminal.restore()
+
+
+def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.checkpoints import candidate
+    from ledger_lab.runners.configs import resolve_configs
+
+    resolved: list[str] = []
+
+    def resolve(task: str, *others: Any) -> Any:
+        resolved.append(task)
+        return resolve_configs(task, *others)
+
+    monkeypatch.setattr(candidate, "resolve_configs", resolve)
+    plan = planned(one_run_dir(trained))
+    assert len({each.path for each in plan.candidates}) == 3
+    assert len({id(each.agent_cfg) for each in plan.candidates}) == 3, "a library may write into its own"
+    assert resolved == ["LedgerLab-Cartpole"]

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
-from ledger_lab.checkpoints.candidate import Candidate, require_same_task, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import (
+    Candidate,
+    declared_configs,
+    require_same_task,
+    require_unchanged,
+    resolve_candidate,
+)
 from ledger_lab.checkpoints.contract import describe_articulations, describe_interface, without_startup_events
 from ledger_lab.checkpoints.files import (
     INPUT,
@@ -36,7 +42,6 @@ from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.command_line import parse
-from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.terminal.console import Terminal
@@ -104,9 +109,9 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     found = best_checkpoint(name, request.log_root)
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
-    candidate = resolve_candidate(found, device, request.log_root)
+    env_cfg, _ = configs = declared_configs(found.run)
+    candidate = resolve_candidate(found, configs, device, request.log_root)
     require_unchanged(candidate.path, candidate.saved, candidate.run_id)
-    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import torch
 
-from ledger_lab.checkpoints.candidate import require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import declared_configs, require_unchanged, resolve_candidate
 from ledger_lab.checkpoints.film import in_studio, picture_of, recorded, recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest, play_parser
@@ -60,7 +60,7 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     declared = found.run.declared
     device = resolve_device(request.device)
     require_task(declared.task, declared.rl_library, declared.agent)
-    candidate = resolve_candidate(found, device, request.log_root)
+    candidate = resolve_candidate(found, declared_configs(found.run), device, request.log_root)
     require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     env_cfg, _ = resolve_configs(
         declared.task, declared.rl_library, [*declared.overrides, *request.overrides], declared.agent, play_mode=True

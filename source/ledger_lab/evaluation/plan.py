@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import Candidate, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_unchanged, resolve_candidate
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.checkpoints.shipped import named_checkpoints
@@ -21,6 +23,9 @@ from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import require_task
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _ENGINE_CHOICES = ("physics", "env.sim.physics")
 """Overrides that choose a physics engine."""
@@ -64,25 +69,32 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     """
     device = resolve_device(request.device)
     found = _named(request)
-    runs = list({checkpoint.run.declared.run_id: checkpoint.run.declared for checkpoint in found}.values())
+    found_runs = list({checkpoint.run.declared.run_id: checkpoint.run for checkpoint in found}.values())
+    runs = [run.declared for run in found_runs]
     _require_one_task(runs)
     panel = _panel(request, runs)
     flags = request.launcher_args(device)
 
-    simulations = [_simulation(run, "", panel, flags, device) for run in runs]
+    configs = {run.declared.run_id: declared_configs(run) for run in found_runs}
+    simulations = []
+    for run in runs:
+        env_cfg = copy.deepcopy(configs[run.run_id][0])  # candidates are compared with the configuration as declared
+        simulations.append(_simulation(run, "", env_cfg, panel, flags, device))
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
         _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
     simulations = simulations[:1]
     for name in request.sim:
-        other = _simulation(runs[0], name, panel, flags, device)
+        overrides = _changed(runs[0].overrides, _simulation_overrides(name))
+        env_cfg, _ = resolve_configs(runs[0].task, runs[0].rl_library, overrides, runs[0].agent)
+        other = _simulation(runs[0], name, env_cfg, panel, flags, device)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
             known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
             raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
         simulations.append(other)
 
-    candidates = [resolve_candidate(checkpoint, device, request.log_root) for checkpoint in found]
+    candidates = _candidates(found, configs, device, request.log_root)
     for candidate in candidates:
         require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
@@ -139,10 +151,28 @@ def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
     return replace(panel, target_success=targets[0])
 
 
-def _simulation(run: RunDeclared, name: str, panel: Panel, flags: dict[str, Any], device: str) -> Simulation:
-    """Resolve the simulation that a run declared, changed by the overrides of a ``--sim``, if any."""
-    overrides = _changed(run.overrides, _simulation_overrides(name)) if name else run.overrides
-    env_cfg, _ = resolve_configs(run.task, run.rl_library, overrides, run.agent)
+def _candidates(
+    found: Sequence[FoundCheckpoint],
+    configs: Mapping[str, tuple[ManagerBasedRLEnvCfg, Any]],
+    device: str,
+    log_root: Path,
+) -> list[Candidate]:
+    """Return the candidates. What those of one run have in common is checked once."""
+    checked: dict[str, Candidate] = {}
+    candidates = []
+    for checkpoint in found:
+        run_id = checkpoint.run.declared.run_id
+        if run_id not in checked:
+            checked[run_id] = resolve_candidate(checkpoint, configs[run_id], device, log_root)
+        agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
+        candidates.append(replace(checked[run_id], saved=checkpoint.saved, agent_cfg=agent_cfg))
+    return candidates
+
+
+def _simulation(
+    run: RunDeclared, name: str, env_cfg: ManagerBasedRLEnvCfg, panel: Panel, flags: dict[str, Any], device: str
+) -> Simulation:
+    """Return a simulation of a run: the one that it declared, or the one that a ``--sim`` names."""
     env_cfg.sim.device, env_cfg.seed = device, run.seed
     require_runtime(env_cfg, flags)
     require_takeable(panel, env_cfg)

@@ -105,9 +105,10 @@ def _begin(
     journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
     log = next(iter(journals)) / f"{name}.log"
     terminal.keep_log(log)
-    for run_dir, journal in journals.items():
-        for simulation in plan.simulations:
-            journal.append(_started(plan, simulation, run_dir, clock))
+    for simulation in plan.simulations:
+        code = code_sha256(simulation.task, simulation.env_cfg)
+        for run_dir, journal in journals.items():
+            journal.append(_started(plan, simulation, code, run_dir, clock))
     supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
     link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
     return journals
@@ -134,7 +135,9 @@ def _record_worst(
             )
 
 
-def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock: PhaseClock) -> EvaluationStarted:
+def _started(
+    plan: EvaluationPlan, simulation: Simulation, code: dict[str, str], run_dir: Path, clock: PhaseClock
+) -> EvaluationStarted:
     """Return the row that says what is going to be scored in one run's directory, and in which simulation."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
     return EvaluationStarted(
@@ -145,7 +148,7 @@ def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock:
         checkpoints=[candidate.saved.path for candidate in own],
         device=plan.device,
         versions=package_versions(),
-        code_sha256=code_sha256(simulation.task, simulation.env_cfg),
+        code_sha256=code,
         host=socket.gethostname(),
         pid=os.getpid(),
         wall_ns=clock.wall_ns(),
