@@ -36,6 +36,19 @@ _PLAIN_DEVICES = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Training:
+    """What both arms train."""
+
+    task: str
+    rl_library: str
+    num_envs: int
+    max_iterations: int
+    skip: int
+    """Iterations to leave out at the beginning."""
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pair:
     """One training of each arm, at the same time or in immediate succession."""
 
@@ -117,10 +130,18 @@ def bench_overhead(argv: Sequence[str]) -> int:
         raise UserError("--pairs must be at least 1, and --max_iterations at least --skip + 2")
 
     console = make_console()
+    training = _Training(
+        task=args.task,
+        rl_library=args.rl_library,
+        num_envs=args.num_envs,
+        max_iterations=args.max_iterations,
+        skip=args.skip,
+        device=args.device,
+    )
     pairs: list[Pair] = []
     with Progress(console, "pairs", args.pairs) as progress:
         for index in range(args.pairs):
-            pairs.append(_pair(_ARMS if index % 2 == 0 else _ARMS[::-1], args))
+            pairs.append(_pair(_ARMS if index % 2 == 0 else _ARMS[::-1], training))
             progress.advance(index + 1, f"ratio {pairs[-1].ratio:.3f}")
     ratios = sorted(pair.ratio for pair in pairs)
     table = Table("pair", "first", "metered steps/s", "plain steps/s", "ratio", box=None, pad_edge=False)
@@ -143,14 +164,14 @@ def bench_overhead(argv: Sequence[str]) -> int:
     return 0
 
 
-def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
+def _pair(order: tuple[str, str], training: _Training) -> Pair:
     """Train once with each arm, in an order."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
-    together = args.device == "cpu" and half > 0
+    together = training.device == "cpu" and half > 0
     with ThreadPoolExecutor(2 if together else 1) as pool:
         where = (cores[:half], cores[half : 2 * half]) if together else (cores, cores)
-        loops = dict(zip(order, pool.map(lambda arm, on: _train(arm, args, on), order, where), strict=True))
+        loops = dict(zip(order, pool.map(lambda arm, on: _train(arm, training, on), order, where), strict=True))
     whole = min(loop.iterations for loop in loops.values())
     if together:
         begin_s = max(loop.beats_s[0] for loop in loops.values())
@@ -160,7 +181,7 @@ def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
     if 2 * iterations < whole:
         raise UserError(
             f"both trainings were in their loops for {iterations} of {whole} iterations only: say a larger "
-            f"--max_iterations than {args.max_iterations}"
+            f"--max_iterations than {training.max_iterations}"
         )
     metered, plain = (loops[arm].steps_per_s for arm in _ARMS)
     return Pair(
@@ -172,15 +193,15 @@ def _pair(order: tuple[str, str], args: argparse.Namespace) -> Pair:
     )
 
 
-def _train(arm: str, args: argparse.Namespace, cores: Sequence[int]) -> _Loop:
+def _train(arm: str, training: _Training, cores: Sequence[int]) -> _Loop:
     """Train once, in a new process, on some cores."""
     os.sched_setaffinity(0, cores)  # for this thread and its child processes
-    common = ["--task", args.task, "--rl_library", args.rl_library, "--num_envs", str(args.num_envs)]
-    common += ["--max_iterations", str(args.max_iterations), "--device", args.device]
+    common = ["--task", training.task, "--rl_library", training.rl_library, "--num_envs", str(training.num_envs)]
+    common += ["--max_iterations", str(training.max_iterations), "--device", training.device]
     with tempfile.TemporaryDirectory() as folder:
         # On a CPU, only the metered arm can replay recorded physics; that is off, so it can't hide the overhead.
-        launched = ["env.sim.physics.use_cuda_graph=False"] if args.device == "cpu" else []
-        elsewhere = [f"{override}={args.device}" for override in _PLAIN_DEVICES[args.rl_library]]
+        launched = ["env.sim.physics.use_cuda_graph=False"] if training.device == "cpu" else []
+        elsewhere = [f"{override}={training.device}" for override in _PLAIN_DEVICES[training.rl_library]]
         program = {
             "metered": [os.path.abspath(script("train.py")), *common, "--no_eval", "--log_root", folder, *launched],
             "plain": ["-m", "isaaclab", "train", *common, *elsewhere],
@@ -189,9 +210,9 @@ def _train(arm: str, args: argparse.Namespace, cores: Sequence[int]) -> _Loop:
         (events,) = Path(folder).rglob("events.out.tfevents.*")
         accumulator = EventAccumulator(str(events), size_guidance={"scalars": 0})
         accumulator.Reload()
-        beats = accumulator.Scalars(_HEARTBEATS[args.rl_library])[args.skip :]
-        horizon = _horizon(Path(folder), args.rl_library)
-    return _Loop(beats_s=[beat.wall_time for beat in beats], steps_per_beat=horizon * args.num_envs)
+        beats = accumulator.Scalars(_HEARTBEATS[training.rl_library])[training.skip :]
+        horizon = _horizon(Path(folder), training.rl_library)
+    return _Loop(beats_s=[beat.wall_time for beat in beats], steps_per_beat=horizon * training.num_envs)
 
 
 def _horizon(folder: Path, library: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 
 import pytest
@@ -15,12 +14,15 @@ def pair(monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[floa
     """Return a pair whose iterations of 10 steps ended at these times."""
     beats_s = {"metered": metered, "plain": plain}
 
-    def train(arm: str, args: Namespace, cores: Sequence[int]) -> bench_overhead._Loop:
+    def train(arm: str, training: bench_overhead._Training, cores: Sequence[int]) -> bench_overhead._Loop:
         return bench_overhead._Loop(beats_s=beats_s[arm], steps_per_beat=10)
 
     monkeypatch.setattr(bench_overhead, "_train", train)
     monkeypatch.setattr(bench_overhead.os, "sched_getaffinity", lambda _: {0, 1})
-    return bench_overhead._pair(("plain", "metered"), Namespace(device="cpu", max_iterations=6))
+    training = bench_overhead._Training(
+        task="T", rl_library="rsl_rl", num_envs=10, max_iterations=6, skip=1, device="cpu"
+    )
+    return bench_overhead._pair(("plain", "metered"), training)
 
 
 def test_only_the_overlap_of_both_trainings_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,10 +77,10 @@ def test_an_exported_policy_says_how_to_run_it(trained: Path, tmp_path: Path) ->
 def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     """Plan an export as the command line says."""
     from ledger_lab.checkpoints.export import plan_export
-    from ledger_lab.checkpoints.request import export_policy_parser
-    from ledger_lab.runners.command_line import parse_plain
+    from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
+    from ledger_lab.runners.command_line import parse
 
-    return plan_export(parse_plain(export_policy_parser(), [*map(str, arguments), "--device", "cpu"]))
+    return plan_export(parse(export_policy_parser(), ExportRequest, [*map(str, arguments), "--device", "cpu"]))
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from tests.conftest import one_run_dir, script
 def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     """Plan an evaluation as the command line says."""
     from ledger_lab.evaluation.plan import plan_evaluation
-    from ledger_lab.evaluation.request import evaluate_parser
-    from ledger_lab.runners.command_line import parse_plain
+    from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
+    from ledger_lab.runners.command_line import parse
 
-    return plan_evaluation(parse_plain(evaluate_parser(), [*map(str, arguments), "--device", "cpu"]))
+    return plan_evaluation(parse(evaluate_parser(), EvaluateRequest, [*map(str, arguments), "--device", "cpu"]))
 
 
 def retold(
@@ -222,3 +222,22 @@ def test_a_supervisor_that_cannot_write_is_the_users_to_mend(trained: Path, tmp_
             _carry_out(plan, terminal, PhaseClock(0), Refusing())
     finally:
         terminal.restore()
+
+
+def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.checkpoints import candidate
+    from ledger_lab.runners.configs import resolve_configs
+
+    resolved: list[str] = []
+
+    def resolve(task: str, *others: Any) -> Any:
+        resolved.append(task)
+        return resolve_configs(task, *others)
+
+    monkeypatch.setattr(candidate, "resolve_configs", resolve)
+    plan = planned(one_run_dir(trained))
+    assert len({each.path for each in plan.candidates}) == 3
+    assert len({id(each.agent_cfg) for each in plan.candidates}) == 3, "a library may write into its own"
+    assert resolved == ["LedgerLab-Cartpole"]

@@ -155,11 +155,10 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     from ledger_lab.errors import UserError
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.request import TrainRequest, train_parser
 
-    args, overrides = parse(train_parser(), [*arguments, "--log_root", str(tmp_path / "logs")])
     with pytest.raises(UserError, match=complaint) as raised:
-        plan_training(args, overrides)
+        plan_training(parse(train_parser(), TrainRequest, [*arguments, "--log_root", str(tmp_path / "logs")]))
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "logs").exists()
 
@@ -210,13 +209,14 @@ def test_a_value_that_the_library_cannot_take_is_refused_before_the_simulation_s
 def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
     from ledger_lab.errors import UserError
     from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.request import TrainRequest, train_parser
 
     (tmp_path / "file").write_text("")
-    args, overrides = parse(train_parser(), ["--log_root", str(tmp_path / "file" / "logs")])
+    plan = plan_training(parse(train_parser(), TrainRequest, ["--log_root", str(tmp_path / "file" / "logs")]))
     with pytest.raises(UserError, match="cannot write to --log_root .*: Not a directory"):
-        plan_training(args, overrides)
+        make_run_dir(plan)
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,9 @@ def test_other_programs_refuse_what_is_not_there(name: str, arguments: list[str]
 def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.request import TrainRequest, train_parser
 
-    args, overrides = parse(train_parser(), [*arguments, "--log_root", str(log_root)])
-    return plan_training(args, overrides)
+    return plan_training(parse(train_parser(), TrainRequest, [*arguments, "--log_root", str(log_root)]))
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,22 @@ date = "2026-02-03"
 
 
 def planned(log_root: Path, *arguments: str) -> Any:
-    """Plan a training of the cart-pole."""
+    """Plan a training of the cart-pole, and make its directory."""
     from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.request import TrainRequest, train_parser
 
-    return plan_training(*parse(train_parser(), [*arguments, "--device", "cpu", "--log_root", str(log_root)]))
+    argv = [*arguments, "--device", "cpu", "--log_root", str(log_root)]
+    plan = plan_training(parse(train_parser(), TrainRequest, argv))
+    make_run_dir(plan)
+    return plan
 
 
 def test_the_first_run_of_a_cohort_declares_it_and_the_next_ones_join(tmp_path: Path) -> None:
     first = planned(tmp_path, "--cohort", "c", "--cohort_size", "3")
     second = planned(tmp_path, "--cohort", "c")
-    assert (first.cohort, second.cohort) == ("c", "c")
+    assert (first.request.cohort, second.request.cohort) == ("c", "c")
     assert read_journal(cohort_journal(tmp_path, "c")).rows == (CohortDeclared(cohort="c", size=3),)
 
 

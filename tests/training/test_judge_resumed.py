@@ -79,7 +79,13 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(newest: str, successes: int) -> tuple[Judge, Slots, list[PanelResult]]:
         plan: Any = SimpleNamespace(
-            run_id="run", panel=PANEL, simulation={}, env_cfg=None, device="cpu", eval_every=None, stop_at_target=True
+            run_id="run",
+            panel=PANEL,
+            simulation={},
+            env_cfg=None,
+            device="cpu",
+            stop_at_target=True,
+            request=SimpleNamespace(eval_every=None),
         )
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []

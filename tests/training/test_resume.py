@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,8 +148,11 @@ REQUEST = {"task": "LedgerLab-Cartpole", "num_envs": 64, "seed": 42, "held_out_s
 def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22 + 1, state: bytes | None = b"s",
           host: str = socket.gethostname(), supervised: bool = False, **changes: object) -> Path:  # fmt: skip
     """Write a run of one attempt, which saved a state after its first iteration; return its directory."""
+    from ledger_lab.training.request import TrainRequest
+
     run_dir = root / "rsl_rl" / "e" / "aaaaaaaa"
     run_dir.mkdir(parents=True)
+    changes.setdefault("request", TrainRequest(num_envs=64).to_data())
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared("aaaaaaaa", **{**REQUEST, **changes}))
         journal.append(AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
@@ -174,6 +178,22 @@ def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
             journal.append(SupervisionStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
     return run_dir
+
+
+def asked(**flags: Any) -> dict[str, Any]:
+    """Return the stored request of a training with some flags."""
+    from ledger_lab.training.request import TrainRequest
+
+    return TrainRequest(**flags).to_data()
+
+
+def resumption(*argv: str) -> tuple[Any, Any]:
+    """Return what ``find_resumption`` makes of a command line."""
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.resume import find_resumption
+
+    return find_resumption(parse(train_parser(), TrainRequest, argv))
 
 
 def damaged(root: Path) -> None:
@@ -217,11 +237,23 @@ def gone(root: Path) -> None:
         (write, ["--num_envs", "128"], r"--num_envs 128: run aaaaaaaa was declared with 64"),
         (write, ["--max_iterations", "9"], r"--max_iterations 9: run aaaaaaaa was declared with 2"),
         (write, ["--no_eval"], r"--no_eval True: run aaaaaaaa was declared with False"),
-        (write, ["--usd_per_hour", "1"], r"--usd_per_hour: run aaaaaaaa goes on as it was declared"),
+        (write, ["--device", "cuda:1"], r"--device cuda:1: run aaaaaaaa was declared with cpu"),
+        (write, ["--stop_on", "no_convergence"], r"--stop_on .*no_convergence.*: run .* was declared with non_finite"),
+        (write, ["--usd_per_hour", "1"], r"--usd_per_hour 1.0: run aaaaaaaa was declared without it, and goes on as"),
         (
-            lambda root: write(root, command=["train.py", "--usd_per_hour", "2"]),
+            lambda root: write(root, request=asked(usd_per_hour=2.0)),
             ["--usd_per_hour", "1"],
-            r"--usd_per_hour: run aaaaaaaa goes on as it was declared",
+            r"--usd_per_hour 1.0: run aaaaaaaa was declared with 2.0, and goes on as it was declared",
+        ),
+        (
+            lambda root: write(root, request=None),
+            [],
+            r"run aaaaaaaa was declared by a version of LedgerLab that did not store the request: resume it with that",
+        ),
+        (
+            lambda root: write(root, request={"flag_of_tomorrow": 1}),
+            [],
+            r"run aaaaaaaa was declared with flags that this version of LedgerLab refuses \(.*'flag_of_tomorrow'\)",
         ),
         (write, ["agent.seed=3"], r"override 'agent.seed=3': run aaaaaaaa was declared without it"),
     ],
@@ -229,56 +261,60 @@ def gone(root: Path) -> None:
 def test_what_cannot_be_resumed_is_refused(
     make: Callable[[Path], object], arguments: list[str], complaint: str, tmp_path: Path
 ) -> None:
-    from ledger_lab.runners.command_line import parse
-    from ledger_lab.training.request import train_parser
-    from ledger_lab.training.resume import resumed_request
-
     make(tmp_path)
-    argv = ["--resume", "aaaa", *arguments, "--log_root", str(tmp_path)]
-    args, overrides = parse(train_parser(), argv)
-    with pytest.raises(UserError, match=complaint.replace("PID", str(os.getpid()))):
-        resumed_request(args, overrides, argv)
+    with pytest.raises(UserError, match=complaint.replace("PID", str(os.getpid()))) as refused:
+        resumption("--resume", "aaaa", *arguments, "--log_root", str(tmp_path))
+    assert "\n" not in str(refused.value)
 
 
-def test_the_request_of_a_resumed_run_is_its_declaration(tmp_path: Path) -> None:
-    from ledger_lab.runners.command_line import parse
-    from ledger_lab.training.request import train_parser
-    from ledger_lab.training.resume import resumed_request
-
-    write(tmp_path, stop_on=["non_finite"], eval_every=3, save_state_every=5)
+def test_the_request_of_a_resumed_run_is_the_stored_one(tmp_path: Path) -> None:
+    declared_with = asked(num_envs=64, eval_every=3, save_state_every=5, grace_s=99.0, mirror=("wandb",), target=0.5)
+    write(tmp_path, request=declared_with)
     argv = ["--resume", "aaaa", "--num_envs", "64", "--log_root", str(tmp_path)]
-    assert resumed_request(*parse(train_parser(), argv), argv)[0].save_state_every == 5
-    argv += ["--save_state_every", "7"]
-    args, resumed = resumed_request(*parse(train_parser(), argv), argv)
-    assert (args.num_envs, args.seed, args.eval_every, args.stop_on, args.no_eval) == (64, 42, 3, "non_finite", False)
-    assert (args.save_state_every, resumed.attempt, resumed.saved_by) == (7, 2, 1)
-    assert (resumed.state.iteration, resumed.train_ns) == (1, 2 * SECOND)
+    request, resumed = resumption(*argv)
+    assert (request.num_envs, request.eval_every, request.target, request.seed) == (64, 3, 0.5, None)
+    assert (request.save_state_every, request.grace_s, request.mirror) == (5, 20.0, ()), "said anew by each attempt"
+    assert (request.resume, request.log_root) == ("aaaa", tmp_path)
+    assert (resumed.attempt, resumed.saved_by, resumed.state.iteration, resumed.train_ns) == (2, 1, 1, 2 * SECOND)
+    assert resumption(*argv, "--save_state_every", "7")[0].save_state_every == 7
 
 
 def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
-    from ledger_lab.runners.command_line import parse
-    from ledger_lab.training.request import train_parser
-    from ledger_lab.training.resume import resumed_request
-
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
-    write(tmp_path, cohort="c", command=["scripts/train.py", *flags, "--scale_lr"])
-    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "--grace_s", "290"]
-    args, _ = resumed_request(*parse(train_parser(), argv), argv)
-    assert (args.cohort, args.scale_lr, args.grace_s) == ("c", False, 290)
+    more = {"instance": "mine", "usd_per_hour": 1.0, "prices": Path("p.toml"), "cohort": "c", "cohort_size": 3}
+    write(tmp_path, request=asked(**more, scale_lr=True, overrides=("agent.seed=3",)))
+    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "agent.seed=3", "--grace_s", "290"]
+    request, _ = resumption(*argv)
+    assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), True, 290)
+
+
+def test_flags_may_be_said_as_the_run_resolved_them(tmp_path: Path) -> None:
+    write(tmp_path, request=asked())
+    argv = [
+        "--resume",
+        "aaaa",
+        "--log_root",
+        str(tmp_path),
+        "--seed",
+        "42",
+        "--device",
+        "cpu",
+        "--rl_library",
+        "rsl_rl",
+    ]
+    request, _ = resumption(*argv)
+    assert (request.seed, request.device, request.rl_library) == (None, None, None)
 
 
 def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.runners.process_group import ALONE
-    from ledger_lab.training.request import train_parser
-    from ledger_lab.training.resume import require_unchanged, resumed_request
+    from ledger_lab.training.resume import require_unchanged
 
     code, hardware = {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64}, {"cpu_cores": 2, "torch_threads": 2}
     write(tmp_path, git={"commit": "aaa"}, code_sha256=code, versions={"torch": "2.10"}, hardware=hardware)
-    argv = ["--resume", "aaaa", "--log_root", str(tmp_path)]
-    _, resumed = resumed_request(*parse(train_parser(), argv), argv)
+    _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
     same = resumed.declared
-    free = replace(same, command=["other"], git={"commit": "bbb", "changes_sha256": "c"})
+    free = replace(same, command=["other"], request=None, git={"commit": "bbb", "changes_sha256": "c"})
     assert require_unchanged(free, resumed, ALONE, False).reasons == ()
     edited = replace(same, code_sha256={**code, "acme_tasks": "c" * 64})
     difference = "the source of acme_tasks: 'cccccccccccc' != 'bbbbbbbbbbbb'"
@@ -297,14 +333,11 @@ def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> 
 
 
 def test_a_run_of_a_time_when_nobody_hashed_code_is_of_other_code(tmp_path: Path) -> None:
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.runners.process_group import ALONE
-    from ledger_lab.training.request import train_parser
-    from ledger_lab.training.resume import require_unchanged, resumed_request
+    from ledger_lab.training.resume import require_unchanged
 
     write(tmp_path)
-    argv = ["--resume", "aaaa", "--log_root", str(tmp_path)]
-    _, resumed = resumed_request(*parse(train_parser(), argv), argv)
+    _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
     now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64}, hardware={"torch_threads": 2})
     with pytest.raises(UserError, match=r"the source of ledger_lab: 'aaaaaaaaaaaa' != None"):
         require_unchanged(now, resumed, ALONE, False)
@@ -321,8 +354,8 @@ def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypa
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.declaration import declaration
-    from ledger_lab.training.plan import _request, plan_training
-    from ledger_lab.training.request import train_parser
+    from ledger_lab.training.plan import _common, plan_training
+    from ledger_lab.training.request import TrainRequest, train_parser
 
     registered_tasks()
     ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"
@@ -341,16 +374,19 @@ def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypa
     gym.register(id=task, entry_point="isaaclab.envs:ManagerBasedRLEnv", kwargs={**ours, "env_cfg_entry_point": entry})
     try:
         argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
-        plan = plan_training(*parse(train_parser(), [*argv, "--log_root", str(tmp_path / "logs")]))
+        argv += ["--log_root", str(tmp_path / "logs")]
+        plan = plan_training(parse(train_parser(), TrainRequest, argv))
         row = declaration(plan)
         assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem, terms.stem)}
         assert row.hardware["torch_threads"] == torch.get_num_threads()
-        asked = _request(plan)
-        assert [asked[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
-        assert asked["the version of torch"] == row.versions["torch"]
+        common = _common(plan)
+        assert [common[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
+        assert common["the version of torch"] == row.versions["torch"]
         for edited in (module, terms):
             edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
-            assert _request(plan)[f"the source of {edited.stem}"] != row.code_sha256[edited.stem]
+        again = _common(plan_training(parse(train_parser(), TrainRequest, argv)))
+        for edited in (module, terms):
+            assert again[f"the source of {edited.stem}"] != row.code_sha256[edited.stem]
     finally:
         gym.registry.pop(task)
     for task in ("LedgerLab-Cartpole", "Isaac-Cartpole"):

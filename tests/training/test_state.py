@@ -17,7 +17,10 @@ from ledger_lab.training.state import StateKeeper
 def test_an_attempt_that_was_taken_for_lost_ends_when_another_goes_on(tmp_path: Path) -> None:
     nobody: Any = None
     plan: Any = SimpleNamespace(
-        run_dir=tmp_path, attempt=2, save_state_every=0, batch=SimpleNamespace(save_interval=50)
+        run_dir=tmp_path,
+        attempt=2,
+        request=SimpleNamespace(save_state_every=0),
+        batch=SimpleNamespace(save_interval=50),
     )
     group: Any = SimpleNamespace(world=SimpleNamespace(first=True))
     keeper = StateKeeper(plan, group, nobody, nobody, None, nobody, nobody)

@@ -41,11 +41,27 @@ class Candidate:
         return self.source / self.saved.path
 
 
-def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) -> Candidate:
+def declared_configs(run: Run) -> tuple[ManagerBasedRLEnvCfg, Any]:
+    """Resolve the configurations of the environment and of the agent that a run declared.
+
+    Args:
+        run: The run, of a registered task.
+
+    Raises:
+        UserError: If the task does not take the overrides any more.
+    """
+    declared = run.declared
+    return resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+
+
+def resolve_candidate(
+    checkpoint: FoundCheckpoint, configs: tuple[ManagerBasedRLEnvCfg, Any], device: str, log_root: Path
+) -> Candidate:
     """Resolve what a checkpoint's policy is made with.
 
     Args:
         checkpoint: The checkpoint.
+        configs: What :func:`declared_configs` returned for its run; the agent's configuration may change.
         device: Where the policy is going to act.
         log_root: Root of the ledger, for what is made of a checkpoint that came with the package.
 
@@ -55,8 +71,7 @@ def resolve_candidate(checkpoint: FoundCheckpoint, device: str, log_root: Path) 
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
-    env_cfg, agent_cfg = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
-    agent_cfg = adapter.prepare(agent_cfg, device)
+    env_cfg, agent_cfg = configs[0], adapter.prepare(configs[1], device)
     adapter.require_memoryless(agent_cfg)
     if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
         raise UserError(

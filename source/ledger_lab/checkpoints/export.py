@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
-from ledger_lab.checkpoints.candidate import Candidate, require_same_task, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import (
+    Candidate,
+    declared_configs,
+    require_same_task,
+    require_unchanged,
+    resolve_candidate,
+)
 from ledger_lab.checkpoints.contract import describe_articulations, describe_interface, without_startup_events
 from ledger_lab.checkpoints.files import (
     INPUT,
@@ -29,7 +33,7 @@ from ledger_lab.checkpoints.files import (
     policy_files,
 )
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
-from ledger_lab.checkpoints.request import export_policy_parser
+from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
 from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
@@ -37,8 +41,7 @@ from ledger_lab.files import whole_file
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import PACKAGES
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.command_line import launcher_args, parse_plain
-from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.terminal.console import Terminal
@@ -82,40 +85,39 @@ def export_policy(argv: Sequence[str]) -> int:
         SystemExit: With status 1 if a file differs from the live policy by more than the tolerance; nothing is written.
         UserError: If the request can't be carried out.
     """
-    args = parse_plain(export_policy_parser(), argv)
-    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    request = parse(export_policy_parser(), ExportRequest, argv)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        _carry_out(plan_export(args), terminal.console)
+        _carry_out(plan_export(request), terminal.console)
     finally:
         terminal.restore()
     return 0
 
 
-def plan_export(args: Namespace) -> ExportPlan:
+def plan_export(request: ExportRequest) -> ExportPlan:
     """Resolve and check a request. Nothing is written but an empty folder.
 
     Args:
-        args: Parsed command line of ``scripts/export_policy.py``.
+        request: What is asked for.
 
     Raises:
         UserError: If the request can't be carried out.
     """
-    if not 0 < args.tolerance < math.inf:
-        raise UserError(f"--tolerance {args.tolerance:g}: must be above 0, and finite")
-    device = resolve_device(args.device)
-    flags = launcher_args(args, device)
-    found = best_checkpoint(named_checkpoint(args), args.log_root)
+    device = resolve_device(request.device)
+    flags = request.launcher_args(device)
+    name = named_checkpoint(request.checkpoint, pretrained=request.pretrained, task=request.task)
+    found = best_checkpoint(name, request.log_root)
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
-    candidate = resolve_candidate(found, device, args.log_root)
+    env_cfg, _ = configs = declared_configs(found.run)
+    candidate = resolve_candidate(found, configs, device, request.log_root)
     require_unchanged(candidate.path, candidate.saved, candidate.run_id)
-    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
-    folder = args.to or candidate.run_dir / "exported"
+    folder = request.to or candidate.run_dir / "exported"
     _make_folder(folder)
     return ExportPlan(
         found=found,
@@ -123,7 +125,7 @@ def plan_export(args: Namespace) -> ExportPlan:
         env_cfg=env_cfg,
         launcher_args=flags,
         folder=folder,
-        tolerance=args.tolerance,
+        tolerance=request.tolerance,
     )
 
 

@@ -1,11 +1,79 @@
-"""The command lines of ``scripts/play.py`` and ``scripts/export_policy.py``."""
+"""What a user asks of ``scripts/play.py`` and ``scripts/export_policy.py``."""
 
 from __future__ import annotations
 
 import argparse
+import math
+from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_lab.terminal.flags import add_pretrained
+from ledger_lab.errors import UserError
+from ledger_lab.terminal.request import (
+    SimulationRequest,
+    add_flags,
+    checkpoint_flag,
+    flag,
+    log_root_flag,
+    pretrained_flag,
+    pretrained_task_flag,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayRequest(SimulationRequest):
+    """What a user asks of ``scripts/play.py``: each field is an argument or a flag of the same name."""
+
+    overrides: tuple[str, ...] = ()
+    """Hydra overrides."""
+    checkpoint: str | None = checkpoint_flag()
+    pretrained: bool = pretrained_flag()
+    task: str | None = pretrained_task_flag()
+    num_envs: int = flag(16, "Environments to play in (default: 16).")
+    seed: int = flag(0, "Seed of the starts (default: 0).")
+    video: bool = flag(False, "Record an mp4, and beside it a PNG of four moments of the first episode, and stop.")
+    video_length: int = flag(300, "Steps to record (default: 300).")
+    log_root: Path = log_root_flag()
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be played; take an override that stands where a checkpoint would for what it is.
+
+        Raises:
+            UserError: If a flag has no possible value, or an override changes the policy.
+        """
+        if self.pretrained and self.checkpoint is not None and "=" in self.checkpoint:
+            object.__setattr__(self, "overrides", (self.checkpoint, *self.overrides))
+            object.__setattr__(self, "checkpoint", None)
+        if self.num_envs < 1 or self.video_length < 1:
+            raise UserError("--num_envs and --video_length must be at least 1")
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f"--seed {self.seed}: must lie between 0 and {2**32 - 1}")
+        if changed := [override for override in self.overrides if override.startswith("agent.")]:
+            raise UserError(
+                f"override {changed[0]!r}: a policy is played as it was trained; env.PATH=VALUE changes its world"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(SimulationRequest):
+    """What a user asks of ``scripts/export_policy.py``: each field is an argument or a flag of the same name."""
+
+    checkpoint: str | None = checkpoint_flag()
+    pretrained: bool = pretrained_flag()
+    task: str | None = pretrained_task_flag()
+    to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
+    tolerance: float = flag(
+        1e-5, "Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5)."
+    )
+    log_root: Path = log_root_flag()
+
+    def __post_init__(self) -> None:
+        """Refuse a tolerance that nothing or everything keeps.
+
+        Raises:
+            UserError: If the tolerance is not above 0, and finite.
+        """
+        if not 0 < self.tolerance < math.inf:
+            raise UserError(f"--tolerance {self.tolerance:g}: must be above 0, and finite")
 
 
 def play_parser() -> argparse.ArgumentParser:
@@ -14,26 +82,7 @@ def play_parser() -> argparse.ArgumentParser:
         prog="play.py",
         description="Play a checkpoint, and record it with --video. Needs no GPU and no display with --viz newton_gl.",
     )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="RUN_OR_CHECKPOINT",
-        help=(
-            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
-            "target, else the last one."
-        ),
-    )
-    add_pretrained(parser)
-    parser.add_argument("--num_envs", type=int, default=16, help="Environments to play in (default: 16).")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the starts (default: 0).")
-    parser.add_argument(
-        "--video",
-        action="store_true",
-        help="Record an mp4, and beside it a PNG of four moments of the first episode, and stop.",
-    )
-    parser.add_argument("--video_length", type=int, default=300, help="Steps to record (default: 300).")
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    return parser
+    return add_flags(parser, PlayRequest)
 
 
 def export_policy_parser() -> argparse.ArgumentParser:
@@ -48,28 +97,4 @@ def export_policy_parser() -> argparse.ArgumentParser:
             "the exit status is 1."
         ),
     )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="RUN_OR_CHECKPOINT",
-        help=(
-            "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
-            "target, else the last one."
-        ),
-    )
-    add_pretrained(parser)
-    parser.add_argument(
-        "--to",
-        type=Path,
-        metavar="DIR",
-        default=None,
-        help="Folder to write (default: exported/ in the run's directory).",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=1e-5,
-        help="Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5).",
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    return parser
+    return add_flags(parser, ExportRequest)

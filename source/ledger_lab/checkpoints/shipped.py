@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,38 +18,41 @@ from ledger_lab.terminal.flags import DEFAULT_TASK
 from ledger_lab.units import target_share
 
 
-def named_checkpoints(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
-    """Return what a command line names: runs, checkpoints, and the checkpoint file that ``--pretrained`` stands for.
+def named_checkpoints(names: Sequence[str], *, pretrained: bool, task: str | None) -> list[str]:
+    """Return what a user names: runs, checkpoints, and the checkpoint file that ``--pretrained`` stands for.
 
     Args:
-        args: Parsed command line with ``--task`` and ``--pretrained``.
-        names: Runs and checkpoints on it.
+        names: Runs and checkpoints.
+        pretrained: Whether the policy that comes with the package is asked for.
+        task: The task of this policy; ``None`` for the default one.
 
     Raises:
         UserError: If nothing is named, or no policy comes for the task.
     """
-    if args.pretrained:
-        return [*names, str(shipped_checkpoint(args.task or DEFAULT_TASK))]
-    if args.task is not None:
-        raise UserError(f"--task {args.task} goes with --pretrained: a run knows its task")
+    if pretrained:
+        return [*names, str(shipped_checkpoint(task or DEFAULT_TASK))]
+    if task is not None:
+        raise UserError(f"--task {task} goes with --pretrained: a run knows its task")
     if not names:
         raise UserError("name a run or a checkpoint, or say --task X --pretrained")
     return [*names]
 
 
-def named_checkpoint(args: argparse.Namespace) -> str:
-    """Return the one thing that a command line names, see :func:`named_checkpoints`.
+def named_checkpoint(name: str | None, *, pretrained: bool, task: str | None) -> str:
+    """Return the one thing that a user names, see :func:`named_checkpoints`.
 
     Args:
-        args: Parsed command line with ``checkpoint``, ``--task`` and ``--pretrained``.
+        name: A run or a checkpoint, if any.
+        pretrained: Whether the policy that comes with the package is asked for.
+        task: The task of this policy; ``None`` for the default one.
 
     Raises:
         UserError: If nothing or two things are named, or no policy comes for the task.
     """
-    name, *others = named_checkpoints(args, [] if args.checkpoint is None else [args.checkpoint])
+    found, *others = named_checkpoints([] if name is None else [name], pretrained=pretrained, task=task)
     if others:
-        raise UserError(f"{name} or --pretrained: name one of them")
-    return name
+        raise UserError(f"{found} or --pretrained: name one of them")
+    return found
 
 
 def is_shipped(run_dir: Path) -> bool:

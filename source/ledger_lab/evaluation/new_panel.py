@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
@@ -52,7 +51,7 @@ def new_panel(argv: Sequence[str]) -> int:
     terminal = Terminal()
     try:
         file = args.output or Path(re.sub(r"\W+", "_", args.task).lower() + ".toml")
-        panel, env_cfg = _propose(args, file)
+        panel, env_cfg = _propose(file, task=args.task, seeds=args.seeds, target=args.target, success=args.success)
         _write(file, render_panel(panel, env_cfg))
         terminal.console.print(_next_steps(panel, file), markup=False, soft_wrap=True)
     finally:
@@ -60,29 +59,31 @@ def new_panel(argv: Sequence[str]) -> int:
     return 0
 
 
-def _propose(args: argparse.Namespace, file: Path) -> tuple[Panel, ManagerBasedRLEnvCfg]:
+def _propose(
+    file: Path, *, task: str, seeds: int, target: float, success: str | None
+) -> tuple[Panel, ManagerBasedRLEnvCfg]:
     """Return a panel that the task can be judged by, and the task's configuration."""
     if file.suffix != ".toml":
         raise UserError(f"--output {file}: the name of a panel file must end in .toml")
-    if args.seeds < 1:
-        raise UserError(f"--seeds {args.seeds}: must be at least 1")
-    if not 0 < args.target <= 1:
-        raise UserError(f"--target {args.target}: must lie above 0 and not above 1")
-    module, _, function = (args.success or "").partition(":")
-    if args.success and not all(name.isidentifier() for name in [*module.split("."), function]):
-        raise UserError(f"--success {args.success!r}: must read module:function, like my_tasks.success:upright")
-    library = require_task_default(args.task)
-    require_task(args.task, library)
-    env_cfg, _ = resolve_configs(args.task, library, [])
+    if seeds < 1:
+        raise UserError(f"--seeds {seeds}: must be at least 1")
+    if not 0 < target <= 1:
+        raise UserError(f"--target {target}: must lie above 0 and not above 1")
+    module, _, function = (success or "").partition(":")
+    if success and not all(name.isidentifier() for name in [*module.split("."), function]):
+        raise UserError(f"--success {success!r}: must read module:function, like my_tasks.success:upright")
+    library = require_task_default(task)
+    require_task(task, library)
+    env_cfg, _ = resolve_configs(task, library, [])
     panel = Panel(
         name=file.stem,
         source=str(file.resolve()),
-        task=args.task,
+        task=task,
         description="Say in one sentence what a policy must do.",
-        seeds=tuple(range(args.seeds)),
+        seeds=tuple(range(seeds)),
         episode_length_s=float(env_cfg.episode_length_s),
-        target_success=args.target,
-        success_function=args.success or _success_to_write(env_cfg),
+        target_success=target,
+        success_function=success or _success_to_write(env_cfg),
         success_version=1,
     )
     require_judgeable(panel, env_cfg)

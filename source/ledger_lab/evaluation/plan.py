@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import Candidate, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_unchanged, resolve_candidate
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.checkpoints.shipped import named_checkpoints
 from ledger_lab.errors import UserError
+from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences
 from ledger_lab.panels.checks import require_takeable, task_panel
-from ledger_lab.runners.command_line import launcher_args
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import require_task
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _ENGINE_CHOICES = ("physics", "env.sim.physics")
 """Overrides that choose a physics engine."""
@@ -51,11 +55,11 @@ class EvaluationPlan:
         return 0 if self.versus else len(self.candidates) - 1
 
 
-def plan_evaluation(args: Namespace) -> EvaluationPlan:
+def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     """Resolve and check a request. Nothing is written.
 
     Args:
-        args: Parsed command line of ``scripts/evaluate.py``.
+        request: What is asked for.
 
     Returns:
         The plan.
@@ -63,53 +67,58 @@ def plan_evaluation(args: Namespace) -> EvaluationPlan:
     Raises:
         UserError: If the request can't be carried out.
     """
-    device = resolve_device(args.device)
-    found = _named(args)
-    runs = list({checkpoint.run.declared.run_id: checkpoint.run.declared for checkpoint in found}.values())
+    device = resolve_device(request.device)
+    found = _named(request)
+    found_runs = list({checkpoint.run.declared.run_id: checkpoint.run for checkpoint in found}.values())
+    runs = [run.declared for run in found_runs]
     _require_one_task(runs)
-    panel = _panel(args, runs)
-    flags = launcher_args(args, device)
-    if args.video is not None and args.video < 1:
-        raise UserError(f"--video {args.video}: must be at least 1")
+    panel = _panel(request, runs)
+    flags = request.launcher_args(device)
 
-    simulations = [_simulation(run, "", panel, flags, device) for run in runs]
+    configs = {run.declared.run_id: declared_configs(run) for run in found_runs}
+    simulations = []
+    for run in runs:
+        env_cfg = copy.deepcopy(configs[run.run_id][0])  # candidates are compared with the configuration as declared
+        simulations.append(_simulation(run, "", env_cfg, panel, flags, device))
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
         _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
     simulations = simulations[:1]
-    for name in args.sim:
-        other = _simulation(runs[0], name, panel, flags, device)
+    for name in request.sim:
+        overrides = _changed(runs[0].overrides, _simulation_overrides(name))
+        env_cfg, _ = resolve_configs(runs[0].task, runs[0].rl_library, overrides, runs[0].agent)
+        other = _simulation(runs[0], name, env_cfg, panel, flags, device)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
             known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
             raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
         simulations.append(other)
 
-    candidates = [resolve_candidate(checkpoint, device, args.log_root) for checkpoint in found]
+    candidates = _candidates(found, configs, device, request.log_root)
     for candidate in candidates:
         require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
-        versus=args.versus is not None,
+        versus=request.versus is not None,
         simulations=simulations,
-        videos=args.video or 0,
+        videos=request.video or 0,
         device=device,
-        launcher_args={**flags, "visualizer": None} if args.video else flags,
-        recording_args=recording_args(flags) if args.video else flags,
+        launcher_args={**flags, "visualizer": None} if request.video else flags,
+        recording_args=recording_args(flags) if request.video else flags,
     )
 
 
-def _named(args: Namespace) -> list[FoundCheckpoint]:
+def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
     """Find the checkpoints that are named; with ``--versus``, the one and the other."""
-    names = named_checkpoints(args, args.checkpoints)
-    if args.versus is None:
-        return find_checkpoints(names, args.log_root)
+    names = named_checkpoints(request.checkpoints, pretrained=request.pretrained, task=request.task)
+    if request.versus is None:
+        return find_checkpoints(names, request.log_root)
     if len(names) != 1:
         raise UserError(f"--versus compares one checkpoint with another, but {len(names)} come before it")
-    one, other = (best_checkpoint(name, args.log_root) for name in (names[0], args.versus))
+    one, other = (best_checkpoint(name, request.log_root) for name in (names[0], request.versus))
     if one.saved.sha256 == other.saved.sha256:
-        raise UserError(f"--versus {args.versus}: {other.saved.path} is the same checkpoint: name another one")
+        raise UserError(f"--versus {request.versus}: {other.saved.path} is the same checkpoint: name another one")
     return [one, other]
 
 
@@ -124,17 +133,17 @@ def _require_one_task(runs: Sequence[RunDeclared]) -> None:
         require_task(run.task, run.rl_library, run.agent)
 
 
-def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
+def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
     """Load the panel, with the target that is asked for: on the command line, by the runs, or by the panel."""
-    name = args.panel
+    name = request.panel
     if name is None:
         names = sorted({run.panel for run in runs})
         if len(names) > 1:
             raise UserError(f"the runs declared different panels ({', '.join(names)}): name one with --panel")
         name = names[0]
-    panel = task_panel(runs[0].task, name, args.target)
+    panel = task_panel(runs[0].task, name, request.target)
     targets = sorted({run.target_success for run in runs if run.panel == panel.source})
-    if args.target is not None or not targets:
+    if request.target is not None or not targets:
         return panel
     if len(targets) > 1:
         asked = ", ".join(f"{target:g}" for target in targets)
@@ -142,10 +151,28 @@ def _panel(args: Namespace, runs: Sequence[RunDeclared]) -> Panel:
     return replace(panel, target_success=targets[0])
 
 
-def _simulation(run: RunDeclared, name: str, panel: Panel, flags: dict[str, Any], device: str) -> Simulation:
-    """Resolve the simulation that a run declared, changed by the overrides of a ``--sim``, if any."""
-    overrides = _changed(run.overrides, _simulation_overrides(name)) if name else run.overrides
-    env_cfg, _ = resolve_configs(run.task, run.rl_library, overrides, run.agent)
+def _candidates(
+    found: Sequence[FoundCheckpoint],
+    configs: Mapping[str, tuple[ManagerBasedRLEnvCfg, Any]],
+    device: str,
+    log_root: Path,
+) -> list[Candidate]:
+    """Return the candidates. What those of one run have in common is checked once."""
+    checked: dict[str, Candidate] = {}
+    candidates = []
+    for checkpoint in found:
+        run_id = checkpoint.run.declared.run_id
+        if run_id not in checked:
+            checked[run_id] = resolve_candidate(checkpoint, configs[run_id], device, log_root)
+        agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
+        candidates.append(replace(checked[run_id], saved=checkpoint.saved, agent_cfg=agent_cfg))
+    return candidates
+
+
+def _simulation(
+    run: RunDeclared, name: str, env_cfg: ManagerBasedRLEnvCfg, panel: Panel, flags: dict[str, Any], device: str
+) -> Simulation:
+    """Return a simulation of a run: the one that it declared, or the one that a ``--sim`` names."""
     env_cfg.sim.device, env_cfg.seed = device, run.seed
     require_runtime(env_cfg, flags)
     require_takeable(panel, env_cfg)

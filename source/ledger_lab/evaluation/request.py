@@ -1,11 +1,67 @@
-"""The command lines of ``scripts/evaluate.py``, ``scripts/new_panel.py`` and ``scripts/ship_policy.py``."""
+"""What a user asks of ``scripts/evaluate.py``, ``scripts/new_panel.py`` and ``scripts/ship_policy.py``."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_lab.terminal.flags import add_pretrained
+from ledger_lab.errors import UserError
+from ledger_lab.terminal.request import (
+    SimulationRequest,
+    add_flags,
+    flag,
+    log_root_flag,
+    pretrained_flag,
+    pretrained_task_flag,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRequest(SimulationRequest):
+    """What a user asks of ``scripts/evaluate.py``: each field is an argument or a flag of the same name."""
+
+    checkpoints: tuple[str, ...] = flag(
+        (),
+        "Run id, run directory or checkpoint file; any number. A run stands for all its checkpoints.",
+        metavar="RUN_OR_CHECKPOINT",
+        positional=True,
+    )
+    pretrained: bool = pretrained_flag()
+    task: str | None = pretrained_task_flag()
+    panel: str | None = flag(None, "Panel name or .toml file (default: the one the run declared).")
+    target: float | None = flag(
+        None,
+        "Success to look for, in (0, 1] (default: the run's; for a panel that it did not declare, the panel's).",
+    )
+    sim: tuple[str, ...] = flag(
+        (),
+        "Score in one more simulation, too, and tell the difference: physics=NAME and env.PATH=VALUE on top of "
+        "what the run declared, several in quotes, like 'env.sim.dt=0.004 env.decimation=4'. Can be repeated.",
+        metavar="OVERRIDES",
+    )
+    versus: str | None = flag(
+        None,
+        "Compare the one named checkpoint with this one, episode by episode. Here a run stands for the checkpoint "
+        "that was confirmed to reach the target, else for its last one.",
+        metavar="RUN_OR_CHECKPOINT",
+    )
+    video: int | None = flag(
+        None,
+        "Record the N worst episodes of the last named checkpoint, one mp4 each, in videos/ beside the journal: "
+        "failed ones first, then the shortest, then those of the lowest return. Needs no GPU and no display.",
+        metavar="N",
+    )
+    log_root: Path = log_root_flag()
+
+    def __post_init__(self) -> None:
+        """Refuse to record nothing.
+
+        Raises:
+            UserError: If there are less than one video.
+        """
+        if self.video is not None and self.video < 1:
+            raise UserError(f"--video {self.video}: must be at least 1")
 
 
 def evaluate_parser() -> argparse.ArgumentParser:
@@ -17,51 +73,7 @@ def evaluate_parser() -> argparse.ArgumentParser:
             "results beside the journals of their runs. Exit status 0 if all scores are valid."
         ),
     )
-    parser.add_argument(
-        "checkpoints",
-        nargs="*",
-        metavar="RUN_OR_CHECKPOINT",
-        help="Run id, run directory or checkpoint file; any number. A run stands for all its checkpoints.",
-    )
-    add_pretrained(parser)
-    parser.add_argument("--panel", default=None, help="Panel name or .toml file (default: the one the run declared).")
-    parser.add_argument(
-        "--target",
-        type=float,
-        default=None,
-        help="Success to look for, in (0, 1] (default: the run's; for a panel that it did not declare, the panel's).",
-    )
-    parser.add_argument(
-        "--sim",
-        action="append",
-        default=[],
-        metavar="OVERRIDES",
-        help=(
-            "Score in one more simulation, too, and tell the difference: physics=NAME and env.PATH=VALUE on top of "
-            "what the run declared, several in quotes, like 'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
-        ),
-    )
-    parser.add_argument(
-        "--versus",
-        metavar="RUN_OR_CHECKPOINT",
-        default=None,
-        help=(
-            "Compare the one named checkpoint with this one, episode by episode. Here a run stands for the checkpoint "
-            "that was confirmed to reach the target, else for its last one."
-        ),
-    )
-    parser.add_argument(
-        "--video",
-        type=int,
-        metavar="N",
-        default=None,
-        help=(
-            "Record the N worst episodes of the last named checkpoint, one mp4 each, in videos/ beside the journal: "
-            "failed ones first, then the shortest, then those of the lowest return. Needs no GPU and no display."
-        ),
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    return parser
+    return add_flags(parser, EvaluateRequest)
 
 
 def ship_policy_parser() -> argparse.ArgumentParser:

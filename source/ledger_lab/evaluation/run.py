@@ -17,7 +17,7 @@ from ledger_lab.checkpoints.shipped import bring_home, tell_shipped
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
-from ledger_lab.evaluation.request import evaluate_parser
+from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.evaluation.show import show_scores
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
@@ -25,7 +25,7 @@ from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.runners.code import code_sha256
-from ledger_lab.runners.command_line import parse_plain
+from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
@@ -44,10 +44,10 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         SystemExit: In the end; with status 0 only if every checkpoint was scored on every episode, and validly.
         UserError: If the request can't be carried out; no row was written.
     """
-    args = parse_plain(evaluate_parser(), argv)
-    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+    request = parse(evaluate_parser(), EvaluateRequest, argv)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        _carry_out(plan_evaluation(args), terminal, PhaseClock(started_ns), link)
+        _carry_out(plan_evaluation(request), terminal, PhaseClock(started_ns), link)
     finally:
         terminal.restore()
 
@@ -107,9 +107,10 @@ def _begin(
     journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
     log = next(iter(journals)) / f"{name}.log"
     terminal.keep_log(log)
-    for run_dir, journal in journals.items():
-        for simulation in plan.simulations:
-            journal.append(_started(plan, simulation, run_dir, clock))
+    for simulation in plan.simulations:
+        code = code_sha256(simulation.task, simulation.env_cfg)
+        for run_dir, journal in journals.items():
+            journal.append(_started(plan, simulation, code, run_dir, clock))
     supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
     link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
     return journals
@@ -136,7 +137,9 @@ def _record_worst(
             )
 
 
-def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock: PhaseClock) -> EvaluationStarted:
+def _started(
+    plan: EvaluationPlan, simulation: Simulation, code: dict[str, str], run_dir: Path, clock: PhaseClock
+) -> EvaluationStarted:
     """Return the row that says what is going to be scored in one run's directory, and in which simulation."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
     return EvaluationStarted(
@@ -147,7 +150,7 @@ def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock:
         checkpoints=[candidate.saved.path for candidate in own],
         device=plan.device,
         versions=package_versions(),
-        code_sha256=code_sha256(simulation.task, simulation.env_cfg),
+        code_sha256=code,
         host=socket.gethostname(),
         pid=os.getpid(),
         wall_ns=clock.wall_ns(),

@@ -10,7 +10,7 @@ from pathlib import Path
 from ledger_lab.checkpoints.shipped import is_shipped, merit
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.plan import plan_evaluation
-from ledger_lab.evaluation.request import evaluate_parser, ship_policy_parser
+from ledger_lab.evaluation.request import EvaluateRequest, ship_policy_parser
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.excerpt import write_excerpt
@@ -18,7 +18,6 @@ from ledger_lab.ledger.find import find_run
 from ledger_lab.names import require_folder_name
 from ledger_lab.pretrained import ROOT
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.runners.command_line import parse_plain
 from ledger_lab.terminal.console import Terminal
 
 
@@ -40,7 +39,7 @@ def ship_policy(argv: Sequence[str]) -> int:
         run = find_run(args.run, args.log_root)
         summary = summarize_run(run)
         checkpoint = _shippable(run, summary, short_of_target=args.short_of_target)
-        plan_evaluation(parse_plain(evaluate_parser(), [str(checkpoint), "--device", "cpu"]))
+        plan_evaluation(EvaluateRequest(checkpoints=(str(checkpoint),), device="cpu"))
         exported = _exported(run, checkpoint)
         folder = _ship(run, summary, checkpoint, exported)
         terminal.console.print(f"run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)

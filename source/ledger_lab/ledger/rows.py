@@ -128,6 +128,9 @@ class RunDeclared(Row):
     """Where LedgerLab's source, or the program, lies in version control; nothing is refused for it."""
     hardware: dict[str, Any]
     command: list[str]
+    request: dict[str, Any] | None = None
+    """What the user asked for, flag by flag, with the defaults of the flags that were left out; ``None`` where nobody
+    said. A resumed run takes its request from here."""
 
     @property
     def env_steps_per_iteration(self) -> int:

@@ -6,7 +6,6 @@ no run of the ledger: it writes no journal, and its files lie where a run's woul
 
 from __future__ import annotations
 
-import argparse
 import functools
 import statistics
 import tempfile
@@ -29,7 +28,7 @@ from ledger_lab.panels.slots import in_batches, rows_of
 from ledger_lab.physics import physics_name
 from ledger_lab.profiling.nsys import find_nsys, run_under_nsys
 from ledger_lab.profiling.ranges import Ranges
-from ledger_lab.profiling.request import profile_parser
+from ledger_lab.profiling.request import ProfileRequest, profile_parser
 from ledger_lab.profiling.stages import CHECKPOINT, Schedule, Stages
 from ledger_lab.profiling.table import component_table, components, largest
 from ledger_lab.recording.writer import RunWriter
@@ -40,9 +39,10 @@ from ledger_lab.runners.session import environment, simulation_app
 from ledger_lab.terminal.console import Terminal
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress
+from ledger_lab.training.declaration import make_run_dir
 from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.request import train_parser
+from ledger_lab.training.request import TrainRequest
 
 _HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
 _BLOCKS = 20
@@ -61,23 +61,19 @@ def profile_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the request can't be carried out.
     """
-    args, overrides = parse(profile_parser(), argv)
-    for name in ("warm_up", "iterations"):
-        if getattr(args, name) < 1:
-            raise UserError(f"--{name} {getattr(args, name)}: must be at least 1")
-    if args.nsys and args.trace:
-        raise UserError("--nsys and --trace record each other: choose one")
-    nsys = find_nsys() if args.nsys else None
-    if args.into:
-        schedule = Schedule(warm_up=args.warm_up + args.iterations, pairs=0, traced=0)
+    request = parse(profile_parser(), ProfileRequest, argv)
+    nsys = find_nsys() if request.nsys else None
+    if request.into:
+        schedule = Schedule(warm_up=request.warm_up + request.iterations, pairs=0, traced=0)
     else:
-        schedule = Schedule(warm_up=args.warm_up, pairs=args.iterations, traced=1 if args.trace else 0)
-    terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
+        schedule = Schedule(warm_up=request.warm_up, pairs=request.iterations, traced=1 if request.trace else 0)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        plan = _plan(args, overrides, schedule)
+        plan = _plan(request, schedule)
+        make_run_dir(plan)
         if nsys is None:
             terminal.keep_log(plan.run_dir / f"console_{plan.run_id}.log")
-            _carry_out(plan, schedule, args, terminal.console)
+            _carry_out(plan, schedule, request, terminal.console)
             return 0
     finally:
         terminal.restore()
@@ -87,24 +83,36 @@ def profile_run(argv: Sequence[str]) -> int:
     return run_under_nsys(nsys, [*own, "--into", str(plan.run_dir)], report, on_gpu=plan.device != "cpu")
 
 
-def _plan(args: argparse.Namespace, overrides: list[str], schedule: Schedule) -> TrainPlan:
-    """Check the request as a training's, and make its directory, or take the one that was made for it."""
-    asked = {**vars(train_parser().parse_args([])), **vars(args), "no_eval": True, "max_iterations": schedule.total}
-    if args.into is None:
-        return plan_training(argparse.Namespace(**asked), overrides)
-    with tempfile.TemporaryDirectory() as elsewhere:
-        plan = plan_training(argparse.Namespace(**{**asked, "log_root": Path(elsewhere)}), overrides)
-    plan.env_cfg.log_dir = str(args.into)
-    return replace(plan, run_dir=args.into, run_id=args.into.name.rpartition("_")[2])
+def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
+    """Check the request as a training's, which is written to a directory of its own or to the one made for it."""
+    plan = plan_training(
+        TrainRequest(
+            task=request.task,
+            rl_library=request.rl_library,
+            num_envs=request.num_envs,
+            seed=request.seed,
+            panel=request.panel,
+            no_eval=True,
+            max_iterations=schedule.total,
+            log_root=request.log_root,
+            device=request.device,
+            overrides=request.overrides,
+            launcher=request.launcher,
+        )
+    )
+    if request.into is None:
+        return plan
+    plan.env_cfg.log_dir = str(request.into)
+    return replace(plan, run_dir=request.into, run_id=request.into.name.rpartition("_")[2])
 
 
-def _carry_out(plan: TrainPlan, schedule: Schedule, args: argparse.Namespace, console: Console) -> None:
+def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, console: Console) -> None:
     """Train through all stages, and say what was found."""
     on_gpu = plan.device != "cpu"
     synchronize = functools.partial(torch.cuda.synchronize, plan.device) if on_gpu else None
     clock, probes = PhaseClock(time.perf_counter_ns()), Probes(synchronize)
-    ranges = Ranges(nvtx=args.into is not None)
-    if args.trace or args.into:
+    ranges = Ranges(nvtx=request.into is not None)
+    if request.trace or request.into:
         clock.announce(ranges.opened, ranges.closed)
     console.print(
         f"profile {plan.run_id} · {plan.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} environments · "
@@ -124,12 +132,12 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, args: argparse.Namespace, co
             writer = RunWriter(journal.append, clock, run_id=plan.run_id, directory=scratch, device=plan.device)
             record = functools.partial(record_checkpoint, plan, writer)  # saving costs what it costs in a training
             trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
-            if args.into:
+            if request.into:
                 _train_for_nsys(stages, trainer, ranges, on_gpu=on_gpu)
                 return
             stages.train(trainer, [*trainer.parts(), *environment_parts(env)])
         _measure_alone(plan, env, stages, probes, scratch)
-        _tell(plan, stages, args, console)
+        _tell(plan, stages, request, console)
 
 
 def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, *, on_gpu: bool) -> None:
@@ -165,7 +173,7 @@ def _measure_alone(plan: TrainPlan, env: Any, stages: Stages, probes: Probes, sc
         probes.repeat(_BUFFERED, lambda: journal.append(window), _BLOCKS, 100)
 
 
-def _tell(plan: TrainPlan, stages: Stages, args: argparse.Namespace, console: Console) -> None:
+def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Console) -> None:
     """Print the table, and write the files."""
     per_checkpoint = 1 / plan.batch.save_interval
     rates = {
@@ -201,7 +209,7 @@ def _tell(plan: TrainPlan, stages: Stages, args: argparse.Namespace, console: Co
         "components": [asdict(each) for each in found],
     }
     files = [plan.run_dir / f"profile_{plan.run_id}.json"]
-    for path in [*files, *([args.json] if args.json else [])]:
+    for path in [*files, *([request.json] if request.json else [])]:
         try:
             write_findings(path, **findings)
         except OSError as error:

@@ -208,6 +208,22 @@ def read_setting(agent_cfg: Any, override: str) -> Any:
     return None if value is _MISSING or isinstance(value, type(MISSING)) else value
 
 
+def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
+    """Set what an override of the agent's configuration would replace.
+
+    Args:
+        agent_cfg: The agent's configuration, which changes.
+        override: Name of the override of a setting that is there, like ``agent.algorithm.gamma``.
+        value: The value.
+    """
+    *groups, name = override.split(".")[1:]
+    node = _follow(agent_cfg, groups)
+    if isinstance(node, Mapping):
+        node[name] = value  # type: ignore[index]
+    else:
+        setattr(node, name, value)
+
+
 def require_values(agent_cfg: Any, adapter: Adapter) -> None:
     """Check what the fields of a recipe are translated to, wherever the configuration has it from.
 

@@ -8,22 +8,6 @@ from collections.abc import Callable, Sequence
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
-
-def add_pretrained(parser: argparse.ArgumentParser) -> None:
-    """Let a command line name the policy that comes with the package."""
-    parser.add_argument(
-        "--pretrained",
-        action="store_true",
-        help=(
-            "Take the policy of --task that comes with the package. What is made of it is written below the root of "
-            "the ledger; scores with a copy of the run that trained it, which reports show then."
-        ),
-    )
-    parser.add_argument(
-        "--task", default=None, help=f"Gymnasium id of the task of --pretrained (default: {DEFAULT_TASK})."
-    )
-
-
 LAUNCHER_FLAGS = (
     (("--device",), "DEVICE", "Device of the simulation: cpu, cuda or cuda:N (default: CUDA where there is one)."),
     (("--visualizer", "--viz"), "NAME[,NAME]", "Isaac Lab's viewers: newton_gl, kit, rerun, viser."),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.recipes import scaled_learning_rate
 from ledger_lab.runners import Adapter, BatchPlan
-from ledger_lab.runners.configs import read_setting, require_values, resolve_configs
-
-if TYPE_CHECKING:
-    pass
+from ledger_lab.runners.configs import read_setting, require_values, resolve_configs, write_setting
+from ledger_lab.training.request import TrainRequest
 
 
 def check_batch(num_envs: int, batch: BatchPlan) -> None:
@@ -41,40 +37,50 @@ def check_batch(num_envs: int, batch: BatchPlan) -> None:
     )
 
 
-def scale_learning_rate(args: Namespace, adapter: Adapter, overrides: Sequence[str], processes: int) -> str:
-    """Return the override that scales a learning rate from the batch it was chosen for to the one asked for.
+def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
+    """Read the batch arithmetic of a prepared configuration.
+
+    Args:
+        adapter: The library.
+        agent_cfg: The library's configuration.
+
+    Raises:
+        UserError: If it contradicts itself.
+    """
+    try:
+        return adapter.plan(agent_cfg)
+    except ValueError as error:
+        raise UserError(f"the agent's configuration: {error}") from error
+
+
+def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any, effective_batch: int) -> str:
+    """Scale a learning rate from the batch it was chosen for to the one asked for.
 
     The reference is what the task is registered with: its number of environments, and the agent's own configuration, in
     one process. Several processes average their gradients, so that each adds to the batch.
 
     Args:
-        args: Parsed command line of ``scripts/train.py``.
+        request: What is asked for.
         adapter: The library.
-        overrides: Hydra overrides of the command line.
-        processes: Processes of the training.
+        agent_cfg: The library's configuration, whose learning rate changes.
+        effective_batch: The batch asked for: samples of an iteration in all processes, each as often as it is used.
+
+    Returns:
+        The override that sets the same learning rate.
 
     Raises:
         UserError: If the learning rate is given on the command line, too.
     """
     key = adapter.dialect.overrides["learning_rate"]
-    if any(override.partition("=")[0] == key for override in overrides):
+    if any(override.partition("=")[0] == key for override in request.overrides):
         raise UserError(f"--scale_lr scales the task's own learning rate: leave out {key}=…, or --scale_lr")
-    (own_env, own_agent), (env_cfg, agent_cfg) = (
-        resolve_configs(args.task, adapter.library, chosen, args.agent) for chosen in ([], overrides)
-    )
-    reference = _plan(adapter, own_agent).effective_batch(own_env.scene.num_envs)
-    batch = _plan(adapter, agent_cfg).effective_batch((args.num_envs or env_cfg.scene.num_envs) * processes)
+    own_env, own_agent = resolve_configs(request.task, adapter.library, [], request.agent)
+    own_agent = adapter.prepare(own_agent, "cpu")
+    require_values(own_agent, adapter)
+    reference = plan_batch(adapter, own_agent).effective_batch(own_env.scene.num_envs)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
         raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is no learning rate to scale")
-    return f"{key}={scaled_learning_rate(learning_rate, batch, reference)}"
-
-
-def _plan(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
-    """Read the batch arithmetic of a freshly resolved configuration."""
-    prepared = adapter.prepare(agent_cfg, "cpu")
-    require_values(prepared, adapter)
-    try:
-        return adapter.plan(prepared)
-    except ValueError as error:
-        raise UserError(f"the agent's configuration: {error}") from error
+    scaled = scaled_learning_rate(learning_rate, effective_batch, reference)
+    write_setting(agent_cfg, key, scaled)
+    return f"{key}={scaled}"

@@ -11,7 +11,7 @@ import gymnasium as gym
 from isaaclab.managers import SceneEntityCfg
 from isaaclab.sensors import SensorBaseCfg
 
-from ledger_lab.checkpoints.candidate import require_same_task, require_unchanged
+from ledger_lab.checkpoints.candidate import declared_configs, require_same_task, require_unchanged
 from ledger_lab.checkpoints.find import best_checkpoint
 from ledger_lab.errors import UserError
 from ledger_lab.panels import few_differences
@@ -19,7 +19,7 @@ from ledger_lab.physics import is_newton
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
-from ledger_lab.runners.configs import plain_config, read_setting, resolve_configs
+from ledger_lab.runners.configs import plain_config, read_setting
 from ledger_lab.tasks.registry import require_task
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def find_beginning(
     what = f"--checkpoint {path}"
     require_unchanged(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
-    theirs, their_agent = resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
+    theirs, their_agent = declared_configs(found.run)
     require_same_task(found.run, theirs, ("observations", "actions"), f"{what} has learned from something else")
     taken = [read_setting(agent_cfg, setting) or {} for setting in _GROUPS]
     _require_first(_seen(theirs), _seen(env_cfg), [names for groups in taken for names in groups.values()], what)

@@ -1,18 +1,51 @@
-"""What a run says of itself before anything is spent."""
+"""What a run says of itself before anything is spent, and the directory that it says it in."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import torch
 
-from ledger_lab.ledger import RunDeclared
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import RunDeclared, declare_cohort
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.physics import physics_name
-from ledger_lab.runners.code import code_sha256
+from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.training.plan import TrainPlan
+
+
+def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
+    """Declare the cohort of a planned run where its size is given, and make the run's directory.
+
+    Args:
+        plan: The plan.
+        group: The processes of the training, all of which come here: other machines may have disks of their own.
+
+    Raises:
+        UserError: If the cohort was declared with another size, or the directory can't be written to.
+    """
+    group.first(lambda: _declare_cohort(plan))
+    group.agree(lambda: _make_folder(plan.run_dir, plan.request.log_root))
+
+
+def _declare_cohort(plan: TrainPlan) -> None:
+    """Say how many runs the cohort is going to have, if this run says so."""
+    request = plan.request
+    if plan.resumed is None and request.cohort is not None and request.cohort_size is not None:
+        declare_cohort(request.log_root, request.cohort, request.cohort_size)
+
+
+def _make_folder(run_dir: Path, log_root: Path) -> None:
+    """See to it that there is a directory, and that it can be written to."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to --log_root {log_root}: {error.strerror}") from error
+    if not os.access(run_dir, os.W_OK):
+        raise UserError(f"cannot write to --log_root {log_root}: permission denied")
 
 
 def declaration(plan: TrainPlan) -> RunDeclared:
@@ -22,12 +55,12 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         began_from = plan.resumed.declared.began_from
     return RunDeclared(
         run_id=plan.run_id,
-        cohort=plan.cohort,
-        task=plan.task,
+        cohort=plan.request.cohort,
+        task=plan.request.task,
         rl_library=plan.adapter.library,
         experiment=plan.adapter.experiment(plan.agent_cfg),
         overrides=plan.overrides,
-        agent=plan.agent,
+        agent=plan.request.agent,
         seed=plan.seed,
         device=plan.device,
         num_envs=plan.env_cfg.scene.num_envs,
@@ -42,17 +75,17 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         panel_fields=plan.identity.fields,
         target_success=plan.panel.target_success,
         held_out_slots=plan.held_out_slots,
-        eval_every=plan.eval_every,
-        save_state_every=plan.save_state_every,
-        stop_at_target=plan.stop_at_target,
+        eval_every=plan.request.eval_every,
+        save_state_every=plan.request.save_state_every,
+        stop_at_target=plan.request.stop_at_target,
         error_budget=ERROR_BUDGET,
-        stop_on=plan.stop_on,
+        stop_on=list(plan.request.stop_on),
         physics=physics_name(plan.env_cfg),
-        timing=plan.timing,
+        timing=plan.request.timing,
         price=plan.price.to_dict(),
         config_sha256=plan.config_sha256,
         versions=package_versions(),
-        code_sha256=code_sha256(plan.task, plan.env_cfg),
+        code_sha256=plan.code_sha256,
         began_from=began_from,
         git=git_facts(Path(__file__).parent),
         hardware={
@@ -64,4 +97,5 @@ def declaration(plan: TrainPlan) -> RunDeclared:
             ),
         },
         command=sys.argv,
+        request=plan.request.to_data(),
     )

@@ -184,7 +184,7 @@ class Judge:
 
     def _is_due(self, iterations: int) -> bool:
         """Tell whether the next policy is to be judged now."""
-        every = self._plan.eval_every
+        every = self._plan.request.eval_every
         return every is None or self._screened is None or iterations - self._screened >= every
 
     def _last_is_unjudged(self) -> bool:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
-from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
-
-from isaaclab.app import add_launcher_args
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
@@ -30,42 +26,13 @@ from ledger_lab.ledger.find import find_run
 from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import few_differences
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.training.health_watch import parse_stop_on
-from ledger_lab.training.request import train_parser
+from ledger_lab.terminal.request import flag_names
+from ledger_lab.training.request import TrainRequest
 
 OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED)
 """Ends of runs that did what they were told to."""
 
-FIELD_OF_FLAG = {
-    "task": "task",
-    "rl_library": "rl_library",
-    "agent": "agent",
-    "num_envs": "num_envs",
-    "seed": "seed",
-    "max_iterations": "max_iterations",
-    "panel": "panel",
-    "target": "target_success",
-    "eval_every": "eval_every",
-    "stop_at_target": "stop_at_target",
-    "device": "device",
-    "timing": "timing",
-    "cohort": "cohort",
-}
-"""Flags of ``train.py``, and the field of the declaration that stores each."""
-
-RESUME_MAY_CHANGE = (
-    "resume",
-    "allow_changed_code",
-    "save_state_every",
-    "grace_s",
-    "log_root",
-    "mirror",
-    "nproc",
-    "distributed",
-)
-"""Flags of ``train.py`` that a resumed attempt may set differently: they do not change what is trained."""
-
-FIELDS_THAT_MAY_DIFFER = ("command", "git", "save_state_every")
+FIELDS_THAT_MAY_DIFFER = ("command", "git", "request", "save_state_every")
 """Fields of a declaration that may differ between the attempts of a run."""
 
 
@@ -75,6 +42,8 @@ class Resumption:
 
     run_dir: Path
     declared: RunDeclared
+    request: TrainRequest
+    """What the run was declared with."""
     attempt: int
     """Number of the new attempt."""
     state: StateSaved
@@ -101,6 +70,7 @@ class Resumption:
         return {
             "run_dir": str(self.run_dir),
             "declared": self.declared.to_data(),
+            "request": self.request.to_data(),
             "attempt": self.attempt,
             "state": self.state.to_data(),
             "saved_by": self.saved_by,
@@ -115,6 +85,7 @@ class Resumption:
         rows = {
             "run_dir": Path(data["run_dir"]),
             "declared": RunDeclared.from_data(data["declared"]),
+            "request": TrainRequest.from_data(data["request"]),
             "state": StateSaved.from_data(data["state"]),
             "checkpoints": [CheckpointSaved.from_data(row) for row in data["checkpoints"]],
             "results": [PanelResult.from_data(row) for row in data["results"]],
@@ -122,38 +93,25 @@ class Resumption:
         return cls(**{**data, **rows})
 
 
-def resumed_request(
-    args: Namespace, overrides: Sequence[str], argv: Sequence[str], group: ProcessGroup = ALONE
-) -> tuple[Namespace, Resumption]:
-    """Find the run to resume, and turn its declaration back into the command line that it was declared by.
+def find_resumption(asked: TrainRequest, group: ProcessGroup = ALONE) -> tuple[TrainRequest, Resumption]:
+    """Find the run to resume, and the request that its next attempt carries out.
 
     Args:
-        args: Parsed command line of ``train.py`` with ``--resume``.
-        overrides: Hydra overrides on it.
-        argv: The command line itself.
+        asked: A request with a run to resume.
         group: The processes of the training; the first one looks for the run.
 
     Returns:
-        The command line of the whole run but for its overrides, which are in the declaration; and what it goes on from.
+        The request that the run was declared with, but for what each attempt may set; and what it goes on from.
 
     Raises:
         UserError: If there is no such run, it can't be resumed, or is asked to become another one.
     """
-    resumed = Resumption.from_data(
-        group.first(lambda: _resumption(find_run(args.resume, args.log_root.resolve())).to_data())
-    )
-    declared = resumed.declared
-    asked = {flag: getattr(declared, field) for flag, field in FIELD_OF_FLAG.items()}
-    asked |= {"stop_on": ",".join(declared.stop_on), "no_eval": declared.held_out_slots == 0}
-    if group.world.size != declared.world_size:
-        group.agree(lambda: _refuse_processes(declared, group.world.size))
-    group.agree(lambda: _require_as_declared(declared, asked, overrides, argv))
-    settled: dict[str, Any] = {"scale_lr": False}  # the scaled rate is among the declared overrides
-    if args.save_state_every is None:
-        settled["save_state_every"] = declared.save_state_every
-    if group.world.size > 1:
-        settled["device"] = declared.device.partition(":")[0]  # each process takes the one of its own number
-    return Namespace(**{**vars(args), **asked, **settled}), resumed
+    name, log_root = str(asked.resume), asked.log_root.resolve()
+    resumed = Resumption.from_data(group.first(lambda: _resumption(find_run(name, log_root)).to_data()))
+    if group.world.size != resumed.declared.world_size:
+        group.agree(lambda: _refuse_processes(resumed.declared, group.world.size))
+    group.agree(lambda: _require_as_declared(asked, resumed))
+    return resumed.request.resumed_by(asked), resumed
 
 
 def _refuse_processes(declared: RunDeclared, processes: int) -> None:
@@ -164,27 +122,32 @@ def _refuse_processes(declared: RunDeclared, processes: int) -> None:
     )
 
 
-def _require_as_declared(
-    declared: RunDeclared, asked: dict[str, Any], overrides: Sequence[str], argv: Sequence[str]
-) -> None:
-    """Refuse flags and overrides that a run was not declared with."""
-    for flag, value in _given(argv).items():
-        if flag == "device" and declared.device.startswith(f"{value}:"):
+def _require_as_declared(asked: TrainRequest, resumed: Resumption) -> None:
+    """Refuse flags and overrides that a run was not declared with.
+
+    A flag may also be set to what the run resolved it to: fields of the declaration have the names of the flags.
+    """
+    declared, free = resumed.declared, flag_names(TrainRequest, each_attempt=True)
+    for name in asked.given:
+        value, then, resolved = (getattr(each, name, None) for each in (asked, resumed.request, declared))
+        if name in free or value in (then, resolved):
             continue
-        if flag not in asked:
-            if value == _given(declared.command[1:]).get(flag):
-                continue
-            raise UserError(f"--{flag}: run {declared.run_id} goes on as it was declared: leave the flag out")
-        if value != asked[flag]:
-            raise UserError(
-                f"--{flag} {value}: run {declared.run_id} was declared with {asked[flag]}, and goes on as it was "
-                "declared: leave the flag out"
-            )
-    if strangers := [override for override in overrides if override not in declared.overrides]:
+        then = resolved if then is None else then
+        raise UserError(
+            f"--{name} {_shown(value)}: run {declared.run_id} was declared "
+            f"{'without it' if then is None else f'with {_shown(then)}'}, and goes on as it was declared: leave the "
+            "flag out"
+        )
+    if strangers := [override for override in asked.overrides if override not in resumed.request.overrides]:
         raise UserError(
             f"override {strangers[0]!r}: run {declared.run_id} was declared without it, and goes on as it was "
             "declared: leave it out"
         )
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it stands on a command line."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def require_unchanged(
@@ -282,6 +245,7 @@ def _resumption(run: Run) -> Resumption:
     if last.status in OVER or run.proven:
         status = Status.TARGET_REACHED if run.proven else last.status
         raise UserError(f"{name} has ended: {status.replace('_', ' ')}. There is nothing to resume: start a new run")
+    request = _declared_request(run.declared)
     states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
     if not states:
         raise UserError(f"{name} ended before it had saved a state to be resumed from: start a new run")
@@ -296,6 +260,7 @@ def _resumption(run: Run) -> Resumption:
     return Resumption(
         run_dir=run.directory,
         declared=run.declared,
+        request=request,
         attempt=max(numbers) + 1,
         state=state,
         saved_by=saved_by,
@@ -305,16 +270,21 @@ def _resumption(run: Run) -> Resumption:
     )
 
 
-def _given(argv: Sequence[str]) -> dict[str, Any]:
-    """Return the flags of ``train.py`` that stand on a command line, without those that may be given anew."""
-    parser = train_parser()
-    mine = {action.dest for action in parser._actions} - {"help", *RESUME_MAY_CHANGE}
-    add_launcher_args(parser)
-    nothing = object()
-    found, _ = parser.parse_known_args(list(argv), Namespace(**dict.fromkeys({*mine, "device"}, nothing)))
-    given = {name: value for name, value in vars(found).items() if name in {*mine, "device"} and value is not nothing}
-    if "stop_on" in given:
-        given["stop_on"] = ",".join(parse_stop_on(given["stop_on"]))
-    if "panel" in given and Path(given["panel"]).is_file():
-        given["panel"] = str(Path(given["panel"]).resolve())
-    return given
+def _declared_request(declared: RunDeclared) -> TrainRequest:
+    """Return the request that a run was declared with.
+
+    Raises:
+        UserError: If the declaration does not say, or says it in the flags of another version.
+    """
+    if declared.request is None:
+        raise UserError(
+            f"run {declared.run_id} was declared by a version of LedgerLab that did not store the request: resume it "
+            "with that version, or start a new run"
+        )
+    try:
+        return TrainRequest.from_data(declared.request)
+    except (TypeError, UserError) as error:
+        raise UserError(
+            f"run {declared.run_id} was declared with flags that this version of LedgerLab refuses ({error}): resume "
+            "it with the version that declared it, or start a new run"
+        ) from error

@@ -6,7 +6,6 @@ import functools
 import itertools
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -38,14 +37,14 @@ from ledger_lab.supervision.attempt import Attempt, attempt_life
 from ledger_lab.supervision.link import Link
 from ledger_lab.terminal.console import Terminal
 from ledger_lab.terminal.progress import Progress
-from ledger_lab.training.declaration import declaration
+from ledger_lab.training.declaration import declaration, make_run_dir
 from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.loop import TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import SpreadSlots, join_supervisors, said_once, share_of
-from ledger_lab.training.request import train_parser
-from ledger_lab.training.resume import OVER, require_unchanged, resumed_request
+from ledger_lab.training.request import TrainRequest, train_parser
+from ledger_lab.training.resume import OVER, find_resumption, require_unchanged
 from ledger_lab.training.show import greet, report, tell_failure, tell_how_to_resume
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.state import StateKeeper, remove_states
@@ -75,26 +74,26 @@ def train_run(
         UserError: If the request can't be carried out; nothing was spent and no row written.
     """
     with said_once(os.environ):
-        args, overrides = parse(train_parser(), argv)
-        world = read_world(os.environ, distributed=args.distributed)
-    terminal = Terminal(quiet_libraries=not (args.verbose or args.info), speaks=world.first)
+        request = parse(train_parser(), TrainRequest, argv)
+        world = read_world(os.environ, distributed=request.distributed)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first)
     try:
-        with joined(world, on_gpu=args.device != "cpu" and torch.cuda.is_available()) as group:
+        with joined(world, on_gpu=request.device != "cpu" and torch.cuda.is_available()) as group:
             join_supervisors(group, link)
-            _carry_out(_plan(args, overrides, argv, group), group, terminal, started_ns, link, judge, loop)
+            plan = _plan(request, group)
+            make_run_dir(plan, group)
+            _carry_out(plan, group, terminal, started_ns, link, judge, loop)
     finally:
         terminal.restore()
 
 
-def _plan(args: Namespace, overrides: list[str], argv: Sequence[str], group: ProcessGroup) -> TrainPlan:
+def _plan(request: TrainRequest, group: ProcessGroup) -> TrainPlan:
     """Check a request, for a new run or for the next attempt of one."""
-    if args.resume is None:
-        if args.allow_changed_code:
-            raise UserError("--allow_changed_code: there is nothing to go on with; say --resume RUN, too")
-        return plan_training(args, overrides, group)
-    args, resumed = resumed_request(args, overrides, argv, group)
-    plan = plan_training(args, resumed.declared.overrides, group, resumed)
-    return replace(plan, resumed=require_unchanged(declaration(plan), resumed, group, args.allow_changed_code))
+    if request.resume is None:
+        return plan_training(request, group)
+    request, resumed = find_resumption(request, group)
+    plan = plan_training(request, group, resumed)
+    return replace(plan, resumed=require_unchanged(declaration(plan), resumed, group, request.allow_changed_code))
 
 
 def _carry_out(

@@ -30,7 +30,7 @@ def describe_batch(plan: TrainPlan) -> str:
         f"minibatches, {batch.epochs} epochs: effective batch {batch.effective_batch(in_all)} · learning rate "
         f"{read_setting(plan.agent_cfg, plan.adapter.dialect.overrides['learning_rate'])}"
     )
-    return f"{line} (scaled to the batch)" if plan.scaled_lr else line
+    return f"{line} (scaled to the batch)" if plan.request.scale_lr else line
 
 
 def greet(plan: TrainPlan, console: Console) -> None:

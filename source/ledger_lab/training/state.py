@@ -53,8 +53,8 @@ class StateKeeper:
         self._plan, self._path, self._group = plan, plan.run_dir / STATE_FILE, group
         self._next = plan.run_dir / f"journal-{plan.attempt + 1}-0.jsonl"
         self._every, self._at_latest_s = plan.batch.save_interval, STATE_AT_LATEST_S
-        if plan.save_state_every is not None:
-            self._every, self._at_latest_s = plan.save_state_every, math.inf
+        if plan.request.save_state_every is not None:
+            self._every, self._at_latest_s = plan.request.save_state_every, math.inf
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
         self._last: int | None = None

@@ -1,0 +1,149 @@
+"""What a user asks of a training: checked as it is made, stored whole, and read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Journal, RunDeclared, read_journal
+from ledger_lab.pretrained import shipped_checkpoint
+from ledger_lab.terminal.request import flag_names
+from ledger_lab.training.request import TrainRequest, train_parser
+from tests.fakes.ledgers import declared
+
+
+def asked(*argv: str) -> TrainRequest:
+    """Parse a command line of ``train.py``."""
+    from ledger_lab.runners.command_line import parse
+
+    return parse(train_parser(), TrainRequest, argv)
+
+
+def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
+    request = asked(
+        "--num_envs", "64", "--mirror", "wandb", "--mirror", "mlflow", "--no-stop_at_target", "agent.seed=3"
+    )
+    assert request == TrainRequest(
+        num_envs=64,
+        mirror=("wandb", "mlflow"),
+        stop_at_target=False,
+        overrides=("agent.seed=3",),
+        launcher=request.launcher,
+        given=("num_envs", "stop_at_target", "mirror"),
+    )
+    assert request.device is None and request.launcher_args("cpu")["device"] == "cpu"
+    assert asked("--device", "cpu").given == ("device",)
+
+
+def test_the_launcher_gets_its_own_flags_and_no_other() -> None:
+    flags = asked("--viz", "newton_gl", "--verbose", "--num_envs", "64").launcher_args("cpu")
+    assert (flags["visualizer"], flags["verbose"]) == (["newton_gl"], True)
+    assert not {*flag_names(TrainRequest), "overrides", "given"} & {*flags}
+
+
+def test_a_request_is_stored_as_json_and_read_again() -> None:
+    request = asked("--prices", "p.toml", "--stop_on", "entropy_collapse", "--grace_s", "9", "env.decimation=4")
+    stored = json.loads(json.dumps(request.to_data()))
+    assert TrainRequest.from_data(stored) == request
+    assert {*flag_names(TrainRequest)} <= {*stored}, "defaults are stored, too: they may be others tomorrow"
+
+
+def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert TrainRequest(panel="mine.toml").panel == str(tmp_path / "mine.toml")
+    assert TrainRequest(panel="cartpole_v1").panel == "cartpole_v1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"num_envs": 0}, "--num_envs 0: must be at least 1"),
+        ({"max_iterations": -1}, "--max_iterations -1: must be at least 1"),
+        ({"eval_every": 0}, "--eval_every 0: must be at least 1"),
+        ({"save_state_every": -1}, "--save_state_every -1: must not be negative"),
+        ({"grace_s": 0.0}, "--grace_s 0: must lie above 0"),
+        ({"cohort": "../out"}, "--cohort '../out': must be a name"),
+        ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),
+        ({"nproc": 2}, "--nproc 2: write it in full"),
+        ({"allow_changed_code": True}, "--allow_changed_code: there is nothing to go on with"),
+    ],
+)
+def test_what_no_task_could_mend_is_refused_as_the_request_is_made(flags: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        TrainRequest(**flags)
+
+
+def test_the_ledger_keeps_no_secret_of_a_request(tmp_path: Path) -> None:
+    secret = "ghp_" + 24 * "a"
+    request = TrainRequest(
+        overrides=("agent.wandb.api_key=hunter2hunter2",), launcher={"kit_args": f"--/app/token={secret}"}
+    )
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        journal.append(declared("aaaaaaaa", request=request.to_data()))
+    text = (tmp_path / "journal-1-0.jsonl").read_text()
+    assert "hunter2" not in text and secret not in text
+    (row,) = read_journal(tmp_path / "journal-1-0.jsonl").rows
+    assert isinstance(row, RunDeclared) and row.request is not None
+    assert row.request["overrides"] == ["agent.wandb.api_key=[redacted]"]
+
+
+def test_declarations_without_a_request_are_read() -> None:
+    run_dir = shipped_checkpoint("LedgerLab-Cartpole").parent
+    (journal,) = run_dir.glob("journal-1-0.jsonl*")
+    row = read_journal(journal).rows[0]
+    assert isinstance(row, RunDeclared) and row.request is None
+
+
+def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import code
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training import plan as planning
+    from ledger_lab.training.declaration import declaration, make_run_dir
+
+    registered_tasks()
+    calls: list[str] = []
+    source_sha256 = code.source_sha256
+
+    def resolve(*arguments: Any) -> Any:
+        calls.append("resolve")
+        return resolve_configs(*arguments)
+
+    def hashed(package: str) -> str:
+        calls.append(f"hash {package}")
+        return source_sha256(package)
+
+    monkeypatch.setattr(planning, "resolve_configs", resolve)
+    monkeypatch.setattr(code, "source_sha256", hashed)
+    request = TrainRequest(device="cpu", log_root=tmp_path / "logs", cohort="c", cohort_size=2)
+    plan = planning.plan_training(request)
+    assert not list(tmp_path.iterdir())
+    row = declaration(plan)
+    assert row.request == request.to_data()
+    make_run_dir(plan)
+    assert calls == ["resolve", "hash ledger_lab"]
+    assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.run_id)
+
+
+@pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
+def test_a_scaled_learning_rate_is_what_its_override_makes(library: str, tmp_path: Path) -> None:
+    from ledger_lab.checkpoints.candidate import hash_configs
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.plan import plan_training
+
+    registered_tasks()
+    request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr=True, log_root=tmp_path)
+    plan = plan_training(request)
+    (override,) = plan.overrides
+    env_cfg, agent_cfg = resolve_configs(request.task, library, [override])
+    agent_cfg = plan.adapter.prepare(agent_cfg, "cpu")
+    assert hash_configs(env_cfg, agent_cfg, plan.adapter)["agent"] == plan.config_sha256["agent"]
+    _, unscaled = resolve_configs(request.task, library, [])
+    unscaled = plan.adapter.prepare(unscaled, "cpu")
+    assert hash_configs(env_cfg, unscaled, plan.adapter)["agent"] != plan.config_sha256["agent"]
