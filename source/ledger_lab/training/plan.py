@@ -32,8 +32,9 @@ from ledger_lab.tasks.registry import require_task, require_task_default
 from ledger_lab.training.batch import check_batch, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.health_watch import parse_stop_on
-from ledger_lab.training.ranks import require_divisible, require_same
+from ledger_lab.training.ranks import require_same
 from ledger_lab.training.resume import Resumption
+from ledger_lab.training.spread_slots import require_divisible
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

@@ -48,17 +48,16 @@ from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import (
     Agreement,
-    SpreadSlots,
     agree_on_ending,
     compare_learners,
+    errors_once_per_machine,
     join_supervisors,
-    said_once,
-    share_of,
 )
 from ledger_lab.training.request import train_parser
 from ledger_lab.training.resume import OVER, require_unchanged, resumed_request
 from ledger_lab.training.show import greet, report
 from ledger_lab.training.simulation_state import SimulationState, simulation_state
+from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper
 
 
@@ -75,7 +74,7 @@ def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judg
         SystemExit: In the end; with status 0 only if all work was done.
         UserError: If the request can't be carried out; nothing was spent and no row written.
     """
-    with said_once(os.environ):
+    with errors_once_per_machine(os.environ):
         args, overrides = parse(train_parser(), argv)
         world = read_world(os.environ, distributed=args.distributed)
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info), speaks=world.first)
