@@ -1,4 +1,4 @@
-"""The watch names the slots that MuJoCo-Warp had no room for."""
+"""The watch reports the slots for which MuJoCo-Warp dropped contacts or constraints."""
 
 from __future__ import annotations
 

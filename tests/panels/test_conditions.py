@@ -1,4 +1,4 @@
-"""Perturbations reach their own slots, alone, by the amount that was drawn, and nothing else."""
+"""A perturbation changes only the slots of its cell, by the drawn amount."""
 
 from __future__ import annotations
 

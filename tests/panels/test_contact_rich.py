@@ -1,4 +1,4 @@
-"""Bit for bit the same where bodies hit the ground: the ant, on Newton."""
+"""Held-out episodes repeat bit for bit although bodies hit the ground: the ant, on Newton."""
 
 from __future__ import annotations
 

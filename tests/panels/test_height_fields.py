@@ -1,4 +1,4 @@
-"""On height fields an episode is its seed's alone where Newton is deterministic, and only there."""
+"""On height fields, an episode depends on its seed alone only where Newton is deterministic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of a share hold as often as they say."""
+"""Bounds of a share hold as often as claimed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Everything through which episodes could depend on each other, one by one, in real simulations on Newton.
+"""Each way in which episodes could depend on each other, in real simulations on Newton.
 
-Each leak is shown twice: handled, the episodes are the same bit for bit alone, in other slots, beside other policies
-and beside training; with its handling taken away, they are not.
+Two tests show each leak. With the handling of the leak, the episodes are equal bit for bit: alone, in other slots,
+beside other policies and beside training. Without the handling, they differ.
 """
 
 from __future__ import annotations

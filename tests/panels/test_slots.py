@@ -1,4 +1,4 @@
-"""What becomes of held-out episodes: their labels, their order, their verdict; and what a learner sees of them."""
+"""Held-out episodes: their labels and order, whether they are valid, and what a learner sees of them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def number(env: Any) -> torch.Tensor:
     return env.episode_length_buf
 
 
-def everybody(env: Any) -> torch.Tensor:
+def three_values(env: Any) -> torch.Tensor:
     return torch.ones(3, dtype=torch.bool)
 
 
@@ -193,7 +193,7 @@ def test_a_success_function_may_combine_what_belongs_to_one_environment() -> Non
     ("name", "complaint"),
     [
         ("number", r"returns torch.int64 of shape \(64,\): it must return torch.bool of shape \(num_envs,\)"),
-        ("everybody", r"returns torch.bool of shape \(3,\)"),
+        ("three_values", r"returns torch.bool of shape \(3,\)"),
         ("average", r"mixes environments: it calls torch.mean across them"),
         ("first", r"mixes environments: it calls torch.select"),
         ("shifted", r"mixes environments: it calls torch.slice"),

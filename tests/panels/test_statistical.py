@@ -1,4 +1,4 @@
-"""Where an engine can't repeat an episode bit for bit, scores agree all the same, and every episode starts alike."""
+"""If an engine can't repeat an episode bit for bit, its scores still agree, and its episodes start alike."""
 
 from __future__ import annotations
 

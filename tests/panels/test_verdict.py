@@ -1,4 +1,4 @@
-"""The rule of a run's verdict keeps its budget."""
+"""The rule of a run's verdict stays within its error budget."""
 
 from __future__ import annotations
 

@@ -80,10 +80,12 @@ class Hooks:
         self._base, self._first = base, first
         self._rows = np.maximum(np.arange(base.num_envs) - first, -1)
         self._commands = base.command_manager._terms
-        self._draws: Literal["unchecked", "checked", "pass"] = "unchecked"
-        """Random numbers that are drawn for all environments at once: between steps they are not checked; within a step
-        they are refused; while hooked functions run for training slots alone, or for held-out slots alone, the hooks
-        inside pass every call through."""
+        self._global_draws: Literal["unchecked", "refused", "passed"] = "unchecked"
+        """How the hooks treat random numbers that the task draws for all environments at once.
+
+        Between two steps, such draws are not checked. Within a step, they are refused. While Isaac Lab's own functions
+        run for training slots only, or for held-out slots only, the hooks inside pass every call through.
+        """
         self._streams = GlobalStreams()
 
     def attach(self, undo: ExitStack, listener: Listener) -> None:
@@ -135,12 +137,12 @@ class Hooks:
         Raises:
             UserError: If the task draws such numbers.
         """
-        self._streams, self._draws = GlobalStreams(), "checked"
+        self._streams, self._global_draws = GlobalStreams(), "refused"
         try:
             yield
             self._require_no_stray_draws("the end of the step")
         finally:
-            self._draws = "unchecked"
+            self._global_draws = "unchecked"
 
     def reset(self, ids: torch.Tensor) -> None:
         """Run the environment's own reset for held-out slots; logs and curricula do not see it.
@@ -157,7 +159,7 @@ class Hooks:
         with ExitStack() as undo:
             self._replace(undo, base.curriculum_manager, "compute", lambda env_ids=None: None)
             self._replace(undo, base.curriculum_manager, "reset", lambda env_ids=None: {})
-            self._replace(undo, self, "_draws", "pass")
+            self._replace(undo, self, "_global_draws", "passed")
             self._reset_idx(ids)
         if log is None:
             base.extras.pop("log", None)
@@ -178,7 +180,7 @@ class Hooks:
                 resample: Any = resample,  # noqa: ANN401 - Isaac Lab's method
                 resample_held_out: Callable[[NDArray[np.int64]], None] = resample_held_out,
             ) -> None:
-                if self._draws == "pass":
+                if self._global_draws == "passed":
                     resample(env_ids)
                     return
                 training, held_out = self._split(env_ids)
@@ -230,17 +232,17 @@ class Hooks:
         base = self._base
         for name, action in base.action_manager._terms.items():
             zeros = torch.zeros(base.num_envs, action.action_dim, device=base.device)
-            if _draws(functools.partial(action.process_actions, zeros)):
+            if _call_draws(functools.partial(action.process_actions, zeros)):
                 yield action, "process_actions", f"action {name!r}"
-            if _draws(action.apply_actions):
+            if _call_draws(action.apply_actions):
                 yield action, "apply_actions", f"action {name!r}"
         for name, command in self._commands.items():
-            if _draws(command._update_command):
+            if _call_draws(command._update_command):
                 yield command, "_update_command", f"command {name!r}"
         manager = base.observation_manager
         for group, terms in manager._group_obs_term_cfgs.items():
             for name, term in zip(manager.active_terms[group], terms, strict=True):
-                if _draws(functools.partial(term.func, base, **term.params)):
+                if _call_draws(functools.partial(term.func, base, **term.params)):
                     yield term, "func", f"observation {name!r}"
 
     def _split(self, env_ids: Any) -> tuple[torch.Tensor, NDArray[np.int64]]:  # noqa: ANN401 - a tensor or a slice
@@ -253,15 +255,15 @@ class Hooks:
     @contextmanager
     def _training_draws(self) -> Iterator[None]:
         """Let training slots draw from the global streams, as they do without held-out slots."""
-        if self._draws == "pass":
+        if self._global_draws == "passed":
             yield
             return
         self._require_no_stray_draws("a training slot's draw")
-        before, self._draws = self._draws, "pass"
+        before, self._global_draws = self._global_draws, "passed"
         try:
             yield
         finally:
-            self._draws = before
+            self._global_draws = before
         self._streams = GlobalStreams()
 
     @contextmanager
@@ -285,12 +287,12 @@ class Hooks:
         Raises:
             UserError: If there were any.
         """
-        if self._draws != "checked" or not self._streams.moved():
+        if self._global_draws != "refused" or not self._streams.moved():
             return
         raise UserError(
-            f"between the steps' known draws and {until}, the task drew random numbers for all environments at once, "
-            "or not with torch; a held-out episode can't be fixed by its seed then: draw with torch, in an event, a "
-            "command, an action or an observation term"
+            f"the task drew random numbers for all environments at once, or not with torch (found at {until}), so that "
+            "seeds don't determine held-out episodes: draw with torch, in an event, a command, an action or an "
+            "observation term"
         )
 
     @staticmethod
@@ -304,7 +306,7 @@ class Hooks:
         setattr(owner, name, value)
 
 
-def _draws(call: Callable[[], Any]) -> bool:
+def _call_draws(call: Callable[[], Any]) -> bool:
     """Tell whether a call draws random numbers; restore the global streams after it."""
     before = GlobalStreams()
     call()

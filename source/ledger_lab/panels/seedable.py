@@ -32,7 +32,7 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
         if event.mode == "prestartup":
             yield f"prestartup event {name!r} (drawn once, before the simulation starts)"
     if getattr(env_cfg, "compute_final_obs", False):
-        yield "random observations (env.compute_final_obs computes them more often when somebody resets)"
+        yield "random observations (env.compute_final_obs computes them once more at every reset)"
     for name, entity in _terms(env_cfg.scene):
         for kind in ("Deformable", "Cable", "Collection", "SurfaceGripper"):
             if kind in type(entity).__name__:

@@ -43,8 +43,9 @@ def rows_of(observations: Any, rows: slice) -> Any:  # noqa: ANN401 - a tensor, 
 type PanelState = Literal["idle", "due", "running"]
 """State of all held-out slots together, as all episodes of a panel begin in the same step.
 
-Between two panels the slots are idle. Once policies are given to them, a panel is due: its episodes begin at the resets
-of the next step. From then on it is running, until the last episode has ended.
+Between two panels, the slots are idle. After :meth:`HeldOutSlots.begin`, a panel is due: its episodes begin at the
+resets of the next step. The panel is then running until its last episode has ended. The state is a plain string,
+because the saved state of a training contains it.
 """
 
 
@@ -113,7 +114,7 @@ class HeldOutSlots:
             if self._capacity is not None:
                 undo.callback(self._capacity.detach)
             self._prepare()
-            self._start(self._all[:1])  # refuses a shared draw whose rows are by chance as many as all slots
+            self._start(self._all[:1])  # refuses a shared draw that has by chance a row per slot
             self._start(self._all)
             yield self
 
