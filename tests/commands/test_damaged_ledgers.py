@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.verify import verify_ledger
-from ledger_lab.ledger import declare_cohort
+from ledger_lab.ledger import Journal, SupervisionStarted, TelemetryStarted, declare_cohort
 from ledger_lab.ledger.encoding import GENESIS, encode_line
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
@@ -122,3 +122,21 @@ def test_verification_goes_on_after_damage_and_counts_it(tmp_path: Path) -> None
     assert damaged.endswith("aa/journal-1-0.jsonl:4: the row does not match its hash")
     assert re.fullmatch(r"torn: .*bb/journal-1-0\.jsonl:11: the writer was stopped within .*", unfinished)
     assert total == "3 journals, 21 rows, 1 torn, 1 damaged"
+
+
+def test_verification_reports_telemetry_that_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = write_run(tmp_path / "logs", "aa")
+    for name in ("journal-1", "journal-evaluation-00"):
+        with Journal(run_dir / f"{name}-supervisor.jsonl") as journal:
+            attempt = 1 if name == "journal-1" else None
+            journal.append(SupervisionStarted(run_id="aa", attempt=attempt, pid=2**22 + 2, host="h", wall_ns=0))
+        with Journal(run_dir / f"{name}-telemetry.jsonl") as journal:
+            journal.append(TelemetryStarted(run_id="aa", attempt=attempt, rank=0))
+    assert verify_ledger(["--log_root", str(tmp_path / "logs")]) == 0
+    assert "telemetry" not in capsys.readouterr().out
+    for path in run_dir.glob("*-telemetry.jsonl"):
+        path.unlink()
+    assert verify_ledger(["--log_root", str(tmp_path / "logs")]) == 0
+    missing, total = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"telemetry left out: of 2 supervised processes; .*journal-1-supervisor\.jsonl", missing)
+    assert total == "3 journals, 13 rows, 0 torn, 0 damaged"

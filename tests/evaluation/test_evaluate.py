@@ -14,10 +14,12 @@ from ledger_lab.ledger import (
     Outcomes,
     PanelResult,
     Status,
+    Telemetry,
+    TelemetryStarted,
     read_journal,
     read_ledger,
 )
-from ledger_lab.ledger.reader import JournalContent, find_journals
+from ledger_lab.ledger.reader import JournalContent, find_journals, without_telemetry
 from ledger_lab.panels import compare_paired, find_panels, wilson_interval
 from tests.conftest import one_run_dir, script
 
@@ -52,8 +54,8 @@ def small_panel(folder: Path, cells: str = "", seeds: int = 24) -> Path:
 
 
 def evaluation(root: Path) -> JournalContent:
-    """Return the journal of the only evaluation; its end is in the supervisor's."""
-    (path,) = [path for path in find_journals(root) if "evaluation" in path.name and "supervisor" not in path.name]
+    """Return the journal of the only evaluation; its supervisor writes others."""
+    (path,) = [path for path in find_journals(root) if "evaluation" in path.name and path.name.endswith("-0.jsonl")]
     return read_journal(path)
 
 
@@ -67,7 +69,16 @@ def test_stand_alone_scores_agree_episode_by_episode_with_those_beside_the_train
     assert finished.returncode == 0, finished.stdout + finished.stderr
     journal = evaluation(copy_of_run)
     (started,) = journal.of(EvaluationStarted)
-    (ended,) = read_journal(Path(str(journal.path).replace("-0.jsonl", "-supervisor.jsonl"))).of(EvaluationEnded)
+    supervision, telemetry = (
+        read_journal(Path(str(journal.path).replace("-0.jsonl", f"-{name}.jsonl")))
+        for name in ("supervisor", "telemetry")
+    )
+    (ended,) = supervision.of(EvaluationEnded)
+    assert not supervision.of(Telemetry), "telemetry can be left out of what is kept"
+    assert [type(row) for row in telemetry.rows[:2]] == [TelemetryStarted, Telemetry]
+    assert not without_telemetry(read_ledger(copy_of_run).journals)
+    telemetry.path.unlink()
+    assert [left.path for left in without_telemetry(read_ledger(copy_of_run).journals)] == [supervision.path]
     assert started.checkpoints == list(reversed(beside))
     assert ended.status is Status.COMPLETED
     alone = journal.of(PanelResult)

@@ -19,13 +19,13 @@ def still(observations: Any) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Exam:
-    """A policy that takes a panel, in simulations that differ in everything but the episodes."""
+class Trial:
+    """A policy that takes a panel in simulations that have only the episodes in common."""
 
     panel: Panel
     policy: Callable[[Any], torch.Tensor]
     other: Callable[[Any], torch.Tensor]
-    """The policy of whoever else is there."""
+    """Policy in all other held-out slots."""
     cfg: Callable[[], Any]
     """Makes the task's configuration."""
 
@@ -46,7 +46,7 @@ class Exam:
             yield env, slots
 
     def alone(self) -> Outcomes:
-        """Have the simulation to itself."""
+        """Return outcomes in a simulation without other slots."""
         from ledger_lab.panels.scoring import score_policies
 
         with self.simulation(1) as (_, slots):
@@ -55,7 +55,7 @@ class Exam:
         return score.outcomes
 
     def in_company(self) -> Outcomes:
-        """Come second, in other slots, beside others, with another seed of the simulation."""
+        """Return outcomes in other slots, in a second round, beside another policy, with another simulation seed."""
         from ledger_lab.panels.scoring import score_policies
 
         with self.simulation(3, seed=11) as (_, slots):
@@ -65,7 +65,7 @@ class Exam:
         return scores[-1].outcomes
 
     def beside_training(self, slots_in_training: int = 5) -> Outcomes:
-        """Come second, while training slots act at random and reset in between."""
+        """Return outcomes in a second panel, while training slots act at random and reset."""
         from ledger_lab.panels.view import TrainingView
 
         with self.simulation(1, slots_in_training, seed=7) as (env, slots), torch.inference_mode():

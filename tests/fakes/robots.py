@@ -152,8 +152,8 @@ def _early(part: Perturbation) -> Perturbation:
 
 
 @dataclass(frozen=True)
-class Exams:
-    """The same exam, twice."""
+class Repeats:
+    """Outcomes of the same panel, taken twice."""
 
     first: Outcomes
     again: Outcomes
@@ -161,7 +161,7 @@ class Exams:
     """Whether the engine is said to repeat it bit for bit."""
 
     def check(self, unfelt: frozenset[str] = frozenset()) -> None:
-        """Require that each cell changes its episode, and that the exam repeats.
+        """Require that each cell changes its episode, and that the outcomes repeat.
 
         Args:
             unfelt: Cells that change nothing here.
@@ -174,7 +174,7 @@ class Exams:
             assert self.first == self.again
 
 
-def examined(env: Any, panel: Panel) -> Exams:
+def taken_twice(env: Any, panel: Panel) -> Repeats:
     """Let the last slots take a panel twice, beside training slots that move at random."""
     from ledger_lab.panels.slots import HeldOutSlots
     from ledger_lab.physics import exactness
@@ -191,4 +191,4 @@ def examined(env: Any, panel: Panel) -> Exams:
             while not slots.idle:
                 slots.step(torch.randn(shape, generator=generator))
             outcomes += slots.outcomes()
-    return Exams(outcomes[0], outcomes[1], exactness(env.unwrapped.cfg) == "bitwise")
+    return Repeats(outcomes[0], outcomes[1], exactness(env.unwrapped.cfg) == "bitwise")

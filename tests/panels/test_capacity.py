@@ -1,4 +1,4 @@
-"""The watch names the slots that MuJoCo-Warp had no room for."""
+"""The watch reports the slots for which MuJoCo-Warp dropped contacts or constraints."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def recording(env: Any, recorded: bool) -> Any:
 
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("change", [one_constraint, two_solver_steps, one_constraint_and_newtons_motors])
-def test_an_overflow_at_any_substep_is_told_of_its_slot(change: Callable[[Any], None], recorded: bool) -> None:
+def test_an_overflow_at_any_substep_is_attributed_to_its_slot(change: Callable[[Any], None], recorded: bool) -> None:
     from isaaclab_newton.physics import NewtonManager
 
     from ledger_lab.panels.capacity import CapacityWatch, Usage
@@ -126,7 +126,7 @@ def test_an_overflow_at_any_substep_is_told_of_its_slot(change: Callable[[Any], 
 
 
 @pytest.mark.parametrize("mujoco_contacts", [True, False])
-def test_a_pool_that_is_too_small_concerns_every_slot(mujoco_contacts: bool) -> None:
+def test_an_overflow_of_a_shared_pool_affects_every_slot(mujoco_contacts: bool) -> None:
     from ledger_lab.panels.capacity import CapacityWatch, Usage
 
     with cartpoles(boxes(contacts_per_slot=1, mujoco_contacts=mujoco_contacts)) as env:
@@ -141,7 +141,7 @@ def test_a_pool_that_is_too_small_concerns_every_slot(mujoco_contacts: bool) -> 
         assert watch.advice() == "raise env.sim.physics.solver_cfg.nconmax from 1 to at least 2"
 
 
-def test_triangles_that_nobody_looked_at_concern_every_slot() -> None:
+def test_an_overflow_of_triangle_pairs_affects_every_slot() -> None:
     from ledger_lab.panels.capacity import CapacityWatch
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.session import environment, simulation_app
@@ -165,7 +165,7 @@ def test_triangles_that_nobody_looked_at_concern_every_slot() -> None:
                 assert watch.advice() == "raise env.sim.physics.collision_cfg.max_triangle_pairs from 20"
 
 
-def test_it_neither_finds_nor_changes_anything_where_there_is_room() -> None:
+def test_within_the_capacities_nothing_is_reported_and_the_physics_is_unchanged() -> None:
     from ledger_lab.panels.capacity import CapacityWatch, Usage
 
     def run(env: Any) -> torch.Tensor:

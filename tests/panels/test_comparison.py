@@ -23,25 +23,25 @@ def test_the_p_value_is_that_of_the_exact_mcnemar_test() -> None:
     assert found.p_value == pytest.approx(2 * (1 + 12 + 66) / 2**12)
 
 
-def test_episodes_in_which_both_do_the_same_say_nothing_about_the_p_value() -> None:
+def test_episodes_with_equal_outcomes_do_not_change_the_p_value() -> None:
     few, many = compare_paired(*outcomes(0, 3, 9, 0)), compare_paired(*outcomes(500, 3, 9, 500))
     assert few.p_value == many.p_value == pytest.approx(2 * (1 + 12 + 66 + 220) / 2**12)
 
 
-def test_equal_outcomes_show_no_difference_and_leave_room_for_one() -> None:
+def test_equal_outcomes_give_zero_difference_with_an_interval_around_it() -> None:
     found = compare_paired(*outcomes(50, 0, 0, 14))
     assert (found.p_value, found.difference) == (1.0, 0.0)
     assert found.interval == pytest.approx((-1.96 / 66, 1.96 / 66), abs=1e-5)
 
 
-def test_an_interval_and_a_p_value_of_few_episodes_say_the_same() -> None:
+def test_interval_and_p_value_of_few_episodes_agree() -> None:
     found = compare_paired(*outcomes(250, 0, 4, 2))
     assert found.p_value == pytest.approx(0.125)
     assert found.interval[0] < 0 < found.difference < found.interval[1]
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(0.02, 0.0), (0.005, 0.02), (0.1, 0.1), (0.3, 0.1)])
-def test_the_interval_covers_the_truth_as_often_as_it_says(only_first: float, only_second: float) -> None:
+def test_the_interval_covers_the_true_difference_as_often_as_claimed(only_first: float, only_second: float) -> None:
     chances = [only_first, only_second, 1 - only_first - only_second]
     drawn = np.random.default_rng(1).multinomial(256, chances, size=5000)
     covered = 0
@@ -51,7 +51,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(only_first: float, on
     assert 0.93 < covered / 5000 < 0.98
 
 
-def test_the_policies_change_places() -> None:
+def test_swapping_the_policies_mirrors_the_comparison() -> None:
     first, second = outcomes(200, 10, 30, 16)
     there, back = compare_paired(first, second), compare_paired(second, first)
     assert there.p_value == back.p_value
@@ -59,14 +59,14 @@ def test_the_policies_change_places() -> None:
     assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-12)
 
 
-def test_the_interval_is_as_wide_as_the_variance_of_the_gains_says() -> None:
+def test_the_width_of_the_interval_follows_from_the_variance_of_the_gains() -> None:
     found = compare_paired(*outcomes(300, 20, 60, 20))
     mean, square = 40 / 400, 80 / 400
     spread = 1.96 * ((square - mean**2) / 400) ** 0.5
     assert found.interval == pytest.approx((mean - spread, mean + spread), abs=0.006)
 
 
-def test_episodes_of_one_seed_count_as_one_where_they_are_a_cluster() -> None:
+def test_the_episodes_of_a_cluster_count_as_one() -> None:
     first, second = outcomes(150, 8, 22, 20)
     once = compare_paired(first, second)
     seeds = list(range(200)) * 4
@@ -81,6 +81,6 @@ def test_episodes_of_one_seed_count_as_one_where_they_are_a_cluster() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "clusters"), [([], [], None), ([True], [True, False], None), ([True], [False], [1, 2])]
 )
-def test_what_is_no_pair_is_refused(first: list[bool], second: list[bool], clusters: list[int] | None) -> None:
+def test_unpaired_sequences_are_refused(first: list[bool], second: list[bool], clusters: list[int] | None) -> None:
     with pytest.raises(ValueError, match="cannot pair"):
         compare_paired(first, second, clusters)

@@ -1,4 +1,4 @@
-"""Perturbations reach their own slots, alone, by the amount that was drawn, and nothing else."""
+"""A perturbation changes only the slots of its cell, by the drawn amount."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import KINDS, read_perturbations
-from tests.fakes.held_out import Exam, still, task_cfg
+from tests.fakes.held_out import Trial, still, task_cfg
 from tests.panels.test_leaks import balance
 
 ROBUST = load_panel("cartpole_robust_v1")
@@ -31,9 +31,9 @@ def _runtime() -> Iterator[None]:
         yield
 
 
-def exam(panel: Any, policy: Any = balance) -> Exam:
-    """Return the exam on a nominal cart-pole."""
-    return Exam(panel, policy, still, lambda: task_cfg("LedgerLab-Cartpole"))
+def trial(panel: Any, policy: Any = balance) -> Trial:
+    """Return the trial on a nominal cart-pole."""
+    return Trial(panel, policy, still, lambda: task_cfg("LedgerLab-Cartpole"))
 
 
 def by_cell(outcomes: Outcomes) -> dict[str, list[str]]:
@@ -52,15 +52,15 @@ def with_cell(**perturbations: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def robust() -> Outcomes:
-    return exam(SHORT).alone()
+    return trial(SHORT).alone()
 
 
-def test_the_robust_panel_does_every_perturbation_that_a_cart_pole_can_meet() -> None:
+def test_the_robust_panel_has_every_perturbation_that_a_cart_pole_supports() -> None:
     kinds = {part.kind for cell in ROBUST.cells for part in cell.perturbations}
     assert kinds == set(KINDS) - {"friction"}, "nothing of a cart-pole touches anything"
 
 
-def test_every_cell_goes_its_own_way_in_every_episode(robust: Outcomes) -> None:
+def test_every_cell_changes_every_episode(robust: Outcomes) -> None:
     cells = by_cell(robust)
     assert list(cells) == [cell.name for cell in SHORT.cells]
     for name, fingerprints in cells.items():
@@ -71,14 +71,14 @@ def test_every_cell_goes_its_own_way_in_every_episode(robust: Outcomes) -> None:
             assert not set(fingerprints) & set(cells["nominal"]), name
 
 
-def test_cells_leave_the_nominal_one_as_it_is_alone(robust: Outcomes) -> None:
-    alone = exam(replace(SHORT, cells=(Cell("nominal"),))).alone()
+def test_other_cells_do_not_change_the_nominal_cell(robust: Outcomes) -> None:
+    alone = trial(replace(SHORT, cells=(Cell("nominal"),))).alone()
     assert by_cell(robust)["nominal"] == alone.fingerprint
 
 
 def test_perturbed_episodes_depend_on_their_seeds_alone(robust: Outcomes) -> None:
-    assert exam(SHORT).in_company() == robust
-    assert exam(SHORT).beside_training() == robust
+    assert trial(SHORT).in_company() == robust
+    assert trial(SHORT).beside_training() == robust
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_perturbed_episodes_depend_on_their_seeds_alone(robust: Outcomes) -> Non
     ],
     ids=lambda perturbations: next(iter(perturbations)),
 )
-def test_an_amount_of_nothing_changes_nothing(perturbations: dict[str, Any]) -> None:
-    cells = by_cell(exam(with_cell(**perturbations)).alone())
+def test_a_perturbation_of_zero_changes_nothing(perturbations: dict[str, Any]) -> None:
+    cells = by_cell(trial(with_cell(**perturbations)).alone())
     assert cells["other"] == cells["nominal"]
 
 
@@ -106,9 +106,9 @@ def pushing(observations: Any) -> torch.Tensor:
     return torch.full((observations["policy"].shape[0], 1), 0.2)
 
 
-def test_a_delay_of_the_whole_episode_is_to_do_nothing() -> None:
-    delayed = by_cell(exam(with_cell(action_delay={"steps": 100}), pushing).alone())
-    nothing = by_cell(exam(with_cell(), still).alone())
+def test_a_delay_of_the_whole_episode_equals_no_action() -> None:
+    delayed = by_cell(trial(with_cell(action_delay={"steps": 100}), pushing).alone())
+    nothing = by_cell(trial(with_cell(), still).alone())
     assert delayed["other"] == nothing["nominal"] != delayed["nominal"]
 
 
@@ -117,23 +117,23 @@ def test_a_motor_of_half_the_strength_pushes_half_as_hard() -> None:
         return 0.5 * pushing(observations)
 
     # The motor's damping is weaker, too: without it, half the strength is half the command.
-    weak = exam(with_cell(actuator_strength={"scale": 0.5}, actuator_damping={"scale": 0.0}), pushing).alone()
-    gentle = exam(with_cell(actuator_damping={"scale": 0.0}), half).alone()
+    weak = trial(with_cell(actuator_strength={"scale": 0.5}, actuator_damping={"scale": 0.0}), pushing).alone()
+    gentle = trial(with_cell(actuator_damping={"scale": 0.0}), half).alone()
     assert by_cell(weak)["other"] == by_cell(gentle)["other"]
 
 
-def test_a_latency_of_one_physics_step_of_two_lies_between_none_and_a_whole_step() -> None:
-    late = by_cell(exam(with_cell(control_latency={"physics_steps": 1})).alone())["other"]
-    later = by_cell(exam(with_cell(control_latency={"physics_steps": 2})).alone())["other"]
-    delayed = by_cell(exam(with_cell(action_delay={"steps": 1})).alone())
+def test_a_latency_of_half_a_step_lies_between_none_and_a_whole_step() -> None:
+    late = by_cell(trial(with_cell(control_latency={"physics_steps": 1})).alone())["other"]
+    later = by_cell(trial(with_cell(control_latency={"physics_steps": 2})).alone())["other"]
+    delayed = by_cell(trial(with_cell(action_delay={"steps": 1})).alone())
     assert len({tuple(each) for each in (late, later, delayed["other"], delayed["nominal"])}) == 4
 
 
-def test_a_latency_of_a_whole_step_is_a_delay_of_it_but_for_the_first_action() -> None:
+def test_a_latency_of_a_whole_step_equals_a_delay_of_one_step_after_the_first_action() -> None:
     def steady(observations: Any) -> torch.Tensor:
         return torch.full((observations["policy"].shape[0], 1), 0.1)
 
-    cells = by_cell(exam(with_cell(control_latency={"physics_steps": 2}), steady).alone())
+    cells = by_cell(trial(with_cell(control_latency={"physics_steps": 2}), steady).alone())
     assert cells["other"] == cells["nominal"], "the same command all the time cannot be late"
 
 
@@ -150,7 +150,7 @@ def test_a_latency_of_a_whole_step_is_a_delay_of_it_but_for_the_first_action() -
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_the_task_does_not_have_is_refused_in_one_line(perturbations: dict[str, Any], complaint: str) -> None:
+def test_a_perturbation_of_a_missing_part_is_refused_in_one_line(perturbations: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint) as raised:
-        exam(with_cell(**perturbations)).alone()
+        trial(with_cell(**perturbations)).alone()
     assert "\n" not in str(raised.value)

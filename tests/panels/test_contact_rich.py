@@ -1,4 +1,4 @@
-"""Bit for bit the same where bodies hit the ground: the ant, on Newton."""
+"""Held-out episodes repeat bit for bit although bodies hit the ground: the ant, on Newton."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import load_panel
-from tests.fakes.held_out import Exam, task_cfg
+from tests.fakes.held_out import Trial, task_cfg
 
 PANEL = replace(load_panel("ant_v1"), seeds=tuple(range(9)), episode_length_s=1.0)
 
@@ -32,7 +32,7 @@ def _random_network(seed: int) -> Any:
     return act
 
 
-EXAM = Exam(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("LedgerLab-Ant"))
+TRIAL = Trial(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("LedgerLab-Ant"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,20 +47,20 @@ def _runtime() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def alone() -> Outcomes:
-    return EXAM.alone()
+    return TRIAL.alone()
 
 
 def test_each_seed_is_an_episode_of_its_own(alone: Outcomes) -> None:
     assert len(set(alone.fingerprint)) == len(PANEL.seeds)
 
 
-def test_slots_order_and_company_change_nothing(alone: Outcomes) -> None:
-    assert EXAM.in_company() == alone
+def test_slot_order_and_other_policies_do_not_change_episodes(alone: Outcomes) -> None:
+    assert TRIAL.in_company() == alone
 
 
 @pytest.mark.parametrize("training", [1, 23])
-def test_training_beside_them_changes_nothing(alone: Outcomes, training: int) -> None:
-    assert EXAM.beside_training(training) == alone
+def test_training_slots_do_not_change_episodes(alone: Outcomes, training: int) -> None:
+    assert TRIAL.beside_training(training) == alone
 
 
 def test_without_a_common_origin_coordinates_round_differently(
@@ -69,4 +69,4 @@ def test_without_a_common_origin_coordinates_round_differently(
     from ledger_lab.runners import session
 
     monkeypatch.setattr(session, "is_newton", lambda _: False)
-    assert EXAM.in_company() != alone
+    assert TRIAL.in_company() != alone

@@ -1,4 +1,4 @@
-"""On height fields an episode is its seed's alone where Newton is deterministic, and only there."""
+"""On height fields, an episode depends on its seed alone only where Newton is deterministic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.held_out import Exam, task_cfg
+from tests.fakes.held_out import Trial, task_cfg
 
 TASK = "LedgerLab-Velocity-Rough-AnymalC"
 PANEL = replace(load_panel("velocity_rough_anymal_c_v1"), seeds=tuple(range(16)), episode_length_s=0.6)
@@ -31,7 +31,7 @@ def settle(observations: Any) -> torch.Tensor:
 @pytest.mark.slow  # all kernels of the physics are other ones then, which take minutes to compile
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("asked", "promised"), [("true", "bitwise"), ("false", "statistical")])
-def test_company_changes_an_episode_exactly_where_none_is_promised_to_repeat(asked: str, promised: str) -> None:
+def test_other_slots_change_an_episode_only_if_its_exactness_is_statistical(asked: str, promised: str) -> None:
     from ledger_lab.physics import exactness
     from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
@@ -40,12 +40,12 @@ def test_company_changes_an_episode_exactly_where_none_is_promised_to_repeat(ask
         return task_cfg(TASK, f"env.sim.physics.deterministic={asked}")
 
     registered_tasks()
-    exam = Exam(PANEL, fidget, settle, cfg)
+    trial = Trial(PANEL, fidget, settle, cfg)
     assert exactness(cfg()) == promised
     with simulation_app(cfg(), {"device": "cpu"}):
-        alone = exam.alone()
+        alone = trial.alone()
         assert len(set(alone.fingerprint)) == len(PANEL.seeds)
-        for other in (exam.in_company(), exam.beside_training(23)):
+        for other in (trial.in_company(), trial.beside_training(23)):
             assert (other == alone) is (promised == "bitwise")
 
 
@@ -60,7 +60,7 @@ def test_company_changes_an_episode_exactly_where_none_is_promised_to_repeat(ask
         (["physics=newton_kamino"], "statistical"),
     ],
 )
-def test_only_what_is_proven_is_promised(overrides: list[str], promised: str) -> None:
+def test_exactness_is_bitwise_only_where_that_is_proven(overrides: list[str], promised: str) -> None:
     from ledger_lab.physics import exactness
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks

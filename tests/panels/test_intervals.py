@@ -1,4 +1,4 @@
-"""Bounds of a share hold as often as they say."""
+"""Bounds of a share hold as often as claimed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def test_239_of_256_successes_prove_90_percent() -> None:
 
 
 @pytest.mark.parametrize(("successes", "episodes", "confidence"), [(1, 7, 0.95), (50, 64, 0.99), (64, 64, 0.8)])
-def test_at_the_bound_as_many_successes_are_just_too_unlikely(successes: int, episodes: int, confidence: float) -> None:
+def test_at_the_bound_the_successes_have_the_error_probability(
+    successes: int, episodes: int, confidence: float
+) -> None:
     bound = lower_bound(successes, episodes, confidence)
     assert at_least(successes, episodes, bound) == pytest.approx(1 - confidence)
 
@@ -32,7 +34,7 @@ def test_the_bound_agrees_with_the_exact_test_of_scipy() -> None:
         assert lower_bound(successes, episodes, 0.9) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_bound_exceeds_the_true_share_no_more_often_than_promised() -> None:
+def test_the_bound_exceeds_the_true_share_no_more_often_than_claimed() -> None:
     episodes = 40
     for share in (0.03, 0.5, 0.8, 0.95):
         fooled = [k for k in range(episodes + 1) if lower_bound(k, episodes, 0.95) > share]

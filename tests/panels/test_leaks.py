@@ -1,7 +1,7 @@
-"""Everything through which episodes could depend on each other, one by one, in real simulations on Newton.
+"""Each way in which episodes could depend on each other, in real simulations on Newton.
 
-Each leak is shown twice: handled, the episodes are the same bit for bit alone, in other slots, beside other policies
-and beside training; with its handling taken away, they are not.
+Two tests show each leak. With the handling of the leak, the episodes are equal bit for bit: alone, in other slots,
+beside other policies and beside training. Without the handling, they differ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, Panel, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
-from tests.fakes.held_out import Exam, still, task_cfg
+from tests.fakes.held_out import Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
 SEEDS = tuple(range(7))
@@ -41,9 +41,9 @@ def _runtime() -> Iterator[None]:
         yield
 
 
-def exam(leak: str, panel: Panel = PANEL) -> Exam:
-    """Return the exam on a cart-pole with one leak."""
-    return Exam(panel, balance, still, lambda: leaky(task_cfg("LedgerLab-Cartpole"), leak))
+def trial(leak: str, panel: Panel = PANEL) -> Trial:
+    """Return the trial on a cart-pole with one leak."""
+    return Trial(panel, balance, still, lambda: leaky(task_cfg("LedgerLab-Cartpole"), leak))
 
 
 LEAKS = [
@@ -62,68 +62,70 @@ LEAKS = [
 
 @pytest.mark.parametrize("leak", [*LEAKS, "curriculum", "observation_noise"])
 def test_episodes_depend_on_their_seeds_alone(leak: str) -> None:
-    expected = exam(leak).alone()
+    expected = trial(leak).alone()
     assert len(set(expected.fingerprint)) == len(SEEDS), "each seed is an episode of its own"
-    assert exam(leak).in_company() == expected
-    assert exam(leak).beside_training() == expected
+    assert trial(leak).in_company() == expected
+    assert trial(leak).beside_training() == expected
 
 
 @pytest.mark.parametrize("leak", LEAKS)
-def test_without_streams_of_their_own_they_do_not(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks, slots
 
     monkeypatch.setattr(slots, "OwnDraws", lambda *_: nullcontext())
-    monkeypatch.setattr(hooks.Hooks, "_check", lambda *_: None)
-    assert exam(leak).in_company() != exam(leak).beside_training()
+    monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
+    assert trial(leak).in_company() != trial(leak).beside_training()
 
 
-def test_without_the_configured_ranges_a_curriculum_reaches_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.panels import hooks
+def test_without_restored_terms_a_curriculum_changes_held_out_episodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ledger_lab.panels import configured
 
-    expected = exam("curriculum").alone()
-    monkeypatch.setattr(hooks.Hooks, "as_configured", lambda _: nullcontext())
-    assert exam("curriculum").beside_training() != expected
+    expected = trial("curriculum").alone()
+    monkeypatch.setattr(configured.ConfiguredTerms, "restored", lambda _: nullcontext())
+    assert trial("curriculum").beside_training() != expected
 
 
-def test_a_curriculum_that_changes_what_all_share_is_refused() -> None:
+def test_a_curriculum_that_changes_a_shared_term_is_refused() -> None:
     with pytest.raises(UserError, match="termination 'cart_out_of_bounds' was changed while training went on"):
-        exam("shared_curriculum").beside_training()
+        trial("shared_curriculum").beside_training()
 
 
-def test_without_the_hook_observation_noise_reaches_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_hook_observation_noise_reaches_held_out_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks
 
     monkeypatch.setattr(hooks.Hooks, "_attach_noise", lambda *_: None)
-    monkeypatch.setattr(hooks.Hooks, "_check", lambda *_: None)
-    assert exam("observation_noise").in_company() != exam("observation_noise").beside_training()
+    monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
+    assert trial("observation_noise").in_company() != trial("observation_noise").beside_training()
 
 
 def test_a_draw_that_is_shared_between_slots_is_refused() -> None:
     with pytest.raises(UserError, match="belong to no single slot"):
-        exam("shared_draw").alone()
+        trial("shared_draw").alone()
 
 
-def test_a_draw_that_nobody_accounts_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_that_no_hook_separates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks
 
     monkeypatch.setattr(hooks.Hooks, "_drawing_terms", lambda _: iter(()))
     with pytest.raises(UserError, match="drew random numbers for all environments at once"):
-        exam("action_noise").alone()
+        trial("action_noise").alone()
 
 
-def test_numbers_that_torch_does_not_draw_are_refused() -> None:
+def test_random_numbers_of_other_libraries_than_torch_are_refused() -> None:
     for leak in ("numpy_reset", "numpy_interval"):
         with pytest.raises(UserError, match="numpy|not with torch"):
-            exam(leak).alone()
+            trial(leak).alone()
 
 
-def test_a_confirmation_draws_its_own_start_up_under_a_cell_that_changes_the_same() -> None:
+def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them() -> None:
     heavy = Cell("heavy", read_perturbations("test", {"mass": {"bodies": "pole", "scale": [1.1, 1.5]}}))
     panel = replace(PANEL, cells=(heavy,))
     fresh = panel.confirmation("run", 1)
     found = []
     for before in ([panel], []):
-        with exam("startup_event", panel).simulation(1) as (_, slots), torch.inference_mode():
+        with trial("startup_event", panel).simulation(1) as (_, slots), torch.inference_mode():
             slots.reset()
             for each in (*before, fresh):
                 slots.begin([balance], each)
@@ -133,17 +135,17 @@ def test_a_confirmation_draws_its_own_start_up_under_a_cell_that_changes_the_sam
     assert found[0] == found[1]
 
 
-def test_without_a_patch_of_its_own_an_episode_stands_where_the_training_left_it(
+def test_without_a_drawn_patch_an_episode_depends_on_earlier_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ledger_lab.panels import hooks
+    from ledger_lab.panels import slots
 
-    monkeypatch.setattr(hooks.Hooks, "place_on_terrain", lambda *_: None)
-    assert exam("terrain").in_company() != exam("terrain").beside_training()
+    monkeypatch.setattr(slots, "place_on_patches", lambda *_: None)
+    assert trial("terrain").in_company() != trial("terrain").beside_training()
 
 
-def test_training_slots_stand_on_all_types_of_ground_as_if_they_were_alone() -> None:
-    with exam("terrain").simulation(1, training=10) as (env, slots):
+def test_training_slots_are_spread_over_all_types_of_terrain() -> None:
+    with trial("terrain").simulation(1, training=10) as (env, slots):
         terrain = env.unwrapped.scene.terrain
         alone = SimpleNamespace(cfg=terrain.cfg, device="cpu")
         type(terrain)._compute_env_origins_curriculum(alone, slots.first, terrain.terrain_origins)

@@ -115,7 +115,7 @@ def test_every_stream_has_a_key_of_its_own() -> None:
     assert stream_key("episode", "A", 7) == stream_key("episode", "A", 7)
 
 
-def test_a_confirmation_has_seeds_that_nobody_has_seen_one_per_episode(tmp_path: Path) -> None:
+def test_a_confirmation_has_fresh_seeds_one_per_episode(tmp_path: Path) -> None:
     panel = load_panel(panel_file(tmp_path, GOOD + '[[cells]]\nname = "a"\n[[cells]]\nname = "b"\n'))
     assert len(panel.episodes) == 8 and len({seed for _, seed in panel.episodes}) == 4
     fresh = panel.confirmation("run", 1)

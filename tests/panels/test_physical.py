@@ -167,18 +167,18 @@ def check(world: World, change: Callable[[Any], None]) -> None:
 
 @on("newton", "ovphysx")
 @pytest.mark.parametrize("name", PERTURBATIONS)
-def test_perturbed_slots_alone_move_otherwise_until_they_are_restored(world: World, name: str) -> None:
+def test_only_perturbed_slots_move_differently_until_they_are_restored(world: World, name: str) -> None:
     check(world, PERTURBATIONS[name])
 
 
 @on("newton")
-def test_gravity_is_tilted_in_perturbed_slots_alone(world: World) -> None:
+def test_gravity_is_tilted_only_in_perturbed_slots(world: World) -> None:
     check(world, TILT["gravity tilt"])
 
 
 @on("motor of Newton", "DC motor of Newton", "motor of Isaac Lab")
 @pytest.mark.parametrize("name", MOTOR)
-def test_motors_are_perturbed_whoever_computes_them(world: World, name: str) -> None:
+def test_motors_are_perturbed_wherever_they_are_computed(world: World, name: str) -> None:
     check(world, MOTOR[name])
 
 
@@ -212,7 +212,7 @@ def test_twice_the_mass_is_half_as_fast(world: World) -> None:
 
 
 @on("newton", "ovphysx")
-def test_joint_friction_takes_its_newtons_from_the_push(world: World) -> None:
+def test_joint_friction_reduces_the_force_of_a_push(world: World) -> None:
     pushed_less = world.roll(push=0.2, pole=pi)[:, 0, CART_SPEED]
     world.parameters.add_joint_friction("robot", "slider_to_cart", values(10.0, 0.0, 0.0))
     speed = world.roll(push=0.3, pole=pi)[:, 1, CART_SPEED]
@@ -244,7 +244,7 @@ def test_contacts_are_slippery_although_all_slots_share_the_ground(world: World)
 
 
 @on("newton")
-def test_changes_add_up(world: World) -> None:
+def test_changes_accumulate(world: World) -> None:
     world.parameters.scale_mass("robot", "pole", values(4.0, 1.0, 1.0))
     at_once = world.roll()
     world.parameters.restore()
@@ -294,7 +294,7 @@ def test_newtons_own_motors_have_no_effort_to_scale(world: World) -> None:
 
 
 @on("newton", "ovphysx")
-def test_names_that_do_not_exist_are_told(world: World) -> None:
+def test_unknown_names_are_refused(world: World) -> None:
     with pytest.raises(UserError, match="'robt'.*did you mean 'robot'"):
         world.parameters.scale_mass("robt", "pole", ONES)
     with pytest.raises(UserError, match="'robot' is named 'arm': known: rail, cart, pole"):

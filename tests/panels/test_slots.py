@@ -1,4 +1,4 @@
-"""What becomes of held-out episodes: their labels, their order, their verdict; and what a learner sees of them."""
+"""Held-out episodes: their labels and order, whether they are valid, and what a learner sees of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
-from tests.fakes.held_out import Exam, still, task_cfg
+from tests.fakes.held_out import Trial, still, task_cfg
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(24)))
@@ -28,8 +28,8 @@ def broken(observations: Any) -> torch.Tensor:
     return torch.full((observations["policy"].shape[0], 1), float("nan"))
 
 
-def exam(panel: Any = PANEL) -> Exam:
-    return Exam(panel, balance, still, lambda: task_cfg("LedgerLab-Cartpole"))
+def trial(panel: Any = PANEL) -> Trial:
+    return Trial(panel, balance, still, lambda: task_cfg("LedgerLab-Cartpole"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +47,7 @@ def together() -> list[Outcomes]:
     """Return outcomes of four policies in one round."""
     from ledger_lab.panels.scoring import score_policies
 
-    with exam().simulation(4) as (_, slots):
+    with trial().simulation(4) as (_, slots):
         slots.reset()
         return [score.outcomes for score in score_policies(slots, [still, balance, push, broken])]
 
@@ -67,18 +67,18 @@ def test_every_end_has_its_label(together: list[Outcomes]) -> None:
         assert all(now <= best for now, best in zip(outcome.success, outcome.success_any, strict=True))
 
 
-def test_a_policy_after_a_broken_one_is_judged_as_ever(together: list[Outcomes]) -> None:
+def test_a_policy_with_non_finite_actions_does_not_affect_the_next_policies(together: list[Outcomes]) -> None:
     from ledger_lab.panels.scoring import score_policies
 
-    with exam().simulation(2) as (_, slots):
+    with trial().simulation(2) as (_, slots):
         slots.reset()
         scores = score_policies(slots, [broken, push, push, still, balance])
     assert [score.outcomes for score in scores[1:]] == [together[2], together[2], together[0], together[1]]
 
 
-def test_fresh_seeds_are_other_episodes_of_the_same_exam(together: list[Outcomes]) -> None:
+def test_fresh_seeds_are_other_episodes_of_the_same_panel(together: list[Outcomes]) -> None:
     fresh = PANEL.confirmation("run", 1)
-    with exam().simulation(1) as (_, slots), torch.inference_mode():
+    with trial().simulation(1) as (_, slots), torch.inference_mode():
         slots.reset()
         found = []
         for panel in (fresh, PANEL):
@@ -91,12 +91,12 @@ def test_fresh_seeds_are_other_episodes_of_the_same_exam(together: list[Outcomes
     assert tuple(found[0].seed) == fresh.seeds
 
 
-def test_a_learner_sees_training_slots_alone() -> None:
+def test_a_learner_sees_only_training_slots() -> None:
     from isaaclab.envs import ManagerBasedRLEnv
 
     from ledger_lab.panels.view import TrainingView
 
-    with exam().simulation(1, training=8) as (env, slots), torch.inference_mode():
+    with trial().simulation(1, training=8) as (env, slots), torch.inference_mode():
         view = TrainingView(env, slots)
         assert isinstance(view, ManagerBasedRLEnv) and view.unwrapped is view
         observations, _ = view.reset()
@@ -114,6 +114,29 @@ def test_a_learner_sees_training_slots_alone() -> None:
         assert extras["log"]["Episode_Termination/cart_out_of_bounds"] == 0.0, "all held-out carts left the rail"
 
 
+def test_slots_wait_for_the_device_once_a_step_and_never_while_they_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.panels.episodes import EpisodeLog
+
+    waits: list[None] = []
+    over = EpisodeLog.over
+
+    def waited(log: EpisodeLog) -> bool:
+        waits.append(None)
+        return over.__get__(log)
+
+    with trial().simulation(1) as (_, slots), torch.inference_mode():
+        slots.reset()
+        monkeypatch.setattr(EpisodeLog, "over", property(waited))
+        slots.step(torch.zeros(0, 1))
+        assert not waits
+        slots.begin([still])
+        slots.step(torch.zeros(0, 1))
+        assert not waits, "the panel begins in this step"
+        for _ in range(3):
+            slots.step(torch.zeros(0, 1))
+        assert len(waits) == 3
+
+
 def predicate_panel(name: str) -> Any:
     """Return the panel with another success function."""
     return replace(PANEL, success_function=f"tests.panels.test_slots:{name}", success_params={})
@@ -123,7 +146,7 @@ def number(env: Any) -> torch.Tensor:
     return env.episode_length_buf
 
 
-def everybody(env: Any) -> torch.Tensor:
+def three_values(env: Any) -> torch.Tensor:
     return torch.ones(3, dtype=torch.bool)
 
 
@@ -162,7 +185,7 @@ def everything_at_once(env: Any) -> torch.Tensor:
 
 
 def test_a_success_function_may_combine_what_belongs_to_one_environment() -> None:
-    with exam(predicate_panel("everything_at_once")).simulation(1):
+    with trial(predicate_panel("everything_at_once")).simulation(1):
         pass
 
 
@@ -170,7 +193,7 @@ def test_a_success_function_may_combine_what_belongs_to_one_environment() -> Non
     ("name", "complaint"),
     [
         ("number", r"returns torch.int64 of shape \(64,\): it must return torch.bool of shape \(num_envs,\)"),
-        ("everybody", r"returns torch.bool of shape \(3,\)"),
+        ("three_values", r"returns torch.bool of shape \(3,\)"),
         ("average", r"mixes environments: it calls torch.mean across them"),
         ("first", r"mixes environments: it calls torch.select"),
         ("shifted", r"mixes environments: it calls torch.slice"),
@@ -179,13 +202,13 @@ def test_a_success_function_may_combine_what_belongs_to_one_environment() -> Non
         ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
     ],
 )
-def test_a_success_function_that_does_not_do_is_refused_in_one_line(name: str, complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint) as raised, exam(predicate_panel(name)).simulation(1):
+def test_an_unusable_success_function_is_refused_in_one_line(name: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as raised, trial(predicate_panel(name)).simulation(1):
         pass
     assert "\n" not in str(raised.value)
 
 
-def test_lost_constraints_make_a_score_invalid_and_say_what_to_raise() -> None:
+def test_dropped_constraints_make_a_score_invalid_and_name_the_setting_to_raise() -> None:
     from ledger_lab.panels.perturbations import read_perturbations
     from ledger_lab.panels.scoring import score_policies
 
@@ -196,7 +219,7 @@ def test_lost_constraints_make_a_score_invalid_and_say_what_to_raise() -> None:
 
     rubbing = Cell("rubbing", read_perturbations("test", {"joint_friction": {"joints": ".*", "add": 1.0}}))
     panel = replace(PANEL, cells=(rubbing,), seeds=tuple(range(5)))
-    with Exam(panel, push, still, cfg).simulation(1) as (_, slots):
+    with Trial(panel, push, still, cfg).simulation(1) as (_, slots):
         slots.reset()
         (score,) = score_policies(slots, [push])
     assert score.invalid is not None and "raise env.sim.physics.solver_cfg.njmax from 1 to at least 2" in score.invalid

@@ -1,4 +1,4 @@
-"""Where an engine can't repeat an episode bit for bit, scores agree all the same, and every episode starts alike."""
+"""If an engine can't repeat an episode bit for bit, its scores still agree, and its episodes start alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ledger_lab.panels import compare_paired, load_panel
 from ledger_lab.physics import exactness
-from tests.fakes.held_out import Exam, still
+from tests.fakes.held_out import Trial, still
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(48)), episode_length_s=3.0)
@@ -35,11 +35,11 @@ def _runtime() -> Iterator[None]:
 
 
 def test_scores_agree_alone_in_company_and_beside_training() -> None:
-    exam = Exam(PANEL, balance, still, ovphysx_cfg)
+    trial = Trial(PANEL, balance, still, ovphysx_cfg)
     assert exactness(ovphysx_cfg()) == "statistical"
-    alone = exam.alone()
+    alone = trial.alone()
     assert 0 < alone.successes < alone.episodes, "there is something to disagree about"
-    for other in (exam.in_company(), exam.beside_training()):
+    for other in (trial.in_company(), trial.beside_training()):
         found = compare_paired(alone.success, other.success)
         assert found.p_value > 0.01
         assert found.only_first + found.only_second <= 2, "the same starts, and nearly the same physics"

@@ -1,4 +1,4 @@
-"""The rule of a run's verdict keeps its budget."""
+"""The rule of a run's verdict stays within its error budget."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def exact_error(needed: int, episodes: int, target: Fraction) -> Fraction:
     )
 
 
-def test_the_confirmations_of_a_run_ask_for_more_and_more() -> None:
+def test_later_confirmations_need_more_successes() -> None:
     assert [RULE.confirmation_needs(k, 256) for k in (1, 2, 5, 10, 20)] == [241, 242, 243, 244, 247]
 
 
-def test_a_confirmation_risks_what_the_binomial_distribution_says() -> None:
+def test_the_risk_of_a_confirmation_follows_the_binomial_distribution() -> None:
     for k in (1, 2, 7):
         expected = exact_error(RULE.confirmation_needs(k, 256), 256, Fraction(9, 10))
         assert RULE.confirmation_error(k, 256) == pytest.approx(float(expected), rel=1e-9)
@@ -46,14 +46,14 @@ def test_one_success_less_would_risk_more_than_the_stake() -> None:
         left -= RULE.confirmation_error(k, 256)
 
 
-def test_the_screening_asks_for_the_share_itself() -> None:
+def test_the_screening_needs_the_target_share() -> None:
     assert RULE.screening_needs(1, 256) == RULE.screening_needs(9, 256) == 231
     assert VerdictRule(0.55).screening_needs(1, 100) == 55
     assert VerdictRule(0.01).screening_needs(1, 10) == 1
 
 
 @pytest.mark.parametrize(("target", "episodes"), [(1.0, 10_000), (0.9, 39), (0.5, 1)])
-def test_what_cannot_be_proven_is_not_decidable(target: float, episodes: int) -> None:
+def test_a_target_that_cannot_be_proven_is_not_decidable(target: float, episodes: int) -> None:
     rule = VerdictRule(target)
     assert not rule.is_decidable(episodes)
     assert rule.confirmation_needs(1, episodes) == rule.screening_needs(1, episodes) == episodes + 1
@@ -67,12 +67,12 @@ def test_a_small_panel_runs_out_of_confirmations() -> None:
 
 
 @pytest.mark.parametrize("fields", [(0.0, 0.05, 0.3), (1.1, 0.05, 0.3), (0.9, 0.0, 0.3), (0.9, 0.05, 1.0)])
-def test_what_are_no_probabilities_is_refused(fields: tuple[float, float, float]) -> None:
+def test_fields_that_are_not_probabilities_are_refused(fields: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="no rule"):
         VerdictRule(*fields)
 
 
 @pytest.mark.parametrize(("k", "episodes"), [(0, 256), (1, 0)])
-def test_there_is_no_confirmation_zero_and_none_without_episodes(k: int, episodes: int) -> None:
+def test_confirmation_zero_and_zero_episodes_are_refused(k: int, episodes: int) -> None:
     with pytest.raises(ValueError, match="confirmation"):
         RULE.confirmation_needs(k, episodes)

@@ -15,7 +15,7 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
 from ledger_lab.assets import ANT_USD
 from ledger_lab.panels.panel import load_panel
-from tests.fakes.robots import ENGINES, examined, robust, shaken, simulated
+from tests.fakes.robots import ENGINES, robust, shaken, simulated, taken_twice
 
 LIMBS = ("front_left", "front_right", "left_back", "right_back")
 JOINTS = tuple(f"{limb}_{part}" for limb in LIMBS for part in ("leg", "foot"))
@@ -220,7 +220,7 @@ def test_replayed_contacts_equal_launched_ones_bit_for_bit(observed: Observed) -
 def test_every_cell_of_the_robustness_panel_is_felt() -> None:
     panel = robust("ant_v1")
     with simulated(panel.task, ENGINES[0], len(panel.episodes) + 2) as env:
-        examined(env, panel).check()
+        taken_twice(env, panel).check()
 
 
 @pytest.mark.parametrize("physics", ENGINES)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
+from tests.fakes.robots import ENGINES, Repeats, Shaken, robust, shaken, simulated, taken_twice
 
 ENVS = 12
 
@@ -24,7 +24,7 @@ class Observed:
     """Whether the success function holds: at the start, 2.9 m and 3.1 m ahead, and lying 3.1 m ahead."""
     fallen: list[bool]
     """Whether the torso's height ends the episode one step later."""
-    exams: Exams
+    repeats: Repeats
 
 
 def observe(physics: str) -> Observed:
@@ -51,7 +51,7 @@ def observe(physics: str) -> Observed:
             gears_nm=gears,
             walked=walked[:4],
             fallen=base.termination_manager.get_term("torso_height").tolist()[:4],
-            exams=examined(env, robust(panel.name)),
+            repeats=taken_twice(env, robust(panel.name)),
         )
 
 
@@ -77,4 +77,4 @@ def test_lying_is_a_fall(seen: tuple[str, Observed]) -> None:
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, Observed]) -> None:
-    seen[1].exams.check()
+    seen[1].repeats.check()

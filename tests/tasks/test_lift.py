@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.robots import ENGINES, Exams, Shaken, Told, examined, robust, shaken, simulated, told
+from tests.fakes.robots import ENGINES, Repeats, Shaken, Told, robust, shaken, simulated, taken_twice, told
 
 PANEL = load_panel("lift_cube_franka_v1")
 TOLERANCE_M = PANEL.success_params["tolerance_m"]
@@ -48,7 +48,7 @@ class Observed:
     """Where the curriculum has all episodes begin with the cube or on the way to it: how much of the way is left, how
     far off it the fingertips are, the cube's height, the fingers' opening, and the cube's height after they were closed
     for half a second, the first a share, the others [m]; shape (num_envs, 5)."""
-    exams: Exams
+    repeats: Repeats
 
 
 def observe(physics: str) -> Observed:
@@ -119,8 +119,8 @@ def observe(physics: str) -> Observed:
         worth.append(move(UP, CLOSED, 0.3))
         grasped, reached = ([each[term] for each in worth] for term in range(2))
         masses = cube.data.body_mass.torch.clone().flatten()
-        exams = examined(env, robust(PANEL.name))
-        return Observed(seen, commands, masses, beside, away, grasped, reached, lifted, held, begun, exams)
+        repeats = taken_twice(env, robust(PANEL.name))
+        return Observed(seen, commands, masses, beside, away, grasped, reached, lifted, held, begun, repeats)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -181,4 +181,4 @@ def test_closed_fingers_near_the_cube_earn_nothing(seen: tuple[str, Observed]) -
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, Observed]) -> None:
     unfelt = {"heavy_cube", "lopsided_cube", "slippery_cube"}  # nobody touches the cube
-    seen[1].exams.check(frozenset(unfelt))
+    seen[1].repeats.check(frozenset(unfelt))

@@ -20,8 +20,8 @@ from ledger_lab.assets import PILLARS_USD
 from ledger_lab.assets.ground import PILLAR_SIDE_M, PILLAR_SPACING_M, pillars
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
-from tests.fakes.held_out import Exam, task_cfg
-from tests.fakes.robots import ENGINES, Exams, examined, robust, shaken, simulated
+from tests.fakes.held_out import Trial, task_cfg
+from tests.fakes.robots import ENGINES, Repeats, robust, shaken, simulated, taken_twice
 from tests.fakes.walking import Crowded, Sway, write_policy
 
 PANEL = load_panel("navigation_flat_anymal_c_v1")
@@ -65,7 +65,7 @@ class Observed:
     """Actions of two steps after a reset, and of one more, before which the first robot was reset."""
     told: list[torch.Tensor]
     """What the frozen policy saw meanwhile, turn by turn; shape (num_envs, 48) each."""
-    exams: Exams
+    repeats: Repeats
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
             force_after_bump_n=force,
             asked=asked,
             told=told,
-            exams=examined(env, robust(PANEL.name)),
+            repeats=taken_twice(env, robust(PANEL.name)),
         )
 
 
@@ -261,12 +261,12 @@ def test_the_frozen_policy_acts_at_its_own_rate_and_sees_what_it_did_since_the_r
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: Observed) -> None:
-    seen.exams.check()
+    seen.repeats.check()
 
 
 @pytest.fixture(scope="module")
-def exam(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exam]:
-    """Exams on legs that would feel company."""
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """Return a trial on legs whose policy depends on the size of its batch."""
     from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
 
@@ -282,34 +282,34 @@ def exam(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exam]:
 
     panel = replace(PANEL, seeds=tuple(range(5)), episode_length_s=1.0, hold_s=0.2)
     with simulation_app(cfg(), {"device": "cpu"}):
-        yield Exam(panel, steer(1), steer(2), cfg)
+        yield Trial(panel, steer(1), steer(2), cfg)
 
 
 CROWD = 65
 """Training slots that make the simulation larger."""
 
 
-def test_episodes_are_the_same_in_any_company(exam: Exam) -> None:
-    alone = exam.alone()
+def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
+    alone = trial.alone()
     assert len(set(alone.fingerprint)) == len(alone.seed)
-    assert exam.in_company() == alone
-    assert exam.beside_training(CROWD) == alone
+    assert trial.in_company() == alone
+    assert trial.beside_training(CROWD) == alone
 
 
 @pytest.mark.slow
-def test_with_batches_of_any_size_they_are_not(exam: Exam, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_batches_of_any_size_they_are_not(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation import actions
 
     monkeypatch.setattr(actions, "in_batches", lambda policy, observations: policy(observations))
-    assert exam.beside_training(CROWD) != exam.alone()
+    assert trial.beside_training(CROWD) != trial.alone()
 
 
 @pytest.mark.slow
-def test_with_actions_of_the_episode_before_they_are_not(exam: Exam, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_actions_of_the_episode_before_they_are_not(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation.actions import WalkingPolicyAction
 
     monkeypatch.setattr(WalkingPolicyAction, "reset", lambda *_, **__: None)
-    assert exam.in_company() != exam.alone()
+    assert trial.in_company() != trial.alone()
 
 
 def test_a_panel_is_another_one_with_another_policy_that_walks(tmp_path: Path) -> None:

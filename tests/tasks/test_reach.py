@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.robots import ENGINES, Exams, Shaken, Told, examined, robust, shaken, simulated, told
+from tests.fakes.robots import ENGINES, Repeats, Shaken, Told, robust, shaken, simulated, taken_twice, told
 
 PANEL = load_panel("reach_franka_v1")
 POSITION_M, ROTATION_RAD = PANEL.success_params["position_tolerance_m"], PANEL.success_params["rotation_tolerance_rad"]
@@ -38,7 +38,7 @@ class Observed:
     """What the success function says with the goals of :data:`BESIDE`; last with the other quaternion of each."""
     error: torch.Tensor
     """Of the hands' poses after 2 s in which the motors were told the joint positions of the goal; (num_envs, 6)."""
-    exams: Exams
+    repeats: Repeats
 
 
 def turned(pose: torch.Tensor, distances_m: torch.Tensor, angles_rad: torch.Tensor) -> torch.Tensor:
@@ -87,7 +87,7 @@ def observe(physics: str) -> Observed:
         for _ in range(round(2.0 / base.step_dt)):
             env.step((there - robot.data.joint_pos.torch)[:, :7] / 0.2)
         error = pose_error(base, "ee_pose")
-        return Observed(seen, commands, goals, reached, error, examined(env, robust(PANEL.name)))
+        return Observed(seen, commands, goals, reached, error, taken_twice(env, robust(PANEL.name)))
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -124,4 +124,4 @@ def test_the_motors_hold_the_pose_that_they_are_told(seen: tuple[str, Observed])
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, Observed]) -> None:
-    seen[1].exams.check()
+    seen[1].repeats.check()

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import Panel, load_panel
-from tests.fakes.robots import ENGINES, Exams, Shaken, examined, robust, shaken, simulated
+from tests.fakes.robots import ENGINES, Repeats, Shaken, robust, shaken, simulated, taken_twice
 
 FEET = {
     "AnymalC": ["LF_FOOT", "LH_FOOT", "RF_FOOT", "RH_FOOT"],
@@ -39,7 +39,7 @@ class Observed:
     """Terminations one step later."""
     heights: dict[str, torch.Tensor]
     """Scan from 0.6 m above the middle of each kind of patch; shape (54,)."""
-    exams: Exams
+    repeats: Repeats
 
 
 def observe(panel: Panel, physics: str) -> Observed:
@@ -83,7 +83,7 @@ def observe(panel: Panel, physics: str) -> Observed:
             tracked=tracked,
             ended=ended,
             heights=heights,
-            exams=examined(env, robust(panel.name)),
+            repeats=taken_twice(env, robust(panel.name)),
         )
 
 
@@ -135,7 +135,7 @@ def test_on_rough_ground_it_sees_the_level_middle_of_each_patch(seen: tuple[str,
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, str, Observed]) -> None:
-    seen[2].exams.check()
+    seen[2].repeats.check()
 
 
 def test_replayed_steps_equal_launched_ones_bit_for_bit_where_newton_computes_motors() -> None:

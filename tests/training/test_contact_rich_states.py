@@ -12,7 +12,7 @@ import torch
 
 from ledger_lab.panels import load_panel
 from ledger_lab.panels.view import TrainingView
-from tests.fakes.held_out import Exam, task_cfg
+from tests.fakes.held_out import Trial, task_cfg
 
 TRAINING = 6
 """Slots beside the two held-out ones."""
@@ -36,7 +36,7 @@ def simulation(task: str, panel_name: str, episode_steps: int) -> Iterator[tuple
         return short
 
     panel = replace(load_panel(panel_name), seeds=(0, 1), episode_length_s=cfg().episode_length_s, hold_s=0.0)
-    with Exam(panel, walking, walking, cfg).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
+    with Trial(panel, walking, walking, cfg).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
         walking.actions = slots.action_count
         view = TrainingView(env, slots)
         view.reset()

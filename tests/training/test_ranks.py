@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +19,6 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World, torchrun_argv
 from ledger_lab.ledger import Attempt, AttemptEnded, AttemptStarted, Status, read_ledger
-from ledger_lab.panels import Cell, load_panel
-from tests.fakes.ledgers import outcomes
 
 ROOT = Path(__file__).parents[2]
 HOST = socket.gethostname()
@@ -63,7 +60,7 @@ def attempt_of(run_dir: Path) -> Attempt:
         ("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room"),
     ],
 )
-def test_the_end_of_one_is_the_end_of_all(
+def test_the_end_of_one_process_ends_all(
     tmp_path: Path, how: str, status: Status, exit_status: int, reason: str
 ) -> None:
     with two_ranks(tmp_path, how) as process:
@@ -81,7 +78,7 @@ def test_the_end_of_one_is_the_end_of_all(
         assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
 
 
-def test_who_dies_before_the_run_has_begun_is_named(tmp_path: Path) -> None:
+def test_a_process_that_dies_before_the_run_begins_is_named(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "kill_early") as process:
         assert process.wait(240) == 137
         assert process.stderr is not None
@@ -110,7 +107,7 @@ def test_without_their_launcher_processes_end(tmp_path: Path) -> None:
     assert attempt_of(tmp_path).status is Status.PREEMPTED
 
 
-def test_of_a_machine_the_first_process_complains_and_the_others_wait_for_their_end(
+def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from ledger_lab.training import ranks
@@ -124,7 +121,7 @@ def test_of_a_machine_the_first_process_complains_and_the_others_wait_for_their_
     monkeypatch.setattr(ranks.time, "sleep", wait)
 
     def complain(environ: dict[str, str], ending: BaseException) -> None:
-        with pytest.raises(type(ending)), ranks.said_once(environ):
+        with pytest.raises(type(ending)), ranks.errors_once_per_machine(environ):
             print("usage", file=sys.stderr)
             raise ending
 
@@ -186,44 +183,6 @@ def test_one_vote_is_enough_to_end_all_processes(
     assert result.ends is (other[0] or other[1] is not None)
     alone: Any = SimpleNamespace(world=World(rank=0, size=1, local_rank=0, local_size=1))
     assert ranks.agree_on_ending(alone, nothing) == nothing
-
-
-def test_the_shares_of_a_panel_make_up_the_panel() -> None:
-    from ledger_lab.training.ranks import merged, share_of
-
-    two_cells = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), cells=(Cell("a"), Cell("b")))
-    for panel in (two_cells, two_cells.confirmation("aaaaaaaa", 1)):
-        shares = [share_of(panel, rank, 4) for rank in range(4)]
-        episodes = [episode for share in shares for episode in share.episodes]
-        assert sorted(episodes) == sorted(panel.episodes)
-        assert {len(share.episodes) for share in shares} == {4}
-        assert all([cell for cell, _ in share.episodes] == ["a", "a", "b", "b"] for share in shares)
-        columns = [
-            replace(
-                outcomes(rank, 4),
-                cell=[cell for cell, _ in share.episodes],
-                seed=[seed for _, seed in share.episodes],
-                steps=[100 * seed for _, seed in share.episodes],
-            )
-            for rank, share in enumerate(shares)
-        ]
-        whole = merged(columns, panel.episodes)
-        assert list(zip(whole.cell, whole.seed, strict=True)) == list(panel.episodes)
-        assert whole.steps == [100 * seed for seed in whole.seed]
-        assert whole.successes == 0 + 1 + 2 + 3
-    assert share_of(two_cells, 0, 1) == two_cells
-
-
-def test_seeds_that_do_not_split_are_refused_with_numbers_that_do() -> None:
-    from ledger_lab.training.ranks import require_divisible
-
-    panel = load_panel("cartpole_v1")
-    require_divisible(panel, 4)
-    complaint = "panel cartpole_v1: its 256 seeds do not split over 3 processes: start 2 or 4, or train with --no_eval"
-    with pytest.raises(UserError, match=complaint):
-        require_divisible(panel, 3)
-    with pytest.raises(UserError, match="start 256, or train"):
-        require_divisible(panel, 300)
 
 
 def test_each_process_takes_the_gpu_of_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from ledger_lab.panels import Cell, load_panel
+from ledger_lab.panels.episodes import SlotState
 from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.runners.acting_module import ActingModule
-from tests.fakes.held_out import Exam, still, task_cfg
+from tests.fakes.held_out import Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
 TRAINING = 6
@@ -62,7 +63,7 @@ def simulation(whole: bool, loop: Any, cfg: Any = everything) -> Iterator[tuple[
     """Open a simulation of it, and say what takes its state."""
     from ledger_lab.training.simulation_state import simulation_state
 
-    with Exam(PANEL, still, still, cfg).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
+    with Trial(PANEL, still, still, cfg).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
         view = TrainingView(env, slots)
         view.reset()
         yield view, slots, simulation_state(env, view, slots, [(loop, ["sums"])] if whole else None)
@@ -106,8 +107,13 @@ def test_it_goes_on_bit_for_bit_in_the_middle_of_episodes() -> None:
 
 def test_where_something_cannot_be_put_back_all_episodes_begin_anew() -> None:
     with simulation(True, Loop(), lambda: task_cfg("LedgerLab-Cartpole")) as (view, slots, state):
-        running = torch.full_like(slots._log._ended, -1)
-        places = {("slots._log", "_ended"): running, ("env.nowhere", "here"): 1, ("env.nowhere", "there"): 2}
+        running = torch.full_like(slots._log._state, SlotState.RUNNING)
+        places = {
+            ("slots", "_state"): "running",
+            ("slots._log", "_state"): running,
+            ("env.nowhere", "here"): 1,
+            ("env.nowhere", "there"): 2,
+        }
         told = state.put({**state.take(), "places": places})
         assert told == "env.nowhere.here could not be put back, nor 1 more"
         assert not slots.idle

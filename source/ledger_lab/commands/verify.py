@@ -11,7 +11,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, find_journals
 from ledger_lab.ledger.digest import Digest
 from ledger_lab.ledger.digests import digest_journals
-from ledger_lab.ledger.reader import assemble_ledger
+from ledger_lab.ledger.reader import assemble_ledger, without_telemetry
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.progress import ReadingProgress
 
@@ -32,6 +32,7 @@ def verify_ledger(argv: Sequence[str]) -> int:
         description=(
             "Verify the hash chain of every journal, from the first byte to the last, whatever was verified before, "
             "that tallies are what their rows come to, and that no two journals claim the same process, run or cohort. "
+            "Telemetry that was left out of the ledger is reported; it is not damage. "
             "A last line that a killed writer left unfinished is reported and tolerated; anything else is damage, told "
             "with file and line. Exit status 0 or 1."
         )
@@ -56,9 +57,12 @@ def verify_ledger(argv: Sequence[str]) -> int:
             torn += 1
             print(f"torn: {path}:{digest.rows + 1}: the writer was stopped within this line; its row is not counted")
     try:
-        assemble_ledger(args.log_root, whole)
+        ledger = assemble_ledger(args.log_root, whole)
     except LedgerDamageError as error:  # each journal is what its writer wrote, but they contradict each other
         damaged += 1
         print(f"damaged: {error}")
+    else:
+        if left_out := without_telemetry(ledger.journals):
+            print(f"telemetry left out: of {len(left_out)} supervised processes; the first: {left_out[0].path}")
     print(f"{len(digests)} journals, {rows} rows, {torn} torn, {damaged} damaged")
     return 1 if damaged else 0

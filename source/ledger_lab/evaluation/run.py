@@ -1,4 +1,4 @@
-"""``scripts/evaluate.py``: any number of checkpoints on all episodes of a panel, in one pass per simulation."""
+"""``scripts/evaluate.py``: scores any number of checkpoints on a panel, in one pass per simulation."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         link: Line to the supervisor of this process.
 
     Raises:
-        SystemExit: In the end; with status 0 only if every checkpoint was scored on every episode, and validly.
-        UserError: If the request can't be carried out; no row was written.
+        SystemExit: Always; with status 0 only if every checkpoint has a valid score on every episode.
+        UserError: If the request can't be carried out. No row is written then.
     """
     request = parse(evaluate_parser(), EvaluateRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
@@ -53,7 +53,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
 
 
 def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link: Link) -> NoReturn:
-    """Open the journals, score, show the scores, record videos."""
+    """Open the journals, score the checkpoints, show the scores, and record videos."""
     name = f"journal-evaluation-{secrets.token_hex(4)}"
     console = terminal.console
     with ExitStack() as shutdown:
@@ -80,7 +80,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
                 scores.append(
                     score_checkpoints(plan.candidates, simulation, plan.panel, clock, append_everywhere, console)
                 )
-            # Only now: an evaluation that failed leaves nothing behind that looks like a score.
+            # Written only now: a failed evaluation must leave no row that looks like a score.
             for results in scores:
                 for candidate, result in zip(plan.candidates, results, strict=True):
                     journals[candidate.run_dir].append(result)
@@ -96,10 +96,10 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
 def _begin(
     plan: EvaluationPlan, name: str, shutdown: ExitStack, terminal: Terminal, clock: PhaseClock, link: Link
 ) -> dict[Path, Journal]:
-    """Say what is going to be scored, and put it into the supervisor's charge.
+    """Write what is going to be scored, and let the supervisor watch the evaluation.
 
     Returns:
-        A journal per run's directory.
+        A journal per run directory.
     """
     for candidate in plan.candidates:
         bring_home(candidate.source, candidate.run_dir)
@@ -119,7 +119,7 @@ def _begin(
 def _record_worst(
     plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], shutdown: ExitStack, console: Console
 ) -> None:
-    """Record the worst episodes of one checkpoint, wherever they took place."""
+    """Record videos of one checkpoint's worst episodes in all simulations."""
     outcomes = [results[plan.recorded].outcomes for results in scores]
     chosen = worst_episodes(outcomes, plan.videos)
     for place, simulation in enumerate(plan.simulations):
@@ -140,7 +140,7 @@ def _record_worst(
 def _started(
     plan: EvaluationPlan, simulation: Simulation, code: dict[str, str], run_dir: Path, clock: PhaseClock
 ) -> EvaluationStarted:
-    """Return the row that says what is going to be scored in one run's directory, and in which simulation."""
+    """Return the row that says which checkpoints of a run are going to be scored in a simulation."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
     return EvaluationStarted(
         run_id=own[0].run_id,

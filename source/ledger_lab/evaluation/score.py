@@ -1,4 +1,4 @@
-"""Scoring checkpoints in a simulation of their own."""
+"""Scores checkpoints in a simulation without training."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 MAX_SLOTS = 16384
-"""Episodes that run at once; more checkpoints than fit are scored in rounds, in the same simulation."""
+"""Most episodes that run at once. Further checkpoints are scored in further rounds of the same simulation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """A simulation that a panel is taken in."""
+    """A simulation in which checkpoints are scored on a panel."""
 
     name: str
-    """The overrides that make it another one than the runs declared; empty for that one."""
+    """Overrides that distinguish the simulation from the declared one; empty for the declared simulation."""
     task: str
     env_cfg: ManagerBasedRLEnvCfg
     identity: PanelIdentity
-    """The panel's identity in it."""
+    """The panel's identity in this simulation."""
 
 
 def score_checkpoints(
@@ -53,17 +53,17 @@ def score_checkpoints(
 
     Args:
         candidates: The checkpoints.
-        simulation: Where they are scored.
+        simulation: The simulation.
         panel: The panel.
         clock: The evaluation's clock.
-        append: Takes what the simulation needed of its capacities.
-        console: Where the progress is shown.
+        append: Writes the row with the capacities that the simulation needed.
+        console: Shows the progress.
 
     Returns:
         One result per candidate.
 
     Raises:
-        UserError: If a checkpoint can't be loaded, has changed, or the task's episodes can't be fixed by a seed.
+        UserError: If a checkpoint can't be loaded or has changed, or a seed does not determine the task's episodes.
     """
     for candidate in candidates:
         require_unchanged(candidate.path, candidate.saved, candidate.run_id)
@@ -109,14 +109,15 @@ def score_checkpoints(
 
 @contextmanager
 def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> Iterator[None]:
-    """Write in the end how much a simulation needed of what its physics engine has room for, if that has limits.
+    """Write a row at the end of the context: how much of the physics engine's capacities the simulation needed.
 
-    What an exception ends, leaves no row: nothing must come between it and who judges why the work ended.
+    No row is written if the engine has no capacities. No row is written after an exception either: a second error here
+    would hide the reason why the work ended.
 
     Args:
-        slots: The simulation's slots, attached.
-        clock: The clock of whoever runs it.
-        append: Takes the row.
+        slots: The simulation's attached slots.
+        clock: Clock of the attempt or the evaluation.
+        append: Writes the row.
     """
     yield
     if (used := slots.capacity_used) is not None:

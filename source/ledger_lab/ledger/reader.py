@@ -43,6 +43,8 @@ __all__ = [
     "read_journal",
     "read_ledger",
     "silence_limit",
+    "telemetry_path",
+    "without_telemetry",
 ]
 
 _SILENCE_LIMIT, _UNSUPERVISED_LIMIT = timedelta(minutes=2), timedelta(minutes=15)
@@ -272,6 +274,31 @@ def find_journals(root: Path) -> list[Path]:
     )
 
 
+def telemetry_path(supervision: Path) -> Path:
+    """Return the path of the journal that a supervisor writes telemetry into.
+
+    Args:
+        supervision: Path of the supervisor's own journal.
+    """
+    return supervision.with_name(supervision.name.replace("-supervisor", "-telemetry"))
+
+
+def without_telemetry(journals: Sequence[JournalContent]) -> list[JournalContent]:
+    """Return the supervisors' journals whose telemetry is missing: it was left out of the journals that are kept.
+
+    Args:
+        journals: All journals that belong together, of any kind.
+    """
+    kept = {journal.path.with_name(journal.path.name.removesuffix(COMPRESSED)) for journal in journals}
+    return [
+        journal
+        for journal in journals
+        if journal.of(SupervisionStarted)
+        and not journal.telemetry.wall_ns  # supervisors of earlier versions wrote telemetry into their own journals
+        and telemetry_path(journal.path.with_name(journal.path.name.removesuffix(COMPRESSED))) not in kept
+    ]
+
+
 def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = None, use_cache: bool = True) -> Ledger:
     """Read every run under a directory.
 
@@ -359,10 +386,10 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
                 who = f"the supervisor of rank {supervision.rank} of attempt {supervision.attempt}"
                 _claim(own, supervision.rank, journal, who)
         for telemetry in journal.of(TelemetryStarted):
-            own = telemetries.setdefault(telemetry.attempt, {})
-            _claim(
-                own, telemetry.rank, journal, f"the telemetry of rank {telemetry.rank} of attempt {telemetry.attempt}"
-            )
+            if telemetry.attempt is not None:
+                own = telemetries.setdefault(telemetry.attempt, {})
+                who = f"the telemetry of rank {telemetry.rank} of attempt {telemetry.attempt}"
+                _claim(own, telemetry.rank, journal, who)
         results = journal.places(PanelResult)
         if results and not starts:
             evaluations.append((results[0].time, journal))

@@ -178,13 +178,14 @@ class SupervisionStarted(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryStarted(Row):
-    """First row of a journal that holds nothing but the telemetry of one process of an attempt.
+    """First row of a journal that holds only telemetry: of one process of an attempt, or of a stand-alone evaluation.
 
-    All else is in other journals, so that this one can be left out of what is kept.
+    All other rows are in other journals, so the telemetry can be left out of the journals that are kept.
     """
 
     run_id: str
-    attempt: int
+    attempt: int | None
+    """``None`` for a stand-alone evaluation."""
     rank: int
     """Rank of the process that is watched."""
 

@@ -1,6 +1,7 @@
-"""Where a policy is judged: panels, their identity, their episodes, their scores and the verdict.
+"""Judging a policy: panels, their identity, their episodes, their scores and the verdict.
 
-What this module exports needs neither torch nor Isaac Lab; ``slots``, ``view`` and ``scoring`` run inside a simulation.
+The names that this module exports need neither torch nor Isaac Lab. The modules ``slots``, ``view`` and ``scoring`` run
+inside a simulation.
 """
 
 from ledger_lab.panels.comparison import Comparison, compare_paired

@@ -1,7 +1,8 @@
-"""Watching whether Newton had room for every contact and constraint.
+"""Detects contacts and constraints that the physics engine dropped for lack of capacity.
 
-MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size, and Newton's own collisions with meshes and
-height fields the pairs of shapes and triangles. What does not fit is dropped, and the physics goes on as another one.
+MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size. Newton's own collisions with meshes and height
+fields keep pairs of shapes and triangles in such buffers, too. Entries that do not fit are dropped, and the simulated
+physics is then different.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Usage:
     """How much of a capacity was needed at most."""
 
     needed: int
-    """The most at any physics step so far. What was dropped may have called for more."""
+    """Maximum over all physics steps so far; a lower bound if something was dropped."""
     capacity: int
 
 
@@ -40,7 +41,7 @@ def _note_step(
     most_constraints: wp.array[int],
     most_contacts: wp.array[int],
 ) -> None:
-    """Note what one step of the solver dropped, and how much it needed; one thread per world."""
+    """Record what a step of the solver dropped, and the capacities that it needed; one thread per world."""
     world = wp.tid()
     flags[world] = flags[world] | (solver_flags[world] & dropping)
     solver_flags[world] = solver_flags[world] & ~dropping
@@ -55,7 +56,7 @@ def _note_step(
 def _note_pool(
     dropping: int, needed: wp.array[int], capacity: int, flags: wp.array[int], most_needed: wp.array[int]
 ) -> None:
-    """Note whether all worlds together needed more of something than there is room for; one thread per world."""
+    """Record whether all worlds together exceeded the capacity of a shared buffer; one thread per world."""
     world = wp.tid()
     if needed[0] > capacity:
         flags[world] = flags[world] | dropping
@@ -65,16 +66,16 @@ def _note_pool(
 
 @dataclass(frozen=True)
 class _Pool:
-    """Something that all slots share in Newton's own collisions, and how much of it was needed."""
+    """A buffer of Newton's own collisions that all slots share."""
 
     needed: wp.array
-    """In the last step."""
+    """Entries needed in the last step."""
     capacity: int
     most_needed: wp.array
 
 
 def _pools(narrow_phase: Any) -> list[_Pool]:  # noqa: ANN401 - Newton's, of no public module
-    """Return what collisions with triangles share: pairs, contacts before they are thinned out, failures to do that."""
+    """Return the shared buffers of collisions with triangles: pairs, unreduced contacts, failed reductions."""
     counters = []
     if narrow_phase.triangle_pairs is not None:
         counters.append((narrow_phase.triangle_pairs_count, narrow_phase.triangle_pairs.shape[0]))
@@ -84,16 +85,16 @@ def _pools(narrow_phase: Any) -> list[_Pool]:  # noqa: ANN401 - Newton's, of no 
 
 
 class CapacityWatch:
-    """Looks at the solver after each of its steps, and remembers which slots it had no room for.
+    """Checks the solver after each of its steps, and remembers the slots that exceeded a capacity.
 
-    It sees every substep (``decimation`` and ``num_substeps``), because it follows the solver's own step inside
-    whatever launches, records or replays it. Constraints have a capacity per slot; contacts share one pool, and when
-    that is exceeded, all slots are concerned.
+    The check extends the solver's own step, so it is part of every substep (``decimation`` and ``num_substeps``), also
+    of recorded and replayed substeps. Constraints have a capacity per slot. Contacts share one buffer: if it overflows,
+    all slots count as affected.
     """
 
     @classmethod
     def attach(cls, env: ManagerBasedRLEnv) -> CapacityWatch | None:
-        """Watch an environment; ``None`` where its physics engine has no such capacities.
+        """Watch an environment; return ``None`` if its physics engine has no such capacities.
 
         Args:
             env: The environment, as ``gym.make`` returns it.
@@ -163,11 +164,11 @@ class CapacityWatch:
                 )
 
         self._solver.step = watched_step
-        base.sim.physics_manager._invalidate_graph()  # what is recorded doesn't watch yet
+        base.sim.physics_manager._invalidate_graph()  # recorded steps don't watch yet
 
     def detach(self) -> None:
         """Stop watching."""
-        del self._solver.step  # the class's own is there again
+        del self._solver.step  # the method of the class is visible again
         self._base.sim.physics_manager._invalidate_graph()
 
     def overflowed(self) -> torch.Tensor:
@@ -183,16 +184,16 @@ class CapacityWatch:
 
     @property
     def constraints(self) -> Usage:
-        """Constraints of the slot that needed most."""
+        """Constraints of the slot that needed the most."""
         return Usage(int(wp.to_torch(self._most_constraints).max()), self._data.njmax)
 
     @property
     def contacts(self) -> Usage:
-        """Contacts of all slots together, or pairs of shapes that came close, whichever are more."""
+        """Contacts of all slots together, or pairs of nearby shapes if these are more."""
         return Usage(int(wp.to_torch(self._most_contacts)), self._contact_capacity)
 
     def advice(self) -> str:
-        """Name the settings to raise, and how far at least, after capacities were exceeded."""
+        """Return which settings to raise, and the least new values, after capacities were exceeded."""
         slots = self._base.num_envs
         settings = (
             ("njmax", self.constraints.capacity, self.constraints.needed),

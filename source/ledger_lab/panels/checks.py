@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 _BYTES_PER_SLOT = 16_000
-"""Memory that a slot of the smallest task here takes, the cart-pole on Newton, rounded down."""
+"""Memory per slot of the smallest task, the cart-pole on Newton, rounded down [B]."""
 
 
 def task_panel(task: str, name: str | None, target: float | None = None) -> Panel:
-    """Load the panel to judge a task by, and check that it can.
+    """Load the panel of a task, and check that the panel fits the task.
 
     Args:
         task: Gymnasium id.
-        name: Name or file of a panel, or ``None`` where nobody named one.
-        target: Share of successes to ask for in place of the panel's.
+        name: Name or file of the panel; ``None`` if no panel was given.
+        target: Target success in place of the panel's.
 
     Raises:
-        UserError: If there is none, it belongs to another task, or its success function is missing.
+        UserError: If there is no panel, it belongs to another task, or its success function is missing.
     """
     if name is None:
         raise UserError(
@@ -49,14 +49,14 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
 
 
 def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Check that a panel's episodes can be taken in an environment, and can lead to a verdict.
+    """Check that a panel's episodes can run in an environment, and are enough for a verdict.
 
     Args:
         panel: The panel.
         env_cfg: Resolved configuration.
 
     Raises:
-        UserError: If they can't be taken, or are too few.
+        UserError: If the episodes can't run, or are too few.
     """
     require_takeable(panel, env_cfg)
     if not VerdictRule(panel.target_success).is_decidable(len(panel.episodes)):
@@ -67,14 +67,14 @@ def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
 
 
 def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Check that a panel's episodes can be taken in an environment.
+    """Check that a panel's episodes can run in an environment.
 
     Args:
         panel: The panel.
         env_cfg: Resolved configuration.
 
     Raises:
-        UserError: If the task has parts that a seed doesn't fix, or the episodes don't fit into its own.
+        UserError: If the task has parts that a seed does not determine, or the length of the episodes does not fit.
     """
     require_seedable(env_cfg)
     _require_memory(panel, env_cfg.sim.device)

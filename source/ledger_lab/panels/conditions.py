@@ -1,4 +1,4 @@
-"""Doing to held-out slots what their cells ask for."""
+"""Applies the perturbations of cells to held-out slots."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ _PHYSICAL = frozenset(
 class Conditions:
     """The perturbations of all held-out slots of an environment.
 
-    What stays the same for an episode (masses, delays, biases) is drawn when the slot gets its seed; what varies within
-    it (noise, pushes) as it goes on. Both come from streams of the slot's own, apart from the task's.
+    Quantities that stay constant in an episode (masses, delays, biases) are drawn when the slot gets its seed.
+    Quantities that vary within an episode (noise, pushes) are drawn during the episode. Both are drawn from streams of
+    the slot's own, separate from those of the task.
     """
 
     def __init__(self, env: ManagerBasedRLEnv, first: int, cells: Sequence[Cell]) -> None:
-        """Prepare.
+        """Prepare the perturbations; nothing is changed yet.
 
         Args:
             env: The environment, as ``gym.make`` returns it.
@@ -41,7 +42,7 @@ class Conditions:
             cells: The cell of each held-out slot.
 
         Raises:
-            UserError: If a cell asks for something that the task doesn't have.
+            UserError: If a cell perturbs something that the task doesn't have.
         """
         self._base, self._first = env.unwrapped, first
         count, device = len(cells), self._base.device
@@ -75,10 +76,10 @@ class Conditions:
         self._restores = bool(list(self._of("initial_state")))
 
     def attach(self, undo: ExitStack) -> None:
-        """Reach between the actions and the motors, where a cell asks for it.
+        """Intercept the actions on their way to the motors, if a cell has a control latency.
 
         Args:
-            undo: Gives everything back.
+            undo: Removes all changes when it closes.
         """
         undo.callback(self.restore)
         if not any(True for _ in self._of("control_latency")):
@@ -121,12 +122,12 @@ class Conditions:
             undo.callback(delattr, manager, name)
 
     def restore(self) -> None:
-        """Put the physics back as the task made it."""
+        """Restore the physics as the task made it."""
         if self._physical is not None:
             self._physical.restore()
 
     def assign(self, keys: NDArray[np.uint64]) -> None:
-        """Draw what stays the same in each slot's episodes, and write it into the restored physics.
+        """Draw the constants of each slot's episodes, and write them into the restored physics.
 
         Args:
             keys: Keys of the slots' streams; shape (slots,).
@@ -140,8 +141,8 @@ class Conditions:
         """Begin episodes, after the task's own reset.
 
         Args:
-            slots: The slots that begin.
-            keys: Keys of their streams.
+            slots: Slots in which an episode begins; shape (n,).
+            keys: Keys of the slots' streams; shape (n,).
         """
         self._varying.restart(slots, keys)
         begun = torch.as_tensor(slots, device=self._base.device)
@@ -155,10 +156,10 @@ class Conditions:
             self._widen(begun)
 
     def delayed(self, actions: torch.Tensor) -> torch.Tensor:
-        """Return the actions that reach the task now.
+        """Return the actions that reach the task in this step, after the cells' delays.
 
         Args:
-            actions: What the policies say now; shape (slots, actions).
+            actions: Actions of the policies in this step; shape (slots, actions).
         """
         if len(self._history) == 1:
             return actions
@@ -166,10 +167,10 @@ class Conditions:
         return self._history[self._delay, torch.arange(len(actions), device=actions.device)]
 
     def seen(self, observations: dict[str, Any]) -> dict[str, Any]:
-        """Return what the policies see of the observations.
+        """Return the observations that the policies get, with the cells' noise and biases.
 
         Args:
-            observations: Groups of the held-out slots, each of shape (slots, ...); they are left as they are.
+            observations: Groups of the held-out slots, each of shape (slots, ...); they are not changed.
         """
         if not self._noise and not self._bias:
             return observations
@@ -188,7 +189,7 @@ class Conditions:
         return seen
 
     def after_step(self) -> None:
-        """Push what is due to be pushed."""
+        """Apply the pushes that are due."""
         for part, slots, ids, timers in self._pushes:
             timers -= self._base.step_dt
             due = timers < 1e-6
@@ -258,14 +259,14 @@ class Conditions:
                     physical.scale_effort(asset, params["joints"], factors)
 
     def _drives_by_effort(self, asset: str) -> bool:
-        """Tell whether the task's actions are efforts: a weaker motor turns the same command into less of it."""
+        """Tell whether the task's actions are efforts, which a weaker motor must scale down."""
         from isaaclab.envs.mdp import JointEffortAction
 
         terms = self._base.action_manager._terms.values()
         return any(isinstance(term, JointEffortAction) and term.cfg.asset_name == asset for term in terms)
 
     def _widen(self, begun: torch.Tensor) -> None:
-        """Move states away from, or towards, their defaults."""
+        """Scale the distance of initial states from the defaults."""
         begun = begun[self._spread[begun] != 1.0]
         if not len(begun):
             return
@@ -304,7 +305,7 @@ class Conditions:
         asset.write_root_velocity_to_sim_index(root_velocity=velocity, env_ids=ids.int())
 
     def _terms(self, part: Perturbation, name: str) -> Iterator[tuple[tuple[str, Any, int], float]]:
-        """Return where observation terms stand: their group, their columns or their name in it, and their width."""
+        """Yield the position of observation terms (group, columns or name in the group, width), and their parameter."""
         manager = self._base.observation_manager
         for term, value in part.params[name].items():
             known = {each for terms in manager.active_terms.values() for each in terms}

@@ -1,8 +1,9 @@
-"""What becomes of held-out episodes: one per slot, each counted once."""
+"""The outcomes of held-out episodes: one episode per slot, each counted once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,14 +15,31 @@ from ledger_lab.panels.predicate import checked_success
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-_RUNNING, _AT_HORIZON, _BROKEN, _OVERFLOWED = -1, -2, -3, -4
 _PRIME = 1_099_511_628_211
 
 
-class EpisodeLog:
-    """Follows one episode per held-out slot, from inside ``env.step``.
+class SlotState(IntEnum):
+    """State of the episode in one held-out slot.
 
-    It looks between the terminations and the resets of each step, where the state that decides is still there.
+    Any number from 0 upward is a state, too: the episode ended by the termination term of that number.
+    """
+
+    RUNNING = -1
+    AT_HORIZON = -2
+    """The episode reached the panel's horizon."""
+    NON_FINITE = -3
+    """The episode ended by an observation or a reward that is not finite."""
+    OVERFLOWED = -4
+    """The episode is worthless: the physics engine dropped contacts or constraints."""
+    EMPTY = -5
+    """The slot has no episode."""
+
+
+class EpisodeLog:
+    """Follows one episode per held-out slot.
+
+    Within ``env.step`` it reads the state of the simulation after the terminations and before the resets, when the
+    final state of an episode still exists.
     """
 
     def __init__(self, env: ManagerBasedRLEnv, panel: Panel, first: int) -> None:
@@ -42,20 +60,20 @@ class EpisodeLog:
         self.horizon = round(panel.episode_length_s / base.step_dt)
         self._hold_steps = max(1, round(panel.hold_s / base.step_dt))
         self._held_out = slice(first, base.num_envs)
-        self._ended = torch.empty(base.num_envs - first, dtype=torch.long, device=base.device)
+        self._state = torch.empty(base.num_envs - first, dtype=torch.long, device=base.device)
         self.restart(0)
 
     def restart(self, slots: int) -> None:
         """Begin an episode in each of the first held-out slots.
 
         Args:
-            slots: Their number; in the others nothing begins.
+            slots: Number of these slots; the others stay empty.
         """
-        count, device = len(self._ended), self._ended.device
+        count, device = len(self._state), self._state.device
         self.steps_done = 0
-        self._ended.fill_(_AT_HORIZON)
-        self._ended[:slots] = _RUNNING
-        self._counted = self._ended == _RUNNING
+        self._state.fill_(SlotState.EMPTY)
+        self._state[:slots] = SlotState.RUNNING
+        self._overflow_steps = torch.zeros((), dtype=torch.long, device=device)
         self._steps = torch.zeros(count, dtype=torch.long, device=device)
         self._held = torch.zeros(count, dtype=torch.long, device=device)
         self._best = torch.zeros(count, dtype=torch.long, device=device)
@@ -64,20 +82,25 @@ class EpisodeLog:
 
     @property
     def over(self) -> bool:
-        """Whether every episode has ended."""
-        return not bool((self._ended == _RUNNING).any())
+        """Whether no episode is running. Waits for the device."""
+        return not bool((self._state == SlotState.RUNNING).any())
 
     @property
     def parked(self) -> torch.Tensor:
-        """Slots whose episode has ended; boolean tensor of shape (slots,)."""
-        return self._ended != _RUNNING
+        """Slots in which no episode is running; boolean tensor of shape (slots,)."""
+        return self._state != SlotState.RUNNING
+
+    @property
+    def overflow_steps(self) -> int:
+        """Steps in which the physics engine dropped contacts or constraints of a running episode."""
+        return int(self._overflow_steps)
 
     def observe(self) -> None:
-        """Note what the terminations, just computed, and the success function say of the running episodes."""
+        """Record what the terminations, which have just been computed, and the success function tell of the step."""
         self.steps_done += 1
         at_horizon = self.steps_done == self.horizon
         manager = self._base.termination_manager
-        self._counted = running = self._ended == _RUNNING
+        running = self._state == SlotState.RUNNING
         holds = self._success(self._base, **self._panel.success_params)[self._held_out] & running
         self._held = torch.where(holds, self._held + 1, torch.where(running, 0, self._held))
         self._best = torch.maximum(self._best, self._held)
@@ -85,68 +108,67 @@ class EpisodeLog:
         for index, name in enumerate(self._terms):
             if at_horizon and manager.get_term_cfg(name).time_out:
                 continue
-            self._ended[manager.get_term(name)[self._held_out] & (self._ended == _RUNNING)] = index
+            self._state[manager.get_term(name)[self._held_out] & (self._state == SlotState.RUNNING)] = index
         if at_horizon:
-            self._ended[self._ended == _RUNNING] = _AT_HORIZON
+            self._state[self._state == SlotState.RUNNING] = SlotState.AT_HORIZON
 
-    def after_step(self, observations: Sequence[torch.Tensor], rewards: torch.Tensor) -> None:
-        """Note the rewards of the step, and episodes whose figures are not finite.
+    def after_step(
+        self, observations: Sequence[torch.Tensor], rewards: torch.Tensor, overflowed: torch.Tensor | None
+    ) -> None:
+        """Record the rewards of the step, and end episodes that are not valid any more.
 
         Args:
             observations: All observations of the held-out slots, each of shape (slots, ...).
             rewards: Rewards of the held-out slots; shape (slots,).
+            overflowed: Slots of which the physics engine dropped contacts or constraints in this step; boolean tensor
+                of shape (slots,), or ``None`` if the engine drops nothing.
         """
-        self._return += torch.where(self._counted, rewards, 0.0)
+        counted = self._steps == self.steps_done  # all episodes begin together: these took part in this step
+        self._return += torch.where(counted, rewards, 0.0)
         figures = torch.cat([rewards.unsqueeze(1), *(group.flatten(1).float() for group in observations)], dim=1)
         finite = torch.isfinite(figures).all(dim=1)
-        self._ended[self._counted & ~finite] = _BROKEN
-        # A hash of every bit that the policy saw: two episodes with the same fingerprint went the same way.
+        self._state[counted & ~finite] = SlotState.NON_FINITE
+        # A hash of every bit that the policy saw: equal fingerprints mean equal episodes.
         places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
         told = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
-        self._fingerprint = torch.where(self._counted, (self._fingerprint ^ told) * _PRIME, self._fingerprint)
-
-    def overflow(self, slots: torch.Tensor) -> torch.Tensor:
-        """Note slots whose physics has dropped contacts or constraints in this step.
-
-        Args:
-            slots: Boolean tensor of shape (slots,).
-
-        Returns:
-            Whether an episode that was running is among them; a boolean tensor without dimensions.
-        """
-        concerned = self._counted & slots
-        self._ended[concerned] = _OVERFLOWED
-        return concerned.any()
+        self._fingerprint = torch.where(counted, (self._fingerprint ^ told) * _PRIME, self._fingerprint)
+        if overflowed is not None:
+            spoiled = counted & overflowed
+            self._state[spoiled] = SlotState.OVERFLOWED
+            self._overflow_steps += spoiled.any()
 
     def outcomes(self, place: int, episodes: Sequence[tuple[str, int]]) -> Outcomes:
-        """Return what became of the episodes of one policy.
+        """Return the outcomes of one policy's episodes.
 
         Args:
-            place: Its place among the policies.
-            episodes: Cell and seed of each of its slots.
+            place: The policy's place among the policies.
+            episodes: Cell and seed of each of the policy's slots.
 
         Raises:
-            RuntimeError: If one of them is still running.
+            RuntimeError: If an episode is still running.
         """
         slots = slice(place * len(episodes), (place + 1) * len(episodes))
-        ended = self._ended[slots].tolist()
-        if _RUNNING in ended:
+        ended = self._state[slots].tolist()
+        if SlotState.RUNNING in ended:
             raise RuntimeError(f"panel {self._panel.name}: an episode has not ended")
         names: Mapping[int, str] = {
-            _AT_HORIZON: HORIZON,
-            _BROKEN: NON_FINITE,
-            _OVERFLOWED: CAPACITY,
+            SlotState.AT_HORIZON: HORIZON,
+            SlotState.NON_FINITE: NON_FINITE,
+            SlotState.OVERFLOWED: CAPACITY,
             **dict(enumerate(self._terms)),
         }
         held, best = self._held[slots].tolist(), self._best[slots].tolist()
         returns = self._return[slots]
-        broken = (_BROKEN, _OVERFLOWED)
+        invalid = (SlotState.NON_FINITE, SlotState.OVERFLOWED)
         return Outcomes(
             cell=[cell for cell, _ in episodes],
             seed=[seed for _, seed in episodes],
-            success=[end == _AT_HORIZON and steps >= self._hold_steps for end, steps in zip(ended, held, strict=True)],
+            success=[
+                end == SlotState.AT_HORIZON and steps >= self._hold_steps
+                for end, steps in zip(ended, held, strict=True)
+            ],
             success_any=[
-                end not in broken and steps >= self._hold_steps for end, steps in zip(ended, best, strict=True)
+                end not in invalid and steps >= self._hold_steps for end, steps in zip(ended, best, strict=True)
             ],
             steps=self._steps[slots].tolist(),
             episode_return=[

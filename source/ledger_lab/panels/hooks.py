@@ -1,91 +1,122 @@
-"""Where Isaac Lab's managers share something between environments, and how it is kept apart.
+"""Hooks into the environment's managers, where Isaac Lab treats all environments alike.
 
-Everything here is undone when the context ends. What can't be kept apart is refused.
+Each hook lets the training slots continue as if they were alone, and reports to a listener what happens to the held-out
+slots. The listener decides; see :class:`Listener`.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-_NEVER = 1.0e9
-"""Seconds that Isaac Lab's own interval timers wait in held-out slots."""
 
-type Own = Callable[[NDArray[np.int64], str], AbstractContextManager[Any]]
-"""Gives rows their own random streams. Arguments: the held-out slot of each row, or -1; and what draws the numbers."""
+class Listener(Protocol):
+    """Decides what the events of the managers do to held-out slots. Slots are counted from the first held-out slot."""
+
+    def on_terminations(self) -> bool:
+        """React to the terminations of a step, which have just been computed.
+
+        Returns:
+            Whether all held-out slots reset in this step. Their own terminations are ignored.
+        """
+
+    def on_reset(self, slots: NDArray[np.int64]) -> None:
+        """Reset held-out slots.
+
+        Args:
+            slots: The slots; shape (n,).
+        """
+
+    def on_resample(
+        self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
+    ) -> None:
+        """Resample a command, whose time in these slots is over.
+
+        Args:
+            command: Name of the command.
+            slots: The slots; shape (n,).
+            resample: Draws new values of the command for slots.
+        """
+
+    def on_interval_events(self, dt: float) -> None:
+        """Let the timers of interval events advance.
+
+        Args:
+            dt: Time since the last call [s].
+        """
+
+    def own_draws(self, rows: NDArray[np.int64], what: str) -> AbstractContextManager[object]:
+        """Return a context in which rows draw from the random streams of their episodes.
+
+        Args:
+            rows: The held-out slot of each row of a draw; -1 for a training slot.
+            what: What draws the numbers.
+        """
 
 
 class Hooks:
-    """The places of one environment's managers that are taken over while held-out slots are attached."""
+    """Hooks into the managers of one environment, whose last slots are held out."""
 
-    def __init__(self, base: ManagerBasedRLEnv, first: int, own: Own) -> None:
-        """Find the places.
+    def __init__(self, base: ManagerBasedRLEnv, first: int) -> None:
+        """Prepare the hooks; :meth:`attach` sets them.
 
         Args:
             base: The environment, unwrapped.
             first: The first held-out slot.
-            own: See :data:`Own`.
         """
-        self._base, self._first, self._own = base, first, own
+        self._base, self._first = base, first
         self._rows = np.maximum(np.arange(base.num_envs) - first, -1)
-        self._events = base.event_manager._mode_term_cfgs
         self._commands = base.command_manager._terms
-        self._intervals = self._events.get("interval", [])
-        self._timers = torch.zeros(len(self._intervals), base.num_envs - first, device=base.device)
-        self._configured = {id(owner): copy.deepcopy(getattr(owner, name)) for owner, name in self._adjustable()}
-        self._fixed = self._fixed_terms()
-        self._startup = [self._startup_term(term) for term in self._events.get("startup", [])]
-        self._passing = self._watching = False
-        self._state = GlobalStreams()
+        self._global_draws: Literal["unchecked", "refused", "passed"] = "unchecked"
+        """How the hooks treat random numbers that the task draws for all environments at once.
 
-    @property
-    def has_startup(self) -> bool:
-        """Whether the task draws anything at start-up."""
-        return bool(self._startup)
+        Between two steps, such draws are not checked. Within a step, they are refused. While Isaac Lab's own functions
+        run for training slots only, or for held-out slots only, the hooks inside pass every call through.
+        """
+        self._streams = GlobalStreams()
 
-    def attach(
-        self,
-        undo: ExitStack,
-        on_terminations: Callable[[torch.Tensor], torch.Tensor],
-        on_reset: Callable[[NDArray[np.int64]], None],
-    ) -> None:
-        """Take over.
+    def attach(self, undo: ExitStack, listener: Listener) -> None:
+        """Set the hooks.
 
         Args:
-            undo: Gives everything back.
-            on_terminations: Gets the ends of episodes of shape (num_envs,), and returns them with the held-out slots'
-                own.
-            on_reset: Gets the held-out slots that reset, counted from 0.
+            undo: Removes the hooks when it closes.
+            listener: Decides about the held-out slots.
         """
         base = self._base
         compute = base.termination_manager.compute
-        self._replace(undo, base.termination_manager, "compute", lambda: on_terminations(compute()))
-        self._reset_all = base._reset_idx
+
+        def compute_terminations() -> torch.Tensor:
+            done: torch.Tensor = compute()
+            done[self._first :] = listener.on_terminations()
+            return done
+
+        self._replace(undo, base.termination_manager, "compute", compute_terminations)
+        self._reset_idx = base._reset_idx
 
         def reset(env_ids: Any) -> None:  # noqa: ANN401 - a tensor or a slice
             training, held_out = self._split(env_ids)
             if len(training):
-                with self._training(), self._training_eyes():
-                    self._reset_all(training)
+                with self._training_draws(), self._only_training_rows():
+                    self._reset_idx(training)
             if len(held_out):
-                on_reset(held_out)
+                listener.on_reset(held_out)
 
         self._replace(undo, base, "_reset_idx", reset)
-        self._attach_terms(undo)
+        self._attach_commands(undo, listener)
+        self._attach_terms(undo, listener)
         self._attach_noise(undo)
         apply = base.event_manager.apply
 
@@ -93,84 +124,31 @@ class Hooks:
             if mode != "interval":
                 apply(mode, **arguments)
                 return
-            with self._training():
+            with self._training_draws():
                 apply(mode, **arguments)
-            self._apply_intervals(arguments["dt"])
+            listener.on_interval_events(arguments["dt"])
 
         self._replace(undo, base.event_manager, "apply", apply_events)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Refuse random numbers that were drawn for all environments at once, past everything that is kept apart."""
-        self._state, self._watching = GlobalStreams(), True
-        try:
-            yield
-            self._check("the end of the step")
-        finally:
-            self._watching = False
-
-    @contextmanager
-    def as_configured(self) -> Iterator[None]:
-        """Show events and commands as they were configured: a curriculum changes them for training alone."""
-        found = [(owner, name, getattr(owner, name)) for owner, name in self._adjustable()]
-        for owner, name, _ in found:
-            setattr(owner, name, self._configured[id(owner)])
-        try:
-            yield
-        finally:
-            for owner, name, value in found:
-                setattr(owner, name, value)
-
-    def require_unchanged(self) -> None:
-        """Refuse to judge when a curriculum has changed what it changes for all environments at once.
+    def step(self) -> Iterator[None]:
+        """Refuse random numbers that the task draws for all environments at once, within the context.
 
         Raises:
-            UserError: If a termination, an observation or an action is not what it was.
+            UserError: If the task draws such numbers.
         """
-        for name, now in self._fixed_terms().items():
-            if now != self._fixed[name]:
-                raise UserError(
-                    f"{name} was changed while training went on, for held-out episodes as well: let a curriculum "
-                    "change events or commands, which are kept apart, or train with --no_eval and use evaluate.py"
-                )
+        self._streams, self._global_draws = GlobalStreams(), "refused"
+        try:
+            yield
+            self._require_no_stray_draws("the end of the step")
+        finally:
+            self._global_draws = "unchecked"
 
-    def startup(self, ids: torch.Tensor) -> None:
-        """Draw what the task draws at start-up once more, for some slots.
+    def reset(self, ids: torch.Tensor) -> None:
+        """Run the environment's own reset for held-out slots; logs and curricula do not see it.
 
         Args:
             ids: Environment ids.
-        """
-        for call, params in self._startup:
-            call(self._base, ids, **params)
-
-    def spread_training(self) -> None:
-        """Spread the training slots over all types of a generated terrain, as if there were no others.
-
-        Isaac Lab spreads all slots, type after type, and the held-out ones come last.
-        """
-        if self._first == 0 or (terrain := self._terrain) is None:
-            return
-        training, columns = torch.arange(self._first, device=self._base.device), terrain.terrain_origins.shape[1]
-        types = training * columns // self._first
-        terrain.terrain_types[training] = types
-        terrain.env_origins[training] = terrain.terrain_origins[terrain.terrain_levels[training], types]
-
-    def place_on_terrain(self, ids: torch.Tensor) -> None:
-        """Draw the patch of a generated terrain that an episode takes place on, from all its levels and types."""
-        if (terrain := self._terrain) is None:
-            return
-        rows, columns = terrain.terrain_origins.shape[:2]
-        levels = torch.randint(0, rows, (len(ids),), device=self._base.device)
-        types = torch.randint(0, columns, (len(ids),), device=self._base.device)
-        terrain.terrain_levels[ids], terrain.terrain_types[ids] = levels, types
-        terrain.env_origins[ids] = terrain.terrain_origins[levels, types]
-
-    def reset(self, ids: torch.Tensor, slots: NDArray[np.int64]) -> None:
-        """Run the environment's own reset for held-out slots, so that no log and no curriculum hears of it.
-
-        Args:
-            ids: Their environment ids.
-            slots: The same, counted from the first held-out slot.
         """
         base, manager = self._base, self._base.event_manager
         for steps, once in zip(
@@ -181,27 +159,42 @@ class Hooks:
         with ExitStack() as undo:
             self._replace(undo, base.curriculum_manager, "compute", lambda env_ids=None: None)
             self._replace(undo, base.curriculum_manager, "reset", lambda env_ids=None: {})
-            self._replace(undo, self, "_passing", True)
-            self._reset_all(ids)
+            self._replace(undo, self, "_global_draws", "passed")
+            self._reset_idx(ids)
         if log is None:
             base.extras.pop("log", None)
         else:
             base.extras["log"] = log
-        for index, term in enumerate(self._intervals):
-            low, high = term.interval_range_s
-            self._timers[index, slots] = torch.rand(len(slots), device=base.device) * (high - low) + low
-            if not term.is_global_time:
-                manager._interval_term_time_left[index][ids] = _NEVER
 
-    @property
-    def _terrain(self) -> Any:  # noqa: ANN401 - a terrain importer, or what a task has in its place
-        """The terrain, if its slots stand on patches of different types and levels."""
-        terrain = self._base.scene.terrain
-        return terrain if getattr(terrain, "terrain_origins", None) is not None else None
+    def _attach_commands(self, undo: ExitStack, listener: Listener) -> None:
+        """Split each resampling of a command into training and held-out slots."""
+        for name, command in self._commands.items():
+            resample = command._resample
 
-    def _attach_terms(self, undo: ExitStack) -> None:
-        """Split what is called for all environments, or for some that are chosen along the way."""
-        for term in self._intervals:
+            def resample_held_out(slots: NDArray[np.int64], resample: Any = resample) -> None:  # noqa: ANN401
+                resample(torch.as_tensor(self._first + slots, device=self._base.device))
+
+            def split(
+                env_ids: Any,  # noqa: ANN401 - a tensor or a slice
+                name: str = name,
+                resample: Any = resample,  # noqa: ANN401 - Isaac Lab's method
+                resample_held_out: Callable[[NDArray[np.int64]], None] = resample_held_out,
+            ) -> None:
+                if self._global_draws == "passed":
+                    resample(env_ids)
+                    return
+                training, held_out = self._split(env_ids)
+                if len(training):
+                    with self._training_draws():
+                        resample(training)
+                if len(held_out):
+                    listener.on_resample(name, held_out, resample_held_out)
+
+            self._replace(undo, command, "_resample", split)
+
+    def _attach_terms(self, undo: ExitStack, listener: Listener) -> None:
+        """Split terms that Isaac Lab calls for all environments at once."""
+        for term in self._base.event_manager._mode_term_cfgs.get("interval", []):
             call = term.func
 
             def for_training(env: Any, ids: Any, call: Any = call, **params: Any) -> None:  # noqa: ANN401
@@ -209,160 +202,102 @@ class Hooks:
 
             if term.is_global_time:
                 self._replace(undo, term, "func", for_training)
-        for name, command in self._commands.items():
-            resample = command._resample
-
-            def split(env_ids: Any, resample: Any = resample, name: str = name) -> None:  # noqa: ANN401
-                if self._passing:
-                    resample(env_ids)
-                    return
-                training, held_out = self._split(env_ids)
-                if len(training):
-                    with self._training():
-                        resample(training)
-                if len(held_out):
-                    ids = torch.as_tensor(self._first + held_out, device=self._base.device)
-                    with self._own(held_out, f"command {name!r}"), self.as_configured():
-                        resample(ids)
-
-            self._replace(undo, command, "_resample", split)
         for owner, attribute, what in self._drawing_terms():
             call = getattr(owner, attribute)
 
-            def own(*args: Any, call: Any = call, what: str = what, **kwargs: Any) -> Any:  # noqa: ANN401
-                with self._training(), self._own(self._rows, what):
+            def with_own_draws(*args: Any, call: Any = call, what: str = what, **kwargs: Any) -> Any:  # noqa: ANN401
+                with self._training_draws(), listener.own_draws(self._rows, what):
                     return call(*args, **kwargs)
 
-            self._replace(undo, owner, attribute, own)
+            self._replace(undo, owner, attribute, with_own_draws)
 
     def _attach_noise(self, undo: ExitStack) -> None:
-        """Let the task's observation noise reach the training slots alone."""
+        """Restrict the task's observation noise to the training slots."""
         for group in self._base.observation_manager._group_obs_term_cfgs.values():
             for term in group:
                 if term.noise is None or term.noise.func is None:
                     continue
                 corrupt = term.noise.func
 
-                def clean(data: torch.Tensor, *cfg: Any, corrupt: Any = corrupt) -> torch.Tensor:  # noqa: ANN401
-                    with self._training():
+                def corrupt_training(data: torch.Tensor, *cfg: Any, corrupt: Any = corrupt) -> torch.Tensor:  # noqa: ANN401
+                    with self._training_draws():
                         noisy: torch.Tensor = corrupt(data, *cfg).clone()
                     noisy[self._first :] = data[self._first :]
                     return noisy
 
-                self._replace(undo, term.noise, "func", clean)
+                self._replace(undo, term.noise, "func", corrupt_training)
 
     def _drawing_terms(self) -> Iterator[tuple[Any, str, str]]:
-        """Find the terms that draw random numbers in each step, by calling each of them once."""
+        """Find the terms that draw random numbers in each step, by calling each term once."""
         base = self._base
         for name, action in base.action_manager._terms.items():
             zeros = torch.zeros(base.num_envs, action.action_dim, device=base.device)
-            if _draws(functools.partial(action.process_actions, zeros)):
+            if _call_draws(functools.partial(action.process_actions, zeros)):
                 yield action, "process_actions", f"action {name!r}"
-            if _draws(action.apply_actions):
+            if _call_draws(action.apply_actions):
                 yield action, "apply_actions", f"action {name!r}"
         for name, command in self._commands.items():
-            if _draws(command._update_command):
+            if _call_draws(command._update_command):
                 yield command, "_update_command", f"command {name!r}"
         manager = base.observation_manager
         for group, terms in manager._group_obs_term_cfgs.items():
             for name, term in zip(manager.active_terms[group], terms, strict=True):
-                if _draws(functools.partial(term.func, base, **term.params)):
+                if _call_draws(functools.partial(term.func, base, **term.params)):
                     yield term, "func", f"observation {name!r}"
 
-    def _startup_term(self, term: Any) -> tuple[Callable[..., None], dict[str, Any]]:  # noqa: ANN401 - an event's config
-        """Return a start-up event, rebuilt where it drew random numbers when it was built for the training."""
-        from isaaclab.managers import ManagerTermBase
-
-        call, params = term.func, copy.deepcopy(term.params)
-        if isinstance(call, ManagerTermBase):
-            training = GlobalStreams()
-            torch.manual_seed(stream_key("startup", type(call).__name__, 0) % 2**63)
-            before = GlobalStreams()
-            rebuilt = type(call)(term, self._base)
-            if before.moved():
-                call = rebuilt
-            training.restore()
-        return call, params
-
-    def _apply_intervals(self, dt: float) -> None:
-        """Let interval events happen in held-out slots, each by the timer of its own episode."""
-        for index, term in enumerate(self._intervals):
-            timers = self._timers[index]
-            timers -= dt
-            due = (timers < 1e-6).nonzero().flatten()
-            if not len(due):
-                continue
-            low, high = term.interval_range_s
-            with self._own(due.cpu().numpy(), "an interval event"), self.as_configured():
-                timers[due] = torch.rand(len(due), device=self._base.device) * (high - low) + low
-                term.func(self._base, due + self._first, **term.params)
-
     def _split(self, env_ids: Any) -> tuple[torch.Tensor, NDArray[np.int64]]:  # noqa: ANN401 - a tensor or a slice
-        """Return the training slots among environment ids, and the held-out ones counted from the first of them."""
+        """Return the environment ids of training slots, and the held-out slots counted from the first of them."""
         if isinstance(env_ids, slice):
             env_ids = torch.arange(self._base.num_envs, dtype=torch.int32, device=self._base.device)[env_ids]
         held_out = env_ids >= self._first
         return env_ids[~held_out], env_ids[held_out].cpu().numpy().astype(np.int64) - self._first
 
-    def _adjustable(self) -> list[tuple[Any, str]]:
-        """Return what a curriculum may change: parameters of events, configurations of commands."""
-        events = [(term, "params") for terms in self._events.values() for term in terms]
-        return [*events, *((command, "cfg") for command in self._commands.values())]
-
-    def _fixed_terms(self) -> dict[str, str]:
-        """Return what a curriculum must not change, because it is computed for all environments at once."""
-        base = self._base
-        fixed = {f"action {name!r}": repr(term.cfg) for name, term in base.action_manager._terms.items()}
-        for index, term in enumerate(self._intervals):
-            fixed[f"interval of event {index}"] = repr(term.interval_range_s)
-        for name in base.termination_manager.active_terms:
-            fixed[f"termination {name!r}"] = repr(base.termination_manager.get_term_cfg(name).params)
-        manager = base.observation_manager
-        for group, terms in manager._group_obs_term_cfgs.items():
-            for name, term in zip(manager.active_terms[group], terms, strict=True):
-                fixed[f"observation {name!r}"] = repr((term.params, term.scale, term.clip))
-        return fixed
-
     @contextmanager
-    def _training(self) -> Iterator[None]:
-        """Let training slots draw from the global streams, as they do without us."""
-        if self._passing:
+    def _training_draws(self) -> Iterator[None]:
+        """Let training slots draw from the global streams, as they do without held-out slots."""
+        if self._global_draws == "passed":
             yield
             return
-        self._check("a training slot's draw")
-        self._passing = True
+        self._require_no_stray_draws("a training slot's draw")
+        before, self._global_draws = self._global_draws, "passed"
         try:
             yield
         finally:
-            self._passing = False
-        self._state = GlobalStreams()
+            self._global_draws = before
+        self._streams = GlobalStreams()
 
     @contextmanager
-    def _training_eyes(self) -> Iterator[None]:
-        """Hide the held-out rows from what averages over all environments: statistics of ends and of terrain levels."""
-        seen = slice(0, self._first)
+    def _only_training_rows(self) -> Iterator[None]:
+        """Hide held-out rows from statistics over all environments: those of terminations and of terrain levels."""
         owners: list[tuple[Any, tuple[str, ...]]] = [(self._base.termination_manager, ("_last_episode_dones",))]
-        if self._terrain is not None:
-            owners.append((self._terrain, ("terrain_levels", "terrain_types", "env_origins")))
+        if (terrain := patched_terrain(self._base)) is not None:
+            owners.append((terrain, PATCH_COLUMNS))
         with ExitStack() as undo:
             for owner, names in owners:
                 for name in names:
-                    self._replace(undo, owner, name, getattr(owner, name)[seen])
+                    self._replace(undo, owner, name, getattr(owner, name)[: self._first])
             yield
 
-    def _check(self, when: str) -> None:
-        """Refuse draws since the last moment that all draws were accounted for."""
-        if not self._watching or not self._state.moved():
+    def _require_no_stray_draws(self, until: str) -> None:
+        """Refuse random numbers that were drawn since the last draw for training slots.
+
+        Args:
+            until: The moment of the check, for the message.
+
+        Raises:
+            UserError: If there were any.
+        """
+        if self._global_draws != "refused" or not self._streams.moved():
             return
         raise UserError(
-            f"between the steps' known draws and {when}, the task drew random numbers for all environments at once, or "
-            "not with torch; a held-out episode can't be fixed by its seed then: draw with torch, in an event, a "
-            "command, an action or an observation term"
+            f"the task drew random numbers for all environments at once, or not with torch (found at {until}), so that "
+            "seeds don't determine held-out episodes: draw with torch, in an event, a command, an action or an "
+            "observation term"
         )
 
     @staticmethod
     def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:  # noqa: ANN401
-        """Set an attribute, and put back what was there when the context ends."""
+        """Set an attribute until the context ends."""
         own = vars(owner)
         if name in own:
             undo.callback(setattr, owner, name, own[name])
@@ -371,8 +306,8 @@ class Hooks:
         setattr(owner, name, value)
 
 
-def _draws(call: Callable[[], Any]) -> bool:
-    """Tell whether a call draws random numbers; the global streams are given back as they were."""
+def _call_draws(call: Callable[[], Any]) -> bool:
+    """Tell whether a call draws random numbers; restore the global streams after it."""
     before = GlobalStreams()
     call()
     drew = bool(before.moved())

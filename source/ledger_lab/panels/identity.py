@@ -1,4 +1,4 @@
-"""Panel identity: what must be equal before two scores may be compared."""
+"""Panel identity: scores are compared only if their identities are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DOMAIN = b"ledger_lab/panel/p1\n"
 
 @dataclass(frozen=True)
 class PanelIdentity:
-    """A panel as it is taken in one particular simulation."""
+    """A panel bound to a simulation."""
 
     fields: dict[str, Any]
     """Everything that can change an outcome of the same policy, as plain JSON values."""
@@ -30,7 +30,7 @@ class PanelIdentity:
         Returns:
             The identity.
         """
-        exam = {
+        episodes = {
             "task": panel.task,
             "seeds": list(panel.seeds),
             "fresh_seeds": panel.fresh,
@@ -48,7 +48,7 @@ class PanelIdentity:
             "policy_mode": "deterministic",
             "observation_noise": False,
         }
-        return cls({**exam, **simulation})
+        return cls({**episodes, **simulation})
 
     @property
     def id(self) -> str:
@@ -62,7 +62,7 @@ def differing_fields(left: dict[str, Any], right: dict[str, Any], prefix: str = 
     Args:
         left: Fields of one identity.
         right: Fields of the other.
-        prefix: Dotted path of both, for nested fields.
+        prefix: Dotted path of these fields within the identity, ending with a dot.
 
     Returns:
         Lines like ``physics.backend: 'newton' != 'ovphysx'``, in the order of the names.
@@ -78,17 +78,17 @@ def differing_fields(left: dict[str, Any], right: dict[str, Any], prefix: str = 
 
 
 def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
-    """Name the first fields in which two identities differ, in one line.
+    """Name the most important fields in which two identities differ, in one line.
 
     Args:
         left: Fields of one identity.
         right: Fields of the other.
 
     Returns:
-        The differences; empty where there are none.
+        The differences; empty if there are none.
     """
     lines = differing_fields(left, right)
-    lines.sort(key=lambda line: line.startswith("packages."))  # of two engines, they say the least
+    lines.sort(key=lambda line: line.startswith("packages."))  # packages tell least about two different engines
     more = [f"and {len(lines) - 4} more"] if len(lines) > 4 else []
     return "; ".join([*lines[:4], *more])
 

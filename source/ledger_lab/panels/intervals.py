@@ -10,7 +10,7 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
     """Return the Wilson score interval of a binomial share (Wilson 1927, JASA 22:209).
 
     Args:
-        successes: Number of successes; where a trial is a group of episodes, their share of successes counts for it.
+        successes: Number of successes. If a trial is a group of episodes, the group counts with its share of successes.
         episodes: Number of trials, at least 1.
         confidence: Two-sided confidence level in (0, 1).
 
@@ -33,8 +33,8 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
 def lower_bound(successes: int, episodes: int, confidence: float = 0.95) -> float:
     """Return the one-sided exact lower bound of a binomial share (Clopper & Pearson 1934, Biometrika 26:404).
 
-    Where the true share is smaller than some value, the bound exceeds that value with a probability of at most
-    ``1 - confidence``. For 256 episodes, 239 successes are the fewest whose bound at 95 % reaches a share of 90 %.
+    If the true share is below some value, the bound exceeds the value with a probability of at most ``1 - confidence``.
+    Example: of 256 episodes, 239 must succeed for the 95 % bound to reach 90 %.
 
     Args:
         successes: Number of successes.

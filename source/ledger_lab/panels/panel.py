@@ -1,4 +1,4 @@
-"""Panels: the held-out exams, read from TOML files."""
+"""Panels, read from TOML files."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Cell:
 
     name: str
     perturbations: tuple[Perturbation, ...] = ()
-    """What is done to the task; nothing in a nominal cell."""
+    """Changes to the task; empty in a nominal cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A held-out exam: which episodes, and when one counts as a success.
+    """Held-out episodes, and the condition under which an episode is a success.
 
-    An episode succeeds when no failing termination fired before its horizon and the success function held at every step
-    of the last :attr:`hold_s` seconds.
+    An episode succeeds if no failing termination fired before its horizon, and the success function was true at every
+    step of the last :attr:`hold_s` seconds.
     """
 
     name: str
     source: str
-    """What :func:`load_panel` finds it again by: its name, or the absolute path of its file."""
+    """Argument with which :func:`load_panel` finds the panel again: its name, or the absolute path of its file."""
     task: str
     """Gymnasium id of the task."""
     description: str
@@ -46,15 +46,18 @@ class Panel:
     success_function: str
     """``module:function``; called like a termination term, it returns a boolean tensor of shape (num_envs,)."""
     success_version: int
-    """Raised by hand whenever the function's meaning changes."""
+    """Version of the success function; increased by hand whenever the function's meaning changes."""
     success_params: dict[str, Any] = field(default_factory=dict)
     hold_s: float = 0.0
-    """How long the function must hold at the end [s]; 0 asks for the last step only."""
+    """How long the success function must be true at the end [s]; 0 requires the last step only."""
     cells: tuple[Cell, ...] = (Cell("nominal"),)
 
     fresh: bool = False
-    """Whether each episode has a seed of its own, in the order of :attr:`episodes`, and not each seed one episode per
-    cell: the episodes of a confirmation must not depend on each other."""
+    """Whether every episode has a seed of its own, in the order of :attr:`episodes`.
+
+    The episodes of a confirmation do, because they must be independent of each other. Otherwise, every seed has one
+    episode per cell.
+    """
 
     @property
     def episodes(self) -> tuple[tuple[str, int], ...]:
@@ -66,7 +69,7 @@ class Panel:
         return tuple(zip(names, self.seeds, strict=True))
 
     def confirmation(self, run_id: str, number: int) -> Panel:
-        """Return the same exam for a run's confirmation, on seeds that nobody has seen.
+        """Return the panel of a run's confirmation: the same panel with fresh seeds.
 
         Args:
             run_id: The run.
@@ -110,7 +113,7 @@ def load_panel(name_or_path: str) -> Panel:
         The panel.
 
     Raises:
-        UserError: If there is no such panel, or its file is not one.
+        UserError: If the panel does not exist, or its file is not a valid panel.
     """
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         path = Path(name_or_path)
@@ -132,7 +135,7 @@ def load_panel(name_or_path: str) -> Panel:
 
 
 def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
-    """Build a panel from the content of its file, refusing what it doesn't understand."""
+    """Build a panel from the content of its file; refuse unknown fields and wrong values."""
     content = {"cells": [{"name": "nominal"}], **content}
     _check(path, "", content, _FIELDS)
     ranges, success = content["seeds"], content["success"]
@@ -203,7 +206,7 @@ def _cells(path: Path, tables: list[Any]) -> tuple[Cell, ...]:
 
 
 def _finite(value: Any) -> bool:
-    """Tell whether a value of a TOML file can stand in JSON."""
+    """Tell whether a value of a TOML file can be written as JSON."""
     if isinstance(value, dict | list):
         return all(_finite(item) for item in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))

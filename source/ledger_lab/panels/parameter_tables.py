@@ -1,4 +1,4 @@
-"""Where the physics engines keep the parameters that a panel perturbs."""
+"""Tables of the parameters that a panel perturbs, in each physics engine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ParameterTable:
     read: Callable[[], torch.Tensor]
     """Returns all rows; shape (num_envs, columns, ...)."""
     write: Callable[[torch.Tensor, torch.Tensor], object]
-    """Writes rows of shape (n, columns, ...) of the environments of shape (n,), and has the solver told."""
+    """Writes rows of shape (n, columns, ...) of the environments of shape (n,), and notifies the solver."""
 
 
 @dataclass(frozen=True)
 class MotorParameter:
-    """Where a motor parameter is stored. The place depends on what computes the motors."""
+    """Where a motor parameter is stored: in the solver, in Isaac Lab or in Newton, whichever computes the motors."""
 
     implicit: tuple[str, str, str]
     """The solver: attribute, writer and argument of :func:`asset_table`."""
@@ -48,12 +48,12 @@ EFFORT_LIMIT = MotorParameter(
 
 
 def asset_table(asset: Any, attribute: str, writer: str, argument: str) -> ParameterTable:
-    """Return a parameter that an asset has a writer for.
+    """Return a parameter for which an asset has a writer method.
 
     Args:
         asset: An articulation or rigid object.
-        attribute: Where its data has the parameter.
-        writer: Method that writes it.
+        attribute: Attribute of the asset's data.
+        writer: Method that writes the parameter.
         argument: Name of the method's argument.
     """
     return ParameterTable(
@@ -110,7 +110,7 @@ def native_motor_table(articulation: Any, group: str, parameter: MotorParameter)
 def delivered_effort_table(articulation: Any) -> ParameterTable:
     """Return factors for the efforts that actuators hand to the engine; shape (num_envs, joints).
 
-    From now on, they are applied whenever Isaac Lab has computed the actuators.
+    After this call, the factors are applied each time after Isaac Lab has computed the actuators.
 
     Args:
         articulation: An articulation without actuators that Newton computes.

@@ -1,7 +1,7 @@
-"""What a cell does to its episodes: the closed list of perturbations, read from panel files.
+"""The perturbations that a cell can apply to its episodes, read from panel files.
 
-Each kind draws its numbers per seed. A range is written ``[low, high]`` and drawn from uniformly; a single number
-stands for a range of its own. Bodies and joints are named by regular expressions, as in Isaac Lab.
+The list of kinds is closed. Each kind draws its numbers per seed, uniformly from a range ``[low, high]``; a single
+number ``x`` is the range ``[x, x]``. Bodies and joints are named by regular expressions, as in Isaac Lab.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Perturbation:
     kind: str
     """One of :data:`KINDS`."""
     params: Mapping[str, Any]
-    """Its parameters, all of them: ranges as pairs."""
+    """All parameters of the kind, ranges as pairs."""
 
     def plain(self) -> dict[str, Any]:
         """Return the parameters as JSON values."""
@@ -97,18 +97,18 @@ KINDS: dict[str, dict[str, tuple[Callable[[Any], Any], Any]]] = {
     "push": {**_ROBOT, "joints": (_name, ""), "velocity": (_range, _NEEDED), "interval_s": (_positive, _NEEDED)},
     "gravity_tilt": {"angle_rad": (_not_negative, _NEEDED)},
 }
-"""Every kind of perturbation with its parameters: how each is read, and its default."""
+"""Every kind of perturbation with its parameters: the function that reads a parameter, and its default."""
 
 
 def read_perturbations(where: str, table: Mapping[str, Any]) -> tuple[Perturbation, ...]:
     """Read the perturbations of a cell.
 
     Args:
-        where: What the table is, for messages.
-        table: Kinds and their parameters, as they stand in the file.
+        where: Description of the table, for messages.
+        table: Kinds and their parameters, as written in the file.
 
     Raises:
-        UserError: If a kind or a parameter is unknown, missing, or makes no sense.
+        UserError: If a kind or a parameter is unknown, missing, or has a wrong value.
     """
     found = []
     for kind, given in table.items():

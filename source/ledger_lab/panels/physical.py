@@ -35,15 +35,15 @@ _NEWTON, _OVPHYSX = "newton/mjwarp", "ovphysx"
 
 
 class PhysicalParameters:
-    """Changes physical parameters of some slots while the simulation runs, and puts them back as they were built.
+    """Changes physical parameters of some slots while the simulation runs, and restores the original values.
 
-    Changes add up: factors multiply, and offsets are added to, what is there. A factor of 1 and an offset of 0 leave
-    their slot untouched, bit for bit. The engine's arrays are changed in place, and Isaac Lab updates the solver before
-    its next step, so that recorded steps and CUDA graphs see the change, too.
+    Changes accumulate: factors multiply the current values, and offsets are added to them. A factor of 1 and an offset
+    of 0 leave their slot unchanged, bit for bit. The engine's arrays are changed in place, and Isaac Lab updates the
+    solver before its next step. Recorded steps and CUDA graphs therefore see the change, too.
     """
 
     def __init__(self, env: ManagerBasedRLEnv, slots: torch.Tensor) -> None:
-        """Prepare; nothing is changed.
+        """Prepare the tables; nothing is changed yet.
 
         Args:
             env: The environment, as ``gym.make`` returns it.
@@ -56,10 +56,10 @@ class PhysicalParameters:
         self._hooked: dict[str, ParameterTable] = {}
 
     def restore(self) -> None:
-        """Put everything back as it was before the first change.
+        """Restore all values from before the first change.
 
-        OvPhysX turns an inertia that it is given into principal axes of its own choice, so that there the motion is the
-        same up to rounding; Newton repeats it bit for bit.
+        On Newton, motion then repeats bit for bit. OvPhysX converts each inertia to principal axes of its own choice,
+        so there motion repeats up to rounding.
         """
         for table, rows, changed in reversed(self._built.values()):
             table.write(rows[changed], self._slots[changed])
@@ -99,9 +99,9 @@ class PhysicalParameters:
     def scale_friction(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
         """Scale the friction of contacts, static and dynamic.
 
-        Of two shapes in contact, MuJoCo-Warp takes the larger coefficient. There, the ground and all else that the
-        slots share is scaled, too, in the same slots. PhysX combines the two as their materials say, and its ground
-        stays as it is.
+        MuJoCo-Warp uses the larger coefficient of two shapes in contact, so the ground and all other shared shapes are
+        scaled, too, for the same slots. PhysX combines the coefficients as the materials specify; its ground is not
+        changed.
 
         Args:
             asset: Name of an articulation or rigid object in the scene.
@@ -160,7 +160,7 @@ class PhysicalParameters:
     def scale_effort_limit(self, asset: str, joints: Names, factors: torch.Tensor) -> None:
         """Scale the largest effort with which motors follow positions and velocities.
 
-        An effort that is itself the command is not limited by the engines; :meth:`scale_effort` makes it weaker.
+        The engines do not limit efforts that are commanded directly; use :meth:`scale_effort` for them.
 
         Args:
             asset: Name of an articulation in the scene.
@@ -170,7 +170,7 @@ class PhysicalParameters:
         self._scale_motors("effort_limit", asset, joints, EFFORT_LIMIT, factors)
 
     def scale_effort(self, asset: str, joints: Names, factors: torch.Tensor) -> None:
-        """Scale what motors deliver of the efforts that are commanded.
+        """Scale the efforts that motors deliver for commanded efforts.
 
         Args:
             asset: Name of an articulation in the scene, whose actuators are not computed by Newton.
@@ -184,11 +184,11 @@ class PhysicalParameters:
         self._scale(f"{asset}/effort", table, columns, factors)
 
     def tilt_gravity(self, angles_rad: torch.Tensor, directions_rad: torch.Tensor) -> None:
-        """Turn gravity away from the vertical, as if the slot stood on a slope. A second tilt replaces the first.
+        """Tilt gravity, as if the slot stood on a slope. A second tilt replaces the first.
 
         Args:
             angles_rad: Angle from the vertical [rad]; shape (n,).
-            directions_rad: Horizontal direction that it is turned to, from +x towards +y [rad]; shape (n,).
+            directions_rad: Horizontal direction of the tilt, from +x towards +y [rad]; shape (n,).
         """
         self._require("gravity_tilt", _NEWTON)
         angles, directions = angles_rad.to(self._slots.device), directions_rad.to(self._slots.device)
@@ -203,7 +203,7 @@ class PhysicalParameters:
     def _scale_motors(
         self, perturbation: str, asset: str, joints: Names, parameter: MotorParameter, factors: torch.Tensor
     ) -> None:
-        """Scale a motor parameter, whatever computes the motors."""
+        """Scale a motor parameter, wherever it is stored."""
         entity, columns = self._joints(perturbation, asset, joints)
         chosen = {entity.joint_names[column] for column in columns}
         actuators = entity.actuators
@@ -221,7 +221,7 @@ class PhysicalParameters:
             self._scale(name, table, places, factors)
 
     def _scale(self, name: str, table: ParameterTable, columns: list[int] | slice, factors: torch.Tensor) -> None:
-        """Multiply columns of a table, by one factor per slot."""
+        """Multiply columns of a table by a factor per slot."""
         factors = factors.to(self._slots.device)
 
         def scale(rows: torch.Tensor, changed: torch.Tensor) -> None:
@@ -236,13 +236,13 @@ class PhysicalParameters:
         changes: torch.Tensor,
         edit: Callable[[torch.Tensor, torch.Tensor], None],
     ) -> None:
-        """Edit the rows of the slots that change, and remember what was in the table before.
+        """Edit the rows of the slots that change; remember the original values at the first change.
 
         Args:
-            name: Which table it is.
+            name: Name of the table.
             table: The table.
             changes: Which slots change; shape (n,).
-            edit: Edits a copy of their rows in place; is given the rows and their places among the slots.
+            edit: Edits a copy of the rows in place; called with the rows and their places among the slots.
         """
         if changes.shape != self._slots.shape:
             raise ValueError(f"{name}: values of shape {tuple(changes.shape)} for {len(self._slots)} slots")
@@ -260,13 +260,13 @@ class PhysicalParameters:
         table.write(rows, slots)
 
     def _hook(self, name: str, build: Callable[[], ParameterTable]) -> ParameterTable:
-        """Return a table that hooks into the simulation, which must happen once."""
+        """Return a table that hooks into the simulation; create it at the first call only."""
         if name not in self._hooked:
             self._hooked[name] = build()
         return self._hooked[name]
 
     def _require(self, perturbation: str, *engines: str) -> None:
-        """Refuse what the physics engine can't do."""
+        """Refuse a perturbation that the physics engine does not support."""
         if self._engine not in engines:
             raise UserError(f"the perturbation {perturbation!r} cannot be done by {self._engine}")
 
@@ -291,7 +291,7 @@ def _entity(asset: str, entities: Mapping[str, Any]) -> Any:
 
 
 def _indices(find: Callable[[Names], Any], names: Names, asset: str, known: list[str]) -> list[int]:
-    """Return the indices of bodies or joints; tell Isaac Lab's refusal in one line."""
+    """Return the indices of bodies or joints; shorten Isaac Lab's error to one line."""
     try:
         indices, _ = find(names)
     except ValueError as error:

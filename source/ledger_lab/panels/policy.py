@@ -1,4 +1,4 @@
-"""What a panel judges: a policy, as a function from observations to actions."""
+"""A judged policy: a function from observations to actions."""
 
 from __future__ import annotations
 

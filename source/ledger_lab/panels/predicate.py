@@ -1,4 +1,4 @@
-"""The success function of a panel: found, and checked to look at one slot at a time."""
+"""Imports the success function of a panel, and checks that it does not mix slots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resolve_success(panel: Panel) -> Predicate:
         panel: The panel.
 
     Raises:
-        UserError: If it can't be imported, or doesn't take an environment and the panel's parameters.
+        UserError: If the function can't be imported, or doesn't accept an environment and the panel's parameters.
     """
     module, _, name = panel.success_function.partition(":")
     source = Path(panel.source)
@@ -54,14 +54,14 @@ def resolve_success(panel: Panel) -> Predicate:
 
 
 def checked_success(panel: Panel, env: ManagerBasedRLEnv) -> Predicate:
-    """Import the success function, and call it once to check what it returns and what it looks at.
+    """Import the success function, and call it once to check its result and the operations that it uses.
 
     Args:
         panel: The panel.
-        env: The environment that it is going to judge.
+        env: The environment that the panel is taken in.
 
     Raises:
-        UserError: If it fails, returns anything but one truth value per environment, or mixes environments.
+        UserError: If the function fails, does not return one truth value per environment, or mixes environments.
     """
     base = env.unwrapped
     function = resolve_success(panel)
@@ -93,30 +93,30 @@ _REDUCTIONS = frozenset(
     + ("nanmedian", "nansum", "norm", "prod", "quantile", "roll", "softmax", "_softmax", "sort", "std", "std_mean")
     + ("sum", "topk", "unique", "unique2", "_unique2", "var", "var_mean")
 )
-"""What torch does along a dimension, so that it mixes what lies along it."""
+"""Operations of torch that mix the values along a dimension."""
 
 _PICKING = frozenset({"select", "slice", "index", "index_select", "gather", "cat", "as_strided"})
-"""What picks, or puts together, rows along a dimension."""
+"""Operations of torch that select or join rows along a dimension."""
 
 _CONTRACTIONS = frozenset({"mm", "addmm", "mv", "dot", "vdot"})
-"""What sums over the first dimension of its second operand."""
+"""Operations of torch that sum over the first dimension of their second operand."""
 
 
 class _Mixing(TorchDispatchMode):
-    """Notes the first operation along the dimension of the environments."""
+    """Records the first operation that mixes environments."""
 
     def __init__(self, num_envs: int) -> None:
         """Begin.
 
         Args:
-            num_envs: Length of that dimension. With a single environment there is nothing to mix.
+            num_envs: Number of environments. A single environment cannot be mixed.
         """
         super().__init__()
         self._num_envs = num_envs
         self.found: str | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
-        """Look at an operation, then let torch do it."""
+        """Check an operation, then run it."""
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         if self.found is None and self._num_envs > 1 and self._mixes(func, name, args, kwargs):
@@ -151,7 +151,7 @@ class _Mixing(TorchDispatchMode):
         return not dimensions or any(dimension % tensors[0].dim() == own for dimension in dimensions)
 
     def _picks(self, name: str, args: Any) -> bool:
-        """Tell whether an operation takes some rows of the environments, or puts rows together."""
+        """Tell whether an operation selects some environments, or joins rows."""
         if name == "cat":
             parts, dimension = args[0], args[1] if len(args) > 1 else 0
             return dimension == 0 and any(part.dim() and part.shape[0] > 1 for part in parts)

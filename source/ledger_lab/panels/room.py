@@ -1,14 +1,16 @@
-"""How many slots a simulation has."""
+"""The number of slots of a simulation."""
 
 from __future__ import annotations
 
 SLOTS_MULTIPLE = 64
-"""What is left over when torch's vector instructions have gone through a tensor on a CPU is computed by other ones,
-whose ``atan2`` differs in the last bit. With whole multiples nothing is left over."""
+"""The number of slots is a multiple of this number, so that every slot is computed by the same instructions.
+
+On a CPU, torch computes a tensor with vector instructions. It computes the remainder of its rows with other
+instructions, whose ``atan2`` differs in the last bit. A multiple leaves no remainder."""
 
 
 def slots_in_all(training: int, held_out: int) -> int:
-    """Return the slots of a simulation: with held-out ones, filled up to a multiple of :data:`SLOTS_MULTIPLE`.
+    """Return the number of slots of a simulation; with held-out slots, a multiple of :data:`SLOTS_MULTIPLE`.
 
     Args:
         training: Training slots.

@@ -1,4 +1,4 @@
-"""Scoring any number of policies on a panel in one pass of one simulation."""
+"""Scores any number of policies on a panel, in one simulation."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ledger_lab.panels.slots import HeldOutSlots
 
 @dataclass(frozen=True)
 class Score:
-    """What became of one policy's episodes."""
+    """The outcomes of one policy's episodes, and whether they are valid."""
 
     outcomes: Outcomes
     invalid: str | None
-    """Why they are no proof of anything; ``None`` if they are one."""
+    """Why the outcomes prove nothing; ``None`` if they are valid."""
 
 
 def score_policies(
     slots: HeldOutSlots, policies: Sequence[Policy], on_step: Callable[[], None] = lambda: None
 ) -> list[Score]:
-    """Let every policy take every episode of a panel exactly once.
+    """Run every episode of a panel exactly once with every policy.
 
-    Where there are too few places for all policies, the rest follow in further rounds.
+    If there are fewer places than policies, the remaining policies follow in further rounds.
 
     Args:
         slots: All slots of an environment, attached and reset.

@@ -1,4 +1,4 @@
-"""Which tasks' episodes can be fixed by a seed."""
+"""Checks that a seed determines the episodes of a task."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Refuse tasks with parts that a reset doesn't bring back to a state that a seed fixes.
+    """Refuse tasks with parts that a reset does not return to a state determined by a seed.
 
-    What draws random numbers in a way that can't be fixed is found later, when it draws.
+    A term whose random numbers cannot be determined by a seed is found later, when it draws them.
 
     Args:
         env_cfg: Resolved configuration of the environment.
@@ -27,12 +27,12 @@ def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:
 
 
 def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
-    """Name everything that a seed doesn't fix."""
+    """Yield descriptions of everything that a seed does not determine."""
     for name, event in _terms(env_cfg.events):
         if event.mode == "prestartup":
             yield f"prestartup event {name!r} (drawn once, before the simulation starts)"
     if getattr(env_cfg, "compute_final_obs", False):
-        yield "random observations (env.compute_final_obs computes them more often when somebody resets)"
+        yield "random observations (env.compute_final_obs computes them once more at every reset)"
     for name, entity in _terms(env_cfg.scene):
         for kind in ("Deformable", "Cable", "Collection", "SurfaceGripper"):
             if kind in type(entity).__name__:
@@ -40,7 +40,7 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
 
 
 def _terms(group: Any) -> list[tuple[str, Any]]:
-    """Return the settings of a group that are configurations themselves."""
+    """Return the members of a group that are configurations themselves."""
     if group is None:
         return []
     return [(name, value) for name, value in vars(group).items() if hasattr(value, "__dataclass_fields__")]

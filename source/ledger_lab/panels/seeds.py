@@ -1,4 +1,4 @@
-"""From the seed of an episode to the keys of its random streams."""
+"""Seeds of episodes, and the keys of their random streams."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import hashlib
 from typing import Literal
 
 PANEL_SEED_LIMIT = 2**32
-"""Seeds that a panel names are below this number; those of confirmations are drawn above it."""
+"""Seeds in a panel file are below this number; seeds of confirmations are not."""
 
 _CONFIRMATION_SEEDS = 2**52 - PANEL_SEED_LIMIT
 
 type Purpose = Literal["startup", "episode", "condition", "disturbance"]
-"""What a stream is for: the task's start-up randomization, everything the task draws in an episode, what a cell does to
-the whole of it, and what it does along the way."""
+"""Purpose of a stream: the task's start-up randomization, the task's draws within an episode, a cell's perturbations
+that stay constant in an episode, or its perturbations that vary within an episode."""
 
 
 def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:
     """Return the key of one random stream of an episode.
 
-    The task's own draws don't depend on the cell, so that an episode starts alike in every cell and cells are compared
-    seed by seed.
+    The task's own draws don't depend on the cell. An episode therefore starts alike in every cell, and cells can be
+    compared seed by seed.
 
     Args:
-        purpose: What the stream is for.
+        purpose: Purpose of the stream.
         task: Gymnasium id of the task.
         seed: Seed of the episode.
-        cell: Name of the cell, for what the cell itself draws.
+        cell: Name of the cell, for the draws of the cell itself; empty for the draws of the task.
 
     Returns:
         A number below 2^64.
@@ -37,7 +37,7 @@ def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:
 def confirmation_seeds(run_id: str, confirmation: int, count: int) -> tuple[int, ...]:
     """Draw the fresh seeds of a run's confirmation.
 
-    No panel has any of them. That two confirmations share one is as likely as a collision of two hashes.
+    No panel has any of these seeds. Two confirmations share a seed only if two hashes collide.
 
     Args:
         run_id: The run.

@@ -1,11 +1,11 @@
-"""Slots of a simulation whose episodes depend on their seeds alone."""
+"""Held-out slots of a simulation: the episodes in them depend on their seeds alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -15,12 +15,15 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.conditions import Conditions
+from ledger_lab.panels.configured import ConfiguredTerms
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.seeds import Purpose, stream_key
+from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
+from ledger_lab.panels.terrain import place_on_patches, spread_over_types
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -37,12 +40,21 @@ def rows_of(observations: Any, rows: slice) -> Any:  # noqa: ANN401 - a tensor, 
     return {name: rows_of(group, rows) for name, group in observations.items()}
 
 
-class HeldOutSlots:
-    """The held-out slots of an environment: one per episode and policy, after all others.
+type PanelState = Literal["idle", "due", "running"]
+"""State of all held-out slots together, as all episodes of a panel begin in the same step.
 
-    Training slots, if there are any, come before them and go on as if they were alone. All episodes of a panel begin
-    within the same step. Everything that the task draws for them comes from streams of their own; what Isaac Lab shares
-    between environments (logs, curricula, interval timers) is kept apart.
+Between two panels, the slots are idle. After :meth:`HeldOutSlots.begin`, a panel is due: its episodes begin at the
+resets of the next step. The panel is then running until its last episode has ended. The state is a plain string,
+because the saved state of a training contains it.
+"""
+
+
+class HeldOutSlots:
+    """The held-out slots of an environment: one per episode and policy, after all training slots.
+
+    The slots listen to the hooks (:class:`~ledger_lab.panels.hooks.Listener`) and decide what happens in them. Training
+    slots continue as if they were alone. The random numbers of an episode come from streams of its own. Logs, curricula
+    and interval timers, which Isaac Lab shares between environments, do not reach held-out slots.
     """
 
     def __init__(
@@ -58,13 +70,13 @@ class HeldOutSlots:
         Args:
             env: The environment, as ``gym.make`` returns it.
             panel: The panel.
-            first: The first held-out slot. There may be more slots than the episodes need; the last ones then do
-                nothing.
+            first: The first held-out slot. The environment may have more slots than the episodes need; the surplus
+                stays empty.
             places: Policies that are judged at once.
-            window: Opens the window that the time of judging counts for.
+            window: Opens the window that counts the time of judging.
 
         Raises:
-            UserError: If the task's episodes can't be fixed by a seed, or the success function does not do.
+            UserError: If a seed does not determine the task's episodes, or the success function is not usable.
             ValueError: If there are too few slots.
         """
         self._env, self._base, self._panel, self._window = env, env.unwrapped, panel, window
@@ -75,14 +87,15 @@ class HeldOutSlots:
         self._held_out = slice(self.first, self._base.num_envs)
         self._all = np.arange(self.count)
         self._log = EpisodeLog(env, panel, self.first)
-        self._streams, self._startup = SlotStreams(self.count), SlotStreams(self.count)
+        self._streams, self._startup_streams = SlotStreams(self.count), SlotStreams(self.count)
         self._policies: list[Policy | None] = [None] * places
-        self._taken: Panel | None = None
-        self._next = panel
-        self._due = self._observed = False
-        self._hooks = Hooks(self._base, self.first, self._own)
+        self._prepared: Panel | None = None
+        self._panel_taken = panel
+        self._state: PanelState = "idle"
+        self._hooks = Hooks(self._base, self.first)
+        self._configured = ConfiguredTerms(self._base)
+        self._startup, self._intervals = StartupEvents(self._base), IntervalEvents(self._base, self.first)
         self._capacity: CapacityWatch | None = None
-        self._overflows = torch.zeros((), dtype=torch.long, device=self._base.device)
         self._conditions: Conditions | None = None
         if any(cell.perturbations for cell in panel.cells):
             cells = [cell for cell in panel.cells for _ in panel.seeds] * places
@@ -91,61 +104,67 @@ class HeldOutSlots:
 
     @contextmanager
     def attached(self) -> Iterator[HeldOutSlots]:
-        """Keep the slots apart from the rest, until the end of the context."""
+        """Separate the slots from the training slots, until the context ends."""
         with ExitStack() as undo:
-            self._hooks.attach(undo, on_terminations=self._observe, on_reset=self._reset)
-            self._hooks.spread_training()
+            self._hooks.attach(undo, self)
+            spread_over_types(self._base, self.first)
             if self._conditions is not None:
                 self._conditions.attach(undo)
             self._capacity = CapacityWatch.attach(self._env)
             if self._capacity is not None:
                 undo.callback(self._capacity.detach)
-            self._assign()
-            self._start(self._all[:1])  # a draw that has as many rows as there are slots by chance shows here
+            self._prepare()
+            self._start(self._all[:1])  # refuses a shared draw that has by chance a row per slot
             self._start(self._all)
             yield self
 
     def reset(self) -> None:
-        """Reset the environment, all its slots."""
+        """Reset all slots of the environment."""
         self._env.reset()
 
     def begin(self, policies: Sequence[Policy], panel: Panel | None = None) -> None:
-        """Let policies take the panel, from within the next step on.
+        """Begin a panel within the next step.
 
         Args:
             policies: Deterministic policies, at most one per place.
-            panel: The same panel with other seeds, to take in place of it.
+            panel: The slots' panel with other seeds; the slots' panel itself by default.
         """
         if not self.idle:
             raise RuntimeError("a panel is being taken already")
         self._policies = [*policies, *[None] * (self.places - len(policies))]
-        self._next = panel or self._panel
-        self._due = True
+        self._panel_taken = panel or self._panel
+        self._state = "due"
 
     @property
     def taking(self) -> list[tuple[list[int], bool]]:
-        """Seeds, and whether they are fresh, of the panel that is taken now or next, and of the one prepared for."""
-        return [(list(panel.seeds), panel.fresh) for panel in (self._next, self._taken or self._next)]
+        """Seeds of two panels, each with whether the seeds are fresh.
+
+        The first panel is the current or next one. The second is the one that the slots are prepared for.
+        """
+        panels = (self._panel_taken, self._prepared or self._panel_taken)
+        return [(list(panel.seeds), panel.fresh) for panel in panels]
 
     def go_on(self, policies: Sequence[Policy], taking: Sequence[tuple[Sequence[int], bool]]) -> None:
-        """Let policies go on with a panel; the state of the slots themselves is put back besides.
+        """Continue a panel in the middle of its episodes, after the state of the simulation has been restored.
 
         Args:
             policies: As for :meth:`begin`.
-            taking: What :attr:`taking` was then.
+            taking: The value of :attr:`taking` when the state was saved.
         """
         self._policies = [*policies, *[None] * (self.places - len(policies))]
-        self._next, self._taken = (replace(self._panel, seeds=tuple(seeds), fresh=fresh) for seeds, fresh in taking)
+        self._panel_taken, self._prepared = (
+            replace(self._panel, seeds=tuple(seeds), fresh=fresh) for seeds, fresh in taking
+        )
 
     def abandon(self) -> None:
-        """Abandon the panel in progress, if any, and make the slots ready for the next one."""
-        self._due, self._taken = False, None
+        """Abandon the panel in progress, if any, and make the slots ready for the next panel."""
+        self._state, self._prepared = "idle", None
         self._log.restart(0)
 
     @property
     def idle(self) -> bool:
-        """Whether no panel is being taken: all episodes of the last one have ended."""
-        return not self._due and self._log.over
+        """Whether no panel is due or running. Waits for the device while a panel is running."""
+        return self._state == "idle" or (self._state == "running" and self._log.over)
 
     @property
     def action_count(self) -> int:
@@ -160,11 +179,11 @@ class HeldOutSlots:
 
     @property
     def capacity_used(self) -> dict[str, int] | None:
-        """What the simulation needed at most of what its physics engine has room for.
+        """How much of the physics engine's capacities the simulation needed at most.
 
         Returns:
-            The fields of :class:`ledger_lab.ledger.CapacityUsed`, but for the time; ``None`` where the engine's room
-            has no limits.
+            The fields of :class:`ledger_lab.ledger.CapacityUsed` without the time; ``None`` if the engine has no
+            capacities.
         """
         if self._capacity is None:
             return None
@@ -178,52 +197,89 @@ class HeldOutSlots:
         }
 
     def invalid(self, outcomes: Outcomes) -> str | None:
-        """Return why a policy's outcomes are no proof of anything, and what to do about it; ``None`` if they are one.
+        """Return why a policy's outcomes prove nothing, and what to do about it; ``None`` if they are valid.
 
         Args:
-            outcomes: Outcomes of the panel just taken.
+            outcomes: Outcomes of the last panel.
         """
         if self._capacity is None or CAPACITY not in outcomes.ended_by:
             return None
-        steps = int(self._overflows)
+        steps = self._log.overflow_steps
         return f"the physics engine dropped contacts or constraints in {steps} steps: {self._capacity.advice()}"
 
     def outcomes(self) -> list[Outcomes]:
-        """Return what became of each policy's episodes, in the order of the policies."""
-        self._hooks.require_unchanged()
+        """Return the outcomes of each policy's episodes, in the order of the policies."""
+        self._configured.require_unchanged()
         taken = [place for place, policy in enumerate(self._policies) if policy is not None]
-        return [self._log.outcomes(place, self._next.episodes) for place in taken]
+        return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
 
     def step(self, actions: torch.Tensor) -> Any:  # noqa: ANN401 - what env.step returns
         """Step all slots.
 
         Args:
-            actions: Of the training slots; shape (training slots, actions).
+            actions: Actions of the training slots; shape (training slots, actions).
 
         Returns:
-            What ``env.step`` returns, for all slots.
+            The result of ``env.step`` for all slots.
         """
         with self._window(), torch.no_grad():
+            if self._state == "running" and self._log.over:
+                self._state = "idle"
             actions = torch.cat([actions.to(self._base.device), self._act()])
-        self._observed = False
-        with self._hooks.watched():
+        running = self._state == "running"  # episodes that begin within this step have no reward yet
+        with self._hooks.step():
             result = self._env.step(actions)
-        if self._observed:
+        if running:
             with self._window(), torch.no_grad():
                 held_out = rows_of(result[0], self._held_out)
-                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out])
-                if self._capacity is not None:
-                    lost = self._capacity.overflowed()[self._held_out]
-                    self._overflows += self._log.overflow(lost)
+                overflowed = None if self._capacity is None else self._capacity.overflowed()[self._held_out]
+                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed)
                 if self._conditions is not None:
                     self._conditions.after_step()
         return result
 
+    def on_terminations(self) -> bool:
+        """Record the step of a running panel; reset all held-out slots if a panel is due."""
+        if self._state == "running":
+            with self._window():
+                self._log.observe()
+        return self._state == "due"
+
+    def on_reset(self, slots: NDArray[np.int64]) -> None:
+        """Begin the panel that is due; between panels, put the slots into a valid initial state."""
+        if self._state == "running" and not self._log.over:
+            return  # a reset of the whole environment doesn't interrupt running episodes
+        with self._window():
+            self._prepare()
+            self._start(slots)
+            if self._state == "due":
+                self._state = "running"
+                self._log.restart(sum(policy is not None for policy in self._policies) * self._episodes)
+                if self._capacity is not None:
+                    self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
+
+    def on_resample(
+        self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
+    ) -> None:
+        """Resample a command as it was configured, from the episodes' own streams."""
+        with self.own_draws(slots, f"command {command!r}"), self._configured.restored():
+            resample(slots)
+
+    def on_interval_events(self, dt: float) -> None:
+        """Let interval events happen when the timers of the episodes say so, as the events were configured."""
+        for event, due in self._intervals.advance(dt):
+            with self.own_draws(due.cpu().numpy(), "an interval event"), self._configured.restored():
+                self._intervals.apply(event, due)
+
+    def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
+        """Let rows draw from the streams of their episodes."""
+        return OwnDraws(self._streams, rows, what)
+
     def _act(self) -> torch.Tensor:
-        """Return the held-out slots' actions; those whose episode has ended, or not begun, do nothing."""
+        """Return the held-out slots' actions; slots without a running episode do nothing."""
         base = self._base
         actions = torch.zeros(self.count, self.action_count, device=base.device)
-        if self._due or self._log.over:
+        if self._state != "running":
             return actions
         seen = rows_of(base.obs_buf, self._held_out)
         if self._conditions is not None:
@@ -236,72 +292,40 @@ class HeldOutSlots:
             actions = self._conditions.delayed(actions)
         return actions.masked_fill(self._log.parked.unsqueeze(1), 0.0)
 
-    def _observe(self, done: torch.Tensor) -> torch.Tensor:
-        """Look at the terminations: held-out slots reset together, when a panel is due, and never else."""
-        with self._window():
-            if not self._log.over:
-                self._log.observe()
-                self._observed = True
-            done[self._held_out] = self._due
-        return done
-
-    def _reset(self, slots: NDArray[np.int64]) -> None:
-        """Begin what is due; at the environment's own reset, just put the slots somewhere sane."""
-        if not self._due and not self._log.over:
-            return  # a reset of the environment doesn't interrupt running episodes
-        with self._window():
-            self._assign()
-            self._start(slots)
-            if self._due:
-                self._due = False
-                self._log.restart(sum(policy is not None for policy in self._policies) * self._episodes)
-                self._overflows.zero_()
-                if self._capacity is not None:
-                    self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
-
-    def _assign(self) -> None:
-        """Give each slot its episode, and the physical properties that the task draws at start-up."""
-        if self._next == self._taken:
+    def _prepare(self) -> None:
+        """Assign an episode to each slot; draw the physical properties that the task draws at start-up."""
+        if self._panel_taken == self._prepared:
             return
-        self._taken = self._next
-        episodes = self._taken.episodes
+        self._prepared = self._panel_taken
+        episodes = self._prepared.episodes
 
         def keys(purpose: Purpose, own_cell: bool = False) -> NDArray[np.uint64]:
             task = self._panel.task
-            one = [stream_key(purpose, task, seed, cell if own_cell else "") for cell, seed in episodes]
-            return np.resize(np.array(one, dtype=np.uint64), self.count)
+            each = [stream_key(purpose, task, seed, cell if own_cell else "") for cell, seed in episodes]
+            return np.resize(np.array(each, dtype=np.uint64), self.count)
 
         self._keys, self._condition_keys = keys("episode"), keys("disturbance", own_cell=True)
         if self._conditions is not None:
             self._conditions.restore()  # before the task redraws its start-up values: restoring later would undo them
-        if self._hooks.has_startup:
-            self._startup.restart(self._all, keys("startup"))
-            with self._drawing(self._startup, self._all, "the task's start-up randomization"):
-                self._hooks.startup(self._ids(self._all))
+        self._startup_streams.restart(self._all, keys("startup"))
+        with self._drawing(self._startup_streams, self._all, "the task's start-up randomization"):
+            self._startup.apply(self._ids(self._all))
         if self._conditions is not None:
             self._conditions.assign(keys("condition", own_cell=True))
 
     def _start(self, slots: NDArray[np.int64]) -> None:
-        """Put slots at the start of their episodes: everything at its default, then the task's own reset."""
+        """Start the slots' episodes: restore all defaults, then run the task's own reset."""
         from isaaclab.envs.mdp import reset_scene_to_default
 
         self._streams.restart(slots, self._keys[slots])
         ids = self._ids(slots)
-        with self._drawing(self._streams, slots, "the task's reset"), self._hooks.as_configured():
-            self._hooks.place_on_terrain(ids)
+        with self._drawing(self._streams, slots, "the task's reset"), self._configured.restored():
+            place_on_patches(self._base, ids)
             reset_scene_to_default(self._base, ids, reset_joint_targets=True)
-            self._hooks.reset(ids, slots)
+            self._hooks.reset(ids)
+            self._intervals.restart(slots)
         if self._conditions is not None:
             self._conditions.start(slots, self._condition_keys[slots])
-
-    def _own(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
-        """Let rows draw from their episodes' streams.
-
-        Args:
-            rows: Per row of a draw, its held-out slot, or -1 for a training slot.
-            what: What draws the numbers.
-        """
-        return OwnDraws(self._streams, rows, what)
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
         """Return the environment ids of held-out slots, in the type that Isaac Lab resets with."""
@@ -309,12 +333,12 @@ class HeldOutSlots:
 
     @contextmanager
     def _drawing(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> Iterator[None]:
-        """Draw from the slots' own streams, and refuse draws that go past torch."""
+        """Draw from the slots' own streams, and refuse draws by other libraries than torch."""
         before = GlobalStreams()
         with OwnDraws(streams, slots, what):
             yield
-        if past := " and ".join(name for name in before.moved() if name != "torch"):
-            raise UserError(f"{what} draws from {past}, which cannot be fixed per slot: let it draw with torch")
+        if others := " and ".join(name for name in before.moved() if name != "torch"):
+            raise UserError(f"{what} draws from {others}, which cannot be fixed per slot: let it draw with torch")
 
 
 def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN401 - see rows_of

@@ -1,9 +1,9 @@
 """A random stream for each held-out slot.
 
-Isaac Lab draws for all environments from one global stream, so the numbers of one environment depend on other draws.
-Here every held-out slot has its own stream, keyed by its episode. While :class:`OwnDraws` is active, all rows of
-held-out slots that torch draws come from these streams. This holds for events, commands, actuators, sensors and the
-terms of a user's own task.
+Isaac Lab draws random numbers for all environments from one global stream, so the numbers of an environment depend on
+all earlier draws. Here, each held-out slot has a stream of its own, whose key comes from the episode. While
+:class:`OwnDraws` is active, it replaces the rows of held-out slots in everything that torch draws: in events, commands,
+actuators, sensors and the terms of a user's own task.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 class SlotStreams:
     """One counter-based random stream per slot.
 
-    The number at a place of a stream is a hash of the stream's key and the place (SplitMix64's finalizer, twice; Steele
-    et al. 2014, OOPSLA), so that all slots draw at once and none depends on another.
+    Each number of a stream is a hash of the stream's key and the number's position (the finalizer of SplitMix64,
+    applied twice; Steele et al. 2014, OOPSLA). All slots can therefore draw at once and independently of each other.
     """
 
     def __init__(self, slots: int) -> None:
-        """Begin with streams that must be restarted before they are drawn from.
+        """Create the streams; :meth:`restart` them before the first draw.
 
         Args:
             slots: Number of held-out slots.
@@ -43,7 +43,7 @@ class SlotStreams:
 
         Args:
             slots: Held-out slots, counted from 0; shape (n,).
-            keys: Their keys; shape (n,).
+            keys: Keys of the streams; shape (n,).
         """
         self._keys[slots], self._drawn[slots] = keys, 0
 
@@ -103,11 +103,11 @@ class OwnDraws(TorchDispatchMode):
     """
 
     def __init__(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> None:
-        """Prepare.
+        """Prepare the mode; enter it as a context to activate it.
 
         Args:
             streams: The streams.
-            slots: Per row of what is drawn, the held-out slot (counted from 0), or -1 for a training slot.
+            slots: The held-out slot of each row of a draw, counted from 0; -1 for a training slot.
             what: What draws the numbers, for the error message of a refused draw.
         """
         super().__init__()
@@ -174,7 +174,7 @@ class OwnDraws(TorchDispatchMode):
 
 
 def _integer_range(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[int, int]:
-    """Return the first integer that can be drawn, and the one after the last."""
+    """Return the smallest integer that can be drawn, and the largest plus 1."""
     low = arguments.get("low", arguments.get("from")) or 0
     high = arguments.get("high", arguments.get("to"))
     if high is None:
@@ -183,16 +183,16 @@ def _integer_range(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[int, 
 
 
 class GlobalStreams:
-    """Snapshot of the global random streams: torch's, numpy's and Python's."""
+    """Snapshot of the global random streams of torch, numpy and Python."""
 
     def __init__(self) -> None:
-        """Remember this moment."""
+        """Take the snapshot."""
         self._torch = _torch_state()
         self._numpy: Any = np.random.get_state()
         self._python = random.getstate()
 
     def to_data(self) -> dict[str, Any]:
-        """Return them as plain values and tensors."""
+        """Return the snapshot as plain values and tensors."""
         name, keys, *rest = self._numpy
         return {
             "torch": self._torch,
@@ -202,7 +202,7 @@ class GlobalStreams:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> GlobalStreams:
-        """Return what :meth:`to_data` returned as streams again; those of GPUs that are not here are left out."""
+        """Rebuild a snapshot from the result of :meth:`to_data`; skip the streams of GPUs that this machine lacks."""
         streams = cls()
         name, keys, *rest = data["numpy"]
         streams._torch = data["torch"][: len(streams._torch)]
@@ -210,7 +210,7 @@ class GlobalStreams:
         return streams
 
     def moved(self) -> list[str]:
-        """Name the libraries that have drawn since then."""
+        """Return the libraries that have drawn random numbers since the snapshot."""
         numpy_now: Any = np.random.get_state()
         same_numpy = np.array_equal(numpy_now[1], self._numpy[1]) and numpy_now[2:] == self._numpy[2:]
         still = {
@@ -221,19 +221,19 @@ class GlobalStreams:
         return [name for name, same in still.items() if not same]
 
     def restore(self) -> None:
-        """Give the streams back as they were."""
+        """Restore the streams."""
         _restore_torch(self._torch)
         np.random.set_state(self._numpy)
         random.setstate(self._python)
 
 
 def _torch_state() -> list[torch.Tensor]:
-    """Return where torch's global streams are: the CPU's, then those of the GPUs."""
+    """Return the states of torch's global streams: first of the CPU, then of the GPUs."""
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
 
 
 def _restore_torch(state: list[torch.Tensor]) -> None:
-    """Give torch's global streams back as they were."""
+    """Restore the states of torch's global streams."""
     torch.set_rng_state(state[0])
     for index, gpu in enumerate(state[1:]):
         torch.cuda.set_rng_state(gpu, index)

@@ -1,4 +1,4 @@
-"""When a run may claim that one of its checkpoints reaches the target."""
+"""The verdict: when a run may claim that a checkpoint reaches the target."""
 
 from __future__ import annotations
 
@@ -8,39 +8,42 @@ from functools import cache
 from operator import neg
 
 ERROR_BUDGET = 0.05
-"""Probability that a run may claim a target which the claimed checkpoint does not reach."""
+"""Highest probability that a run claims a target which its checkpoint does not reach."""
 
 
 @dataclass(frozen=True)
 class VerdictRule:
-    """How many successes pass a checkpoint, whatever the number of looks that a run takes.
+    """How many successes a checkpoint needs to pass, however many checkpoints a run judges.
 
-    Each checkpoint is *screened* on the panel of the run, whose seeds stay the same. A checkpoint that passes is
-    *confirmed* on fresh seeds. Only a confirmation proves anything. The k-th confirmation of a run lets a checkpoint
-    below the target pass with at most the probability :meth:`confirmation_error`, whatever happened before. These
-    probabilities add up to less than :attr:`error_budget`. By the union bound the run as a whole errs no more often.
+    Each checkpoint is *screened* on the panel of the run, which always has the same seeds. A checkpoint that passes the
+    screening is *confirmed* on fresh seeds. Only a confirmation proves that a checkpoint reaches the target.
 
-    **What a confirmation may risk** is the part :attr:`stake` of the budget that is left. It risks less, because
-    successes are whole numbers, and the rest stays in the budget. For 90 % of 256 episodes, confirmations 1, 2, 5, 10
-    and 20 need 241, 242, 243, 244 and 247 successes. A small stake makes the first of them harder, a large one the
-    later ones. By ``python -m benchmarks verdict``, policies that stay at a true success of 93 % take 6 panels to their
-    pass (the median; 10 with a stake of 0.1), and of policies that rise to 95 % over 100 panels in an S, fewer than
-    0.1 % never pass (more than 3 % with a stake of 0.5).
+    A checkpoint below the target passes the k-th confirmation of a run with a probability of at most
+    :meth:`confirmation_error`, whatever happened before. These probabilities add up to less than :attr:`error_budget`.
+    By the union bound, the probability of a false claim in the whole run is therefore within the budget, too.
 
-    **What passes a screening** is a share that reaches the target itself. To ask it for the successes of the
-    confirmation would save confirmations in vain, but the screening's seeds stay the same: of policies that stay at
-    95 %, 21 % would fall short of 241 on them whenever they are looked at, and never come to a confirmation.
+    **Confirmation.** A confirmation may risk the share :attr:`stake` of the remaining budget. The actual risk is lower,
+    because successes are whole numbers; the difference stays in the budget. For 90 % of 256 episodes, confirmations 1,
+    2, 5, 10 and 20 need 241, 242, 243, 244 and 247 successes. A small stake makes early confirmations harder; a large
+    stake makes later confirmations harder. ``python -m benchmarks verdict`` simulates both. Policies with a constant
+    true success of 93 % need 6 panels to pass (median; 10 panels with a stake of 0.1). Of policies whose success rises
+    to 95 % over 100 panels along an S-curve, fewer than 0.1 % never pass (more than 3 % with a stake of 0.5).
+
+    **Screening.** A checkpoint passes the screening if its share of successes reaches the target. A stricter screening,
+    with the successes that the confirmation needs, would save some failed confirmations. But the seeds of the screening
+    never change: of policies with a constant success of 95 %, 21 % have fewer than 241 successes on these seeds. These
+    policies would never get to a confirmation.
     """
 
     target_success: float
     """Target in (0, 1]."""
     error_budget: float = ERROR_BUDGET
-    """Upper bound of the probability that a run passes a checkpoint below the target, in (0, 1)."""
+    """Upper bound of the probability that a checkpoint below the target passes in a run, in (0, 1)."""
     stake: float = 0.3
-    """Part of the budget left that one confirmation may risk, in (0, 1)."""
+    """Share of the remaining budget that a confirmation may risk, in (0, 1)."""
 
     def __post_init__(self) -> None:
-        """Refuse what are no probabilities.
+        """Refuse fields that are not probabilities.
 
         Raises:
             ValueError: If a field lies outside its range.
@@ -49,7 +52,7 @@ class VerdictRule:
             raise ValueError(f"no rule: {self}")
 
     def is_decidable(self, episodes: int) -> bool:
-        """Tell whether a run can pass at all: whether successes in all episodes would prove the target.
+        """Tell whether a run can pass at all: whether success in every episode would prove the target.
 
         Args:
             episodes: Episodes of each confirmation, at least 1.
@@ -57,14 +60,14 @@ class VerdictRule:
         return self.confirmation_needs(1, episodes) <= episodes
 
     def screening_needs(self, k: int, episodes: int) -> int:
-        """Return the fewest successes that make a checkpoint worth the k-th confirmation.
+        """Return the fewest successes with which a checkpoint goes on to the k-th confirmation.
 
         Args:
             k: Number of the confirmation in its run, from 1.
             episodes: Episodes of the screening and of each confirmation, at least 1.
 
         Returns:
-            The number of successes, one more than there are episodes where no confirmation can pass any more.
+            The number of successes; the number of episodes plus 1 if no confirmation can pass any more.
         """
         if self.confirmation_needs(k, episodes) > episodes:
             return episodes + 1
@@ -73,41 +76,41 @@ class VerdictRule:
     def confirmation_needs(self, k: int, episodes: int) -> int:
         """Return the fewest successes that pass the k-th confirmation of a run.
 
-        They are the fewest whose one-sided Clopper-Pearson bound (:func:`~ledger_lab.panels.intervals.lower_bound`),
-        at a confidence of 1 less what the confirmation may risk, reaches the target. That takes episodes which are
-        independent of each other, as those of different seeds are.
+        It is the fewest successes whose one-sided Clopper-Pearson bound reaches the target
+        (:func:`~ledger_lab.panels.intervals.lower_bound`). The confidence of the bound is 1 minus the risk that the
+        confirmation may take. The bound requires independent episodes; episodes of different seeds are independent.
 
         Args:
             k: Number of the confirmation in its run, from 1.
             episodes: Episodes of each confirmation, at least 1.
 
         Returns:
-            The number of successes, one more than there are episodes where not even all of them would do.
+            The number of successes; the number of episodes plus 1 if not even success in every episode is enough.
 
         Raises:
-            ValueError: If there are no episodes, or no such confirmation.
+            ValueError: If ``k`` or ``episodes`` is less than 1.
         """
         return self._confirmation(k, episodes)[0]
 
     def confirmation_error(self, k: int, episodes: int) -> float:
-        """Return what the k-th confirmation risks: the probability that a policy at the target passes it.
+        """Return the risk of the k-th confirmation: the probability that a policy exactly at the target passes it.
 
-        A policy below the target passes it less often.
+        The probability is lower for a policy below the target.
 
         Args:
             k: Number of the confirmation in its run, from 1.
             episodes: Episodes of each confirmation, at least 1.
 
         Returns:
-            The probability, 0 where nothing can pass.
+            The probability; 0 if no policy can pass.
 
         Raises:
-            ValueError: If there are no episodes, or no such confirmation.
+            ValueError: If ``k`` or ``episodes`` is less than 1.
         """
         return self._confirmation(k, episodes)[1]
 
     def _confirmation(self, k: int, episodes: int) -> tuple[int, float]:
-        """Return the successes that a confirmation needs, and what it risks."""
+        """Return the number of successes that a confirmation needs, and its risk."""
         if k < 1 or episodes < 1:
             raise ValueError(f"confirmation {k} on {episodes} episodes")
         errors = _error_by_successes(episodes, self.target_success)

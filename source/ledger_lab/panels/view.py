@@ -1,4 +1,4 @@
-"""What a learner sees of an environment that has held-out slots: the training slots, and nothing else."""
+"""The learner's view of an environment with held-out slots: it has only the training slots."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ if TYPE_CHECKING:
 
 
 class TrainingView:
-    """An environment cut down to its first slots.
+    """An environment reduced to its training slots.
 
-    It passes for the environment itself, so that any library's own wrapper takes it. What it doesn't cut is the
-    environment's.
+    The view has the class of the environment, so the wrapper of any library accepts it. All attributes that the view
+    does not define are the environment's.
     """
 
     def __init__(self, env: ManagerBasedRLEnv, held_out: HeldOutSlots) -> None:
-        """Look at an environment.
+        """Wrap an environment.
 
         Args:
             env: The environment, as ``gym.make`` returns it.
-            held_out: The slots that the learner must not see; all others come before them.
+            held_out: The slots to hide from the learner; the training slots come before them.
         """
         self._env, self._held_out = env, held_out
         self.num_envs = held_out.first
-        self._seen = slice(0, held_out.first)
+        self._training_rows = slice(0, held_out.first)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The environment's class: libraries ask for it."""
+        """The environment's class; wrappers check it."""
         return type(self._env.unwrapped)
 
     @property
     def unwrapped(self) -> TrainingView:
-        """The view itself, so that code doesn't bypass it by accident."""
+        """The view itself, so that no code bypasses the view by accident."""
         return self
 
     @property
     def episode_length_buf(self) -> torch.Tensor:
         """Steps of the running episodes; shape (num_envs,)."""
-        return self._env.unwrapped.episode_length_buf[self._seen]
+        return self._env.unwrapped.episode_length_buf[self._training_rows]
 
     @episode_length_buf.setter
     def episode_length_buf(self, value: torch.Tensor) -> None:
-        """Set the steps of the training slots' episodes alone."""
-        self._env.unwrapped.episode_length_buf[self._seen] = value
+        """Set the steps of the training slots; held-out slots keep theirs."""
+        self._env.unwrapped.episode_length_buf[self._training_rows] = value
 
     @property
     def obs_buf(self) -> dict[str, torch.Tensor]:
         """Observation groups, each of shape (num_envs, ...)."""
-        observations: dict[str, torch.Tensor] = rows_of(self._env.unwrapped.obs_buf, self._seen)
+        observations: dict[str, torch.Tensor] = rows_of(self._env.unwrapped.obs_buf, self._training_rows)
         return observations
 
     def reset(self, **kwargs: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # noqa: ANN401
@@ -64,23 +64,23 @@ class TrainingView:
     def step(
         self, actions: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step all slots, the held-out ones by their own policy.
+        """Step all slots; the judged policies choose the actions of held-out slots.
 
         Args:
-            actions: Of the training slots; shape (num_envs, actions).
+            actions: Actions of the training slots; shape (num_envs, actions).
         """
         observations, rewards, terminated, truncated, extras = self._held_out.step(actions)
-        seen = self._seen
-        return rows_of(observations, seen), rewards[seen], terminated[seen], truncated[seen], self._cut(extras)
+        rows = self._training_rows
+        return rows_of(observations, rows), rewards[rows], terminated[rows], truncated[rows], self._cut(extras)
 
     def _cut(self, extras: dict[str, Any]) -> dict[str, Any]:
-        """Return what the environment tells beside its observations, without the held-out slots' rows."""
-        total = self._env.unwrapped.num_envs
+        """Remove the rows of held-out slots from ``extras``."""
+        total, rows = self._env.unwrapped.num_envs, self._training_rows
         return {
-            key: value[self._seen] if isinstance(value, torch.Tensor) and value.shape[:1] == (total,) else value
+            key: value[rows] if isinstance(value, torch.Tensor) and value.shape[:1] == (total,) else value
             for key, value in extras.items()
         }
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the environment has
-        """Return what the environment has."""
+        """Return the environment's attribute."""
         return getattr(self._env.unwrapped, name)

@@ -29,6 +29,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     TelemetryStarted,
 )
+from ledger_lab.ledger.reader import telemetry_path
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.supervision.attempt import GRACE_S
@@ -121,7 +122,7 @@ class Supervisor:
         self._following = False
         self._journals: list[Journal] = []
         self._telemetry: list[Journal] = []
-        """Journals that take the samples: those of attempts hold nothing else."""
+        """Journals that hold only the samples."""
         self._reserves: dict[int, IO[bytes]] = {}
         self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
@@ -247,14 +248,9 @@ class Supervisor:
                 wall_ns=self._wall_ns(),
             )
         )
-        if content["attempt"] is None:
-            self._telemetry.append(journal)
-        else:
-            telemetry = Journal(path.with_name(path.name.replace("-supervisor", "-telemetry")), self._tell_trouble)
-            self._telemetry.append(telemetry)
-            telemetry.append(
-                TelemetryStarted(run_id=content["run_id"], attempt=content["attempt"], rank=content["rank"])
-            )
+        telemetry = Journal(telemetry_path(path), self._tell_trouble)
+        self._telemetry.append(telemetry)
+        telemetry.append(TelemetryStarted(run_id=content["run_id"], attempt=content["attempt"], rank=content["rank"]))
         if self._sampler is None:  # only now: a process that forks must not have opened the driver
             self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
             self._next_sample_s = time.monotonic()

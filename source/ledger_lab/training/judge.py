@@ -15,7 +15,7 @@ from ledger_lab.physics import exactness
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners import Policy
 from ledger_lab.training.plan import TrainPlan
-from ledger_lab.training.ranks import SpreadSlots
+from ledger_lab.training.spread_slots import SpreadSlots
 
 
 @dataclass(frozen=True)

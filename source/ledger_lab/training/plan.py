@@ -28,9 +28,10 @@ from ledger_lab.runners.session import held_out_config, require_runtime, resolve
 from ledger_lab.tasks.registry import require_task, require_task_default
 from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
-from ledger_lab.training.ranks import require_divisible, require_same
+from ledger_lab.training.ranks import require_same
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption
+from ledger_lab.training.spread_slots import require_divisible
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

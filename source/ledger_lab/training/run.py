@@ -42,11 +42,12 @@ from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.loop import TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.ranks import SpreadSlots, join_supervisors, said_once, share_of
+from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
 from ledger_lab.training.request import TrainRequest, train_parser
 from ledger_lab.training.resume import OVER, find_resumption, require_unchanged
 from ledger_lab.training.show import greet, report, tell_failure, tell_how_to_resume
 from ledger_lab.training.simulation_state import simulation_state
+from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def train_run(
         SystemExit: In the end; with status 0 only if all work was done.
         UserError: If the request can't be carried out; nothing was spent and no row written.
     """
-    with said_once(os.environ):
+    with errors_once_per_machine(os.environ):
         request = parse(train_parser(), TrainRequest, argv)
         world = read_world(os.environ, distributed=request.distributed)
     terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first)

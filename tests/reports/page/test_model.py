@@ -20,6 +20,7 @@ from ledger_lab.ledger import (
     Run,
     SupervisionStarted,
     Telemetry,
+    TelemetryStarted,
     declare_cohort,
     read_ledger,
 )
@@ -99,6 +100,21 @@ def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = model_of(tmp_path).runs
     assert (run.telemetry, run.returns, run.health) == ([], None, [])
+    assert not run.telemetry_left_out, "no supervisor watched it"
+
+
+def test_telemetry_that_was_left_out_of_the_ledger_is_reported(tmp_path: Path) -> None:
+    (older := tmp_path / "older").mkdir()
+    two_attempts(older)
+    run_dir = write_run(tmp_path / "newer", "bb")
+    with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+        journal.append(SupervisionStarted(run_id="bb", attempt=1, pid=2**22 + 2, host="h", wall_ns=0))
+    telemetry = run_dir / "journal-1-telemetry.jsonl"
+    with Journal(telemetry) as journal:
+        journal.append(TelemetryStarted(run_id="bb", attempt=1, rank=0))
+    assert [run.telemetry_left_out for run in model_of(tmp_path).runs] == [False, False]
+    telemetry.unlink()
+    assert sorted(run.telemetry_left_out for run in model_of(tmp_path).runs) == [False, True]
 
 
 def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:

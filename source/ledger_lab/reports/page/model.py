@@ -8,6 +8,7 @@ from typing import Any
 
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Health, Run
+from ledger_lab.ledger.reader import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.construct import CONSTRUCT
@@ -83,6 +84,8 @@ class PageRun:
     returns: Curve | None
     """Training return over time."""
     telemetry: list[TelemetrySeries]
+    telemetry_left_out: bool
+    """Whether telemetry of this run was written, and left out of the ledger that is kept."""
     health: list[Event]
     sheets: list[ExamSheet]
 
@@ -172,6 +175,7 @@ def build_model(
                 scores=_scores(run, summary, _seeds(collection.exams, summary.panel_id)),
                 returns=return_curve(run, points),
                 telemetry=telemetry_series(run, points) if len(runs) - place <= METERED_RUNS else [],
+                telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
                 health=_events(run),
                 sheets=sheets,
             )

@@ -18,8 +18,16 @@ function drawTelemetry(node) {
         `To keep the page small, it holds the telemetry of the newest ${model.metered_runs} of its ${runs.length} runs. Name runs to report.py to see theirs.`,
       ),
     );
-  if (byId("telemetry-run").value === "")
-    return emptyNote(node, "None of these runs has telemetry: nobody watched its host or its accelerators.");
+  const leftOut = shown.filter((run) => run.telemetry_left_out).length;
+  if (leftOut)
+    node.append(
+      element(
+        "p",
+        { class: "note" },
+        `Of ${leftOut} of these ${shown.length} runs, telemetry was left out of the ledger. Their load and energy are unknown for the attempts concerned.`,
+      ),
+    );
+  if (byId("telemetry-run").value === "") return emptyNote(node, "None of these runs has telemetry.");
   const run = runs[Number(byId("telemetry-run").value)];
   const meters = groupBy(run.telemetry, (series) =>
     series.owner === "host" ? `host ${series.meter}` : `device ${series.meter}`,
