@@ -67,7 +67,7 @@ def train_parser() -> argparse.ArgumentParser:
         metavar="N",
         default=None,
         help=(
-            "Train in N processes on this machine, one per GPU, or on the CPU: torchrun with a port that is free. "
+            "Train in N processes on this machine, one per GPU, or on the CPU. They open no port to other machines. "
             "--num_envs is for each of them, and the seed of each is --seed plus its rank."
         ),
     )
