@@ -1,6 +1,12 @@
 """How the processes of a run are started. Pure functions that need neither torch nor Isaac Lab."""
 
-from ledger_lab.launch.addresses import bound_listener, hub_address, listening_address, require_private
+from ledger_lab.launch.addresses import (
+    bound_listener,
+    hub_address,
+    listening_address,
+    machine_addresses,
+    require_private,
+)
 from ledger_lab.launch.torchrun import requested_processes, torchrun_argv, torchrun_environ
 from ledger_lab.launch.world import STORE, World, read_world
 from ledger_lab.terminal.exit_status import asks_to_resume
@@ -12,6 +18,7 @@ __all__ = [
     "bound_listener",
     "hub_address",
     "listening_address",
+    "machine_addresses",
     "read_world",
     "require_private",
     "requested_processes",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.world import World
+
+ALLOW = "--allow_public_address"
+"""Flag of programs that accept a public address."""
 
 _LOOPBACK = "127.0.0.1"
 _ALL = ""
@@ -37,12 +41,23 @@ def listening_address(address: str) -> str:
     Raises:
         OSError: If the name is unknown.
     """
-    found = _resolved(address)[0]
+    found = _resolved(address)
     named = address in ("localhost", found)
     return found if named or not ipaddress.ip_address(found).is_loopback else _ALL
 
 
-def require_private(names: Iterable[str], allow: bool) -> None:
+def machine_addresses(environ: Mapping[str, str]) -> list[str]:
+    """Return the names or addresses that gloo, and NCCL as far as it is told, listen at on this machine.
+
+    Args:
+        environ: The environment.
+    """
+    named = [environ[name] for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if environ.get(name)]
+    addresses = [address for names in named for interface in names.split(",") for address in _interfaces(interface)[:1]]
+    return addresses if environ.get("GLOO_SOCKET_IFNAME") else [socket.gethostname(), *addresses]
+
+
+def require_private(names: Iterable[str], *, allow: bool) -> None:
     """Refuse to listen where the whole internet may connect.
 
     Args:
@@ -56,14 +71,15 @@ def require_private(names: Iterable[str], allow: bool) -> None:
         return
     for name in names:
         try:
-            public = [found for found in _resolved(name) if ipaddress.ip_address(found).is_global]
+            address = listening_address(name)
         except OSError:
             continue
+        public = [each for each in ([address] if address else _interfaces()) if ipaddress.ip_address(each).is_global]
         if public:
             raise UserError(
-                f"{name} is {public[0]}, a public address: torch trusts everybody who can connect there: choose a "
-                "private network (MASTER_ADDR, torchrun's --rdzv-endpoint and --local-addr, GLOO_SOCKET_IFNAME), or "
-                "say --allow_public_address if a firewall keeps strangers out"
+                f"{name} is at {public[0]}, a public address, and torch trusts everybody who can connect there: choose "
+                "a private network (MASTER_ADDR, GLOO_SOCKET_IFNAME, torchrun's --rdzv-endpoint and --local-addr), or "
+                f"say {ALLOW} if a firewall keeps strangers out"
             )
 
 
@@ -81,12 +97,25 @@ def bound_listener(host: str, port: int) -> socket.socket:
         address = listening_address(host)
         return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
     except OSError as error:
-        name = errno.errorcode.get(error.errno or 0, "OSError")
-        raise RuntimeError(f"{name}: the server cannot listen at {host}:{port}: {error.strerror or error}") from error
+        number = error.errno or 0
+        why = f"{errno.errorcode[number]}: {os.strerror(number)}" if number in errno.errorcode else str(error)
+        raise RuntimeError(f"the server cannot listen at {host}:{port}: {why}") from error
 
 
-def _resolved(name: str) -> list[str]:
-    """Return the numeric addresses of a name, without scopes.
+def _interfaces(named: str | None = None) -> list[str]:
+    """Return the addresses of this machine, or of one of its network interfaces."""
+    import psutil  # not imported where nobody needs several machines
+
+    return [
+        each.address.partition("%")[0]
+        for interface, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if named in (None, interface) and each.family in (socket.AF_INET, socket.AF_INET6)
+    ]
+
+
+def _resolved(name: str) -> str:
+    """Return the first numeric address of a name, without a scope.
 
     Raises:
         OSError: If it is unknown.
@@ -95,4 +124,4 @@ def _resolved(name: str) -> list[str]:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError(f"{name!r} is no host name") from error
-    return [str(each[4][0]).partition("%")[0] for each in found]
+    return str(found[0][4][0]).partition("%")[0]

@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous import (
     static_tcp_rendezvous,
 )
 
-from ledger_lab.launch.addresses import bound_listener, require_private
+from ledger_lab.launch.addresses import ALLOW, bound_listener, require_private
 from ledger_lab.launch.world import STORE
 
 _ALONE = "ledger_lab"
@@ -69,7 +69,10 @@ class _BoundStore(dist.TCPStore):
         self, host: str, port: int, world_size: int | None = None, is_master: bool = False, *args: Any, **options: Any
     ) -> None:
         if is_master:
-            options["master_listen_fd"] = bound_listener(host, port).detach()
+            try:
+                options["master_listen_fd"] = bound_listener(host, port).detach()
+            except RuntimeError as error:
+                raise dist.DistNetworkError(str(error)) from error
         super().__init__(host, port, world_size, is_master, *args, **options)
 
 
@@ -87,7 +90,7 @@ def safe_rendezvous(args: Namespace) -> Iterator[None]:
         where = args.rdzv_endpoint.rpartition(":")[0] if args.rdzv_endpoint else args.master_addr
         require_private(
             [name for name in (where, args.local_addr) if name],
-            allow="--allow_public_address" in args.training_script_args,
+            allow=ALLOW in args.training_script_args,
         )
         for module in (c10d_rendezvous_backend, static_tcp_rendezvous):
             module.TCPStore = _BoundStore

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.launch import STORE, World, bound_listener, hub_address
+from ledger_lab.launch import STORE, World, bound_listener, hub_address, machine_addresses, require_private
 from ledger_lab.ledger.endings import RanksDifferError
 
 _T = TypeVar("_T")
@@ -268,7 +268,7 @@ ALONE = ProcessGroup(World(), [socket.gethostname()], Path())
 
 
 @contextmanager
-def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
+def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) -> Iterator[ProcessGroup]:
     """Join the processes of a training, until the end of the context.
 
     The group uses gloo between hosts and NCCL between devices. Libraries that would create a group of their own use
@@ -277,9 +277,10 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
     Args:
         world: The processes, and the rank of this one.
         on_gpu: Whether they compute on GPUs.
+        allow_public_address: Whether processes of several machines may listen at a public address.
 
     Raises:
-        UserError: If they don't find each other.
+        UserError: If they don't find each other, or would listen at a public address.
     """
     if world.size == 1:
         yield ALONE
@@ -287,6 +288,8 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
     if world.one_machine:
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, _LOOPBACK_INTERFACE)
+    else:
+        require_private([os.environ["MASTER_ADDR"], *machine_addresses(os.environ)], allow=allow_public_address)
     with tempfile.TemporaryDirectory(prefix="ledger_lab_rank_") as folder:
         try:
             store = _meet(world)

@@ -76,6 +76,14 @@ def train_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="This is one of several processes that torchrun starts, on one machine or many.",
     )
+    processes.add_argument(
+        "--allow_public_address",
+        action="store_true",
+        help=(
+            "Let processes of several machines connect at a public address. torch trusts everybody who can connect "
+            "there, so only a firewall keeps strangers out."
+        ),
+    )
     judge = parser.add_argument_group(
         "how it is judged",
         "With MuJoCo-Warp on the CPU a policy's held-out episodes repeat bit for bit; on height fields, where contacts "

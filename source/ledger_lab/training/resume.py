@@ -62,6 +62,7 @@ RESUME_MAY_CHANGE = (
     "mirror",
     "nproc",
     "distributed",
+    "allow_public_address",
 )
 """Flags of ``train.py`` that a resumed attempt may set differently: they do not change what is trained."""
 

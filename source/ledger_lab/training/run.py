@@ -80,7 +80,8 @@ def train_run(argv: Sequence[str], started_ns: int, link: Link, judge: type[Judg
         world = read_world(os.environ, distributed=args.distributed)
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info), speaks=world.first)
     try:
-        with joined(world, on_gpu=args.device != "cpu" and torch.cuda.is_available()) as group:
+        on_gpu = args.device != "cpu" and torch.cuda.is_available()
+        with joined(world, on_gpu=on_gpu, allow_public_address=args.allow_public_address) as group:
             join_supervisors(group, link)
             _carry_out(_plan(args, overrides, argv, group), group, terminal, started_ns, link, judge)
     finally:
