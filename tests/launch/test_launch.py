@@ -80,11 +80,11 @@ def test_a_command_line_that_resumes_a_run_is_known(argv: list[str]) -> None:
     assert not asks_to_resume(["--rl_library", "rsl_rl", "--rendering_mode", "resume", "agent.resume=True"])
 
 
-def test_torchrun_gets_a_list_of_arguments_and_a_port_that_is_free() -> None:
+def test_torchrun_gets_a_list_of_arguments_and_no_port() -> None:
     argv = torchrun_argv(2, "scripts/train.py", ["--task", "T; rm -rf /"])
     assert argv[:3] == [sys.executable, "-m", "ledger_lab.launch.torchrun_agent"]
     assert argv[-4:] == ["scripts/train.py", "--distributed", "--task", "T; rm -rf /"]
-    assert argv[argv.index("--rdzv-endpoint") + 1] == "localhost:0"
+    assert "--standalone" in argv and not any("rdzv" in argument or "port" in argument for argument in argv)
     assert argv[argv.index("--nproc-per-node") + 1] == "2"
 
 

@@ -105,7 +105,7 @@ def test_a_port_in_use_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPat
     with socket.create_server(("", 0)) as server:
         monkeypatch.setenv("MASTER_ADDR", "localhost")
         monkeypatch.setenv("MASTER_PORT", str(server.getsockname()[1]))
-        with pytest.raises(UserError, match=r"MASTER_PORT \d+ is in use on this machine: choose another, or let"):
+        with pytest.raises(UserError, match=r"MASTER_PORT \d+ is in use on this machine: choose another, or say"):
             _meet(World(rank=0, size=2, local_rank=0, local_size=2))
 
 

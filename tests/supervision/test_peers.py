@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import errno
+import resource
 import socket
+import struct
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import answer_challenge, deliver_challenge
+from pathlib import Path
 
 import pytest
 
 from ledger_lab.ledger import AttemptEnded, Status
+from ledger_lab.supervision import peers as module
+from ledger_lab.supervision.admission import Admission
+from ledger_lab.supervision.channel import Channel
+from ledger_lab.supervision.messages import LARGEST_BYTES, Hello, PeerEnd
 from ledger_lab.supervision.peers import Peers
 
+SECRET = bytes(range(32))
 HERE = socket.gethostname()
 
 
@@ -22,17 +35,49 @@ def end(status: Status, reason: str | None = None) -> AttemptEnded:
     )
 
 
+def hub(ranks: int) -> tuple[Peers, tuple[str, int]]:
+    """Return the first of several supervisors, and where the others find it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+    return Peers(rank=0, secret=SECRET, admission=Admission(listener, SECRET, range(1, ranks))), address
+
+
+@contextmanager
+def doing(what: Callable[[], object]) -> Iterator[threading.Thread]:
+    """Do something in a thread meanwhile."""
+    thread = threading.Thread(target=what, daemon=True)
+    thread.start()
+    yield thread
+    thread.join(60.0)
+    assert not thread.is_alive()
+
+
+def admit(middle: Peers, others: int) -> None:
+    """Let the first supervisor hear until so many others are in."""
+    deadline_s = time.monotonic() + 60.0
+    while len(middle._lines) < others:
+        assert time.monotonic() < deadline_s
+        middle.hear()
+        time.sleep(0.001)
+
+
+def member(address: tuple[str, int], rank: int) -> Channel:
+    """Connect as a supervisor that knows the secret, but may say anything then."""
+    channel = Channel(socket.create_connection(address), 30.0)
+    answer_challenge(channel, SECRET)  # type: ignore[arg-type]
+    deliver_challenge(channel, SECRET)  # type: ignore[arg-type]
+    channel.send_bytes(Hello(rank=rank, host="h").encode())
+    return channel
+
+
 @pytest.fixture
 def peers() -> Iterator[list[Peers]]:
     """Three supervisors that know each other."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setblocking(False)
-    middle = Peers(rank=0, token="t", listener=listener)
-    others = [Peers(rank=rank, token="t") for rank in (1, 2)]
-    for other in others:
-        other.connect("127.0.0.1", listener.getsockname()[1], HERE)
-    while len(middle._lines) < 2 or any(line.rank is None for line in middle._lines.values()):
-        middle.hear()
+    middle, address = hub(3)
+    others = [Peers(rank=rank, secret=SECRET) for rank in (1, 2)]
+    for known, other in enumerate(others, start=1):
+        with doing(lambda other=other: other.connect(*address, HERE)):  # type: ignore[misc]
+            admit(middle, known)
     yield [middle, *others]
     for each in (middle, *others):
         each.close()
@@ -66,7 +111,6 @@ def test_the_end_of_the_first_rank_reaches_the_others(peers: list[Peers]) -> Non
         other.hear(5.0)
         row, _ = other.settle(end(Status.PREEMPTED, "SIGTERM"), 143, asked=False)
         assert (row.status, row.reason) == (Status.NON_FINITE, f"rank 0 on {HERE}: NaN")
-    middle._poll = first._poll.__class__()  # closed already
 
 
 def test_who_goes_without_a_word_is_missed(peers: list[Peers]) -> None:
@@ -77,7 +121,6 @@ def test_who_goes_without_a_word_is_missed(peers: list[Peers]) -> None:
     for other in (middle, second):
         assert other.first is not None
         assert other.first.in_words == f"rank 1 on {HERE}: gone, with its supervisor, and without a word"
-    first._poll = second._poll.__class__()
 
 
 def test_an_end_that_all_agree_on_is_nobodys_fault(peers: list[Peers]) -> None:
@@ -90,7 +133,6 @@ def test_an_end_that_all_agree_on_is_nobodys_fault(peers: list[Peers]) -> None:
     assert middle.first is None
     row = end(Status.CRASHED, "in shutdown")
     assert second.settle(row, 1, asked=False) == (row, 1)
-    first._poll = second._poll.__class__()
 
 
 def test_what_somebody_asked_for_before_is_no_consequence(peers: list[Peers]) -> None:
@@ -111,44 +153,227 @@ def test_what_a_user_can_mend_stays_that_for_all(peers: list[Peers]) -> None:
     teller.join()
 
 
-def test_a_connection_that_cannot_be_taken_holds_nobody_up(peers: list[Peers]) -> None:
-    middle, _, _ = peers
-    listener = middle.listener
-    assert listener is not None
-
-    class OutOfDescriptors:
-        fileno = listener.fileno
-        close = listener.close
-
-        def accept(self) -> None:
-            raise OSError(errno.EMFILE, "Too many open files")
-
-    middle.listener = OutOfDescriptors()  # type: ignore[assignment]
-    with socket.create_connection(listener.getsockname()):
-        heard = threading.Thread(target=middle.hear, daemon=True)
-        heard.start()
-        heard.join(10.0)
-        assert not heard.is_alive()
+def test_nobody_can_connect_once_all_are_in() -> None:
+    middle, address = hub(2)
+    other = Peers(rank=1, secret=SECRET)
+    with socket.create_connection(address), doing(lambda: other.connect(*address, HERE)):
+        admit(middle, 1)
+    assert middle.admission is not None and not middle.admission.is_open
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, timeout=5.0)
+    for each in (middle, other):
+        each.close()
 
 
-@pytest.mark.parametrize(
-    "noise",
-    [b'{"token": "u", "rank": 1, "host": "h"}\n', b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b"\xff\n", b"x" * (1 << 17)],
-    ids=["wrong token", "browser", "no object", "no text", "no end"],
-)
-def test_strangers_are_sent_away(peers: list[Peers], noise: bytes) -> None:
-    middle, first, _ = peers
-    assert middle.listener is not None
-    with socket.create_connection(middle.listener.getsockname()) as stranger:
-        stranger.settimeout(5.0)
-        stranger.sendall(noise)
-        closed = False
-        while not closed:
+PEER_END = b'{"kind": "PeerEnd", "rank": %s, "host": "h", "status": "%s", "reason": "", "exit_status": %s}'
+FRAMED: dict[str, bytes] = {
+    "deep": b"[" * 60_000,
+    "digits": b'{"rank": ' + b"9" * 60_000 + b"}",
+    "huge": PEER_END % (b"1e999", b"killed", b"1"),
+    "not a number": PEER_END % (b"NaN", b"killed", b"1"),
+    "truth": PEER_END % (b"true", b"killed", b"1"),
+    "big": PEER_END % (b"1", b"killed", b"1000000000000"),
+    "no status": PEER_END % (b"1", b"asleep", b"1"),
+    "lost": PEER_END % (b"1", b"lost", b"1"),
+    "of another": PEER_END % (b"2", b"killed", b"1"),
+    "object": b'{"kind": "PeerEnd", "rank": 1, "host": {}, "status": "killed", "reason": [], "exit_status": 1}',
+    "fields": b'{"kind": "PeerEnd", "rank": 1, "self": 3}',
+    "kind": b'{"kind": ["PeerEnd"]}',
+    "end": b'{"kind": "End", "row": {"status": "killed"}, "exit_status": 1, "secondhand": false}',
+    "no object": b"[]",
+    "nothing": b"",
+    "no text": b"\xff\x00\xfe",
+    "zero": b"\x00" * 1000,
+    "old": b'{"token": "t", "rank": 1, "host": "h"}\n',
+}
+RAW: dict[str, bytes] = {
+    **{name: struct.pack("!i", len(data)) + data for name, data in FRAMED.items()},
+    "browser": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "endless": struct.pack("!i", 2**31 - 1) + b"x" * (1 << 17),
+    "endless in 64 bits": struct.pack("!iQ", -1, 2**63) + b"x" * 1000,
+    "negative": struct.pack("!i", -7),
+    "half a header": b"\x00\x00",
+    "half a message": struct.pack("!i", 100) + b"{",
+}
+
+
+@pytest.mark.parametrize("noise", RAW.values(), ids=RAW)
+@pytest.mark.parametrize("stays", [True, False], ids=["stays", "hangs up"])
+def test_nothing_that_a_stranger_sends_ends_or_delays_a_training(noise: bytes, stays: bool) -> None:
+    middle, address = hub(2)
+    stranger = socket.create_connection(address)
+    stranger.sendall(noise)
+    if not stays:
+        stranger.close()
+    other = Peers(rank=1, secret=SECRET)
+    with doing(lambda: other.connect(*address, HERE)):
+        admit(middle, 1)
+    assert middle.first is None and [line.rank for line in middle._lines.values()] == [1]
+    for each in (middle, other, stranger):
+        each.close()
+
+
+@pytest.mark.parametrize("noise", FRAMED.values(), ids=FRAMED)
+def test_nothing_that_a_member_sends_but_its_own_end_ends_a_training(noise: bytes) -> None:
+    middle, address = hub(3)
+    with doing(lambda: None):
+        joined: list[Channel] = []
+        with doing(lambda: joined.append(member(address, 1))):
+            admit(middle, 1)
+    (channel,) = joined
+    channel.send_bytes(noise)
+    channel._socket.sendall(struct.pack("!i", 50) + b"{")  # half a message more
+    for _ in range(20):
+        middle.hear()
+        time.sleep(0.005)
+    assert middle.first is None and len(middle._lines) == 1
+    channel._socket.sendall(b" " * 49)
+    channel.send_bytes(PeerEnd(rank=1, host="h", status=Status.KILLED, reason="x" * 2000, exit_status=137).encode())
+    while middle.first is None:
+        middle.hear()
+    row, exit_status = middle.settle(end(Status.CRASHED, "CollectiveError"), 1, asked=False)
+    assert row.status is Status.KILLED and exit_status == 137
+    channel.close()
+    middle.close()
+
+
+def test_a_member_that_breaks_off_within_a_message_has_vanished() -> None:
+    middle, address = hub(2)
+    joined: list[Channel] = []
+    with doing(lambda: joined.append(member(address, 1))):
+        admit(middle, 1)
+    joined[0]._socket.sendall(struct.pack("!i", LARGEST_BYTES) + b"{")
+    joined[0].close()
+    middle.hear(5.0)
+    assert middle.first is not None and "without a word" in middle.first.in_words
+    middle.close()
+
+
+def test_a_rank_is_admitted_once() -> None:
+    middle, address = hub(3)
+    joined: list[Channel] = []
+    for rank in (1, 1, 0, 7):
+        known = len(joined)
+        with doing(lambda rank=rank: joined.append(member(address, rank))):  # type: ignore[misc]
+            while len(joined) == known:
+                middle.hear()
+    closed: list[EOFError] = []
+
+    def wait() -> None:
+        for refused in joined[1:]:
+            with pytest.raises(EOFError) as raised:
+                refused.recv_bytes()
+            closed.append(raised.value)
+
+    with doing(wait) as waiting:
+        while waiting.is_alive():
             middle.hear()
-            try:
-                closed = stranger.recv(1, socket.MSG_DONTWAIT) == b""
-            except BlockingIOError:
-                continue
-            except ConnectionResetError:
-                closed = True
-    assert middle.first is None and len(middle._lines) == 2
+    assert len(closed) == 3
+    assert [line.rank for line in middle._lines.values()] == [1] and middle.first is None
+    middle.close()
+    joined[0].close()
+
+
+def test_without_the_secret_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    middle, address = hub(2)
+    sent: list[bytes] = []
+    send = Channel.send_bytes
+    monkeypatch.setattr(Channel, "send_bytes", lambda self, data: (sent.append(data), send(self, data)))
+    stranger, other = Peers(rank=1, secret=bytes(32)), Peers(rank=1, secret=SECRET)
+    refused: list[OSError] = []
+
+    def knock() -> None:
+        with pytest.raises(OSError, match="is not the supervisor of rank 0") as raised:
+            stranger.connect(*address, HERE)
+        refused.append(raised.value)
+
+    with doing(knock):
+        while not refused:
+            middle.hear()
+    assert isinstance(refused[0].__cause__, AuthenticationError) and not middle._lines
+    with doing(lambda: other.connect(*address, HERE)):
+        admit(middle, 1)
+    assert sent and all(SECRET not in data and SECRET.hex().encode() not in data for data in sent)
+    for each in (middle, stranger, other):
+        each.close()
+
+
+def test_what_only_pretends_to_be_the_first_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CONNECT_S", 1.0)
+    other = Peers(rank=1, secret=SECRET)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            channel = Channel(server.accept()[0], 30.0)
+            with pytest.raises(AuthenticationError):
+                deliver_challenge(channel, bytes(32))  # type: ignore[arg-type]
+            channel.close()
+
+        with doing(answer), pytest.raises(OSError, match="is not the supervisor of rank 0"):
+            other.connect(*server.getsockname(), HERE)
+
+        def hang_up() -> None:
+            server.settimeout(2.0)
+            with suppress(TimeoutError):
+                while True:
+                    server.accept()[0].close()
+
+        with doing(hang_up), pytest.raises(OSError, match="does not answer at port"):
+            other.connect(*server.getsockname(), HERE)
+    other.close()
+
+
+IDLE = """
+import resource, socket, sys, time
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = []
+for _ in range(int(sys.argv[2])):
+    held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_silent_strangers_take_no_descriptors_and_keep_nobody_out() -> None:
+    middle, address = hub(2)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 200, limits[1]))
+    command = [sys.executable, "-c", IDLE, str(address[1]), "1000"]
+    stranger = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        held: list[str] = []
+        assert stranger.stdout is not None
+        with doing(lambda: held.append(stranger.stdout.readline())):  # type: ignore[union-attr]
+            while not held:
+                middle.hear()
+                assert len(list(Path("/proc/self/fd").iterdir())) < used + 150
+        assert held == ["held\n"]
+        other = Peers(rank=1, secret=SECRET)
+        with doing(lambda: other.connect(*address, HERE)):
+            admit(middle, 1)
+        other.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        stranger.kill()
+        stranger.communicate()
+        middle.close()
+
+
+def test_without_free_descriptors_the_supervisor_goes_on() -> None:
+    middle, address = hub(2)
+    with socket.create_connection(address):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = max(int(path.name) for path in Path("/proc/self/fd").iterdir() if path.exists())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, limits[1]))
+        try:
+            with doing(middle.hear):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    other = Peers(rank=1, secret=SECRET)
+    with doing(lambda: other.connect(*address, HERE)):
+        admit(middle, 1)
+    for each in (middle, other):
+        each.close()

@@ -163,7 +163,7 @@ def test_no_deadline_runs_on_while_nobody_could_look(monkeypatch: pytest.MonkeyP
         def monotonic() -> float:
             return time.monotonic() + ahead_s[0]
 
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE, process_group=0) as child:
         monkeypatch.setattr(module, "time", Clock)
         supervisor = module.Supervisor(child.pid, ours, 0, grace_s=60, shutdown_s=60)
@@ -197,7 +197,7 @@ def test_any_number_of_runs_is_taken_charge_of(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*["d" * 250] * 14)
     folder.mkdir(parents=True)
     journals = [folder / f"journal-evaluation-{number}-supervisor.jsonl" for number in range(80)]
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     with ours, theirs, subprocess.Popen(["sleep", "600"]) as child:
         supervisor, began = Supervisor(child.pid, ours, 0, grace_s=1, shutdown_s=1), threading.Event()
 

@@ -87,6 +87,34 @@ def test_a_process_that_dies_before_the_run_begins_is_named(tmp_path: Path) -> N
     assert not read_ledger(tmp_path).runs
 
 
+def test_the_secret_of_the_supervisors_does_not_travel_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners.process_group import ProcessGroup
+    from ledger_lab.supervision.messages import Join
+    from ledger_lab.supervision.secret import KeyExchange
+    from ledger_lab.training.ranks import join_supervisors
+
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    group = ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=1), ["a", "b"], Path())
+    other, travelled, joined = KeyExchange(), list[Any](), list[Join]()
+
+    def gather(mine: Any) -> list[Any]:
+        travelled.append(mine)
+        return [mine, other.public if isinstance(mine, str) else None]
+
+    def first(make: Any) -> Any:
+        travelled.append(make())
+        return travelled[-1]
+
+    monkeypatch.setattr(group, "gather", gather)
+    monkeypatch.setattr(group, "first", first)
+    line: Any = SimpleNamespace(listen=lambda address: 1, join=joined.append)
+    join_supervisors(group, line)
+    ours, hub = travelled[0], travelled[1]
+    secret = other.seal(bytes.fromhex(hub["sealed"][1]), ours)
+    assert [join.secret for join in joined] == [secret]
+    assert secret not in repr(travelled)
+
+
 def test_interrupting_the_launcher_interrupts_all(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None
@@ -168,6 +196,7 @@ def test_one_vote_is_enough_to_end_all_processes(
     agreed: tuple[bool, signal.Signals | None, bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from ledger_lab.runners import process_group
     from ledger_lab.training import ranks
 
     def all_reduce(votes: torch.Tensor, op: object) -> None:
@@ -175,14 +204,13 @@ def test_one_vote_is_enough_to_end_all_processes(
         theirs = torch.tensor([other[0], other[1] or 0, other[2]], dtype=votes.dtype)
         torch.maximum(votes, theirs, out=votes)
 
-    monkeypatch.setattr(ranks.dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(process_group.dist, "all_reduce", all_reduce)
     nothing = ranks.Agreement(False, None, False)
-    two: Any = SimpleNamespace(world=World(rank=0, size=2, local_rank=0, local_size=2))
+    two = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
     result = ranks.agree_on_ending(two, nothing)
     assert result == agreed
     assert result.ends is (other[0] or other[1] is not None)
-    alone: Any = SimpleNamespace(world=World(rank=0, size=1, local_rank=0, local_size=1))
-    assert ranks.agree_on_ending(alone, nothing) == nothing
+    assert ranks.agree_on_ending(process_group.ALONE, nothing) == nothing
 
 
 def test_each_process_takes_the_gpu_of_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:

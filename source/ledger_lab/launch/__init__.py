@@ -1,7 +1,27 @@
 """How the processes of a run are started. Pure functions that need neither torch nor Isaac Lab."""
 
+from ledger_lab.launch.addresses import (
+    bound_listener,
+    hub_address,
+    listening_address,
+    machine_addresses,
+    require_private,
+)
 from ledger_lab.launch.torchrun import requested_processes, torchrun_argv, torchrun_environ
-from ledger_lab.launch.world import World, read_world
+from ledger_lab.launch.world import STORE, World, read_world
 from ledger_lab.terminal.exit_status import asks_to_resume
 
-__all__ = ["World", "asks_to_resume", "read_world", "requested_processes", "torchrun_argv", "torchrun_environ"]
+__all__ = [
+    "STORE",
+    "World",
+    "asks_to_resume",
+    "bound_listener",
+    "hub_address",
+    "listening_address",
+    "machine_addresses",
+    "read_world",
+    "require_private",
+    "requested_processes",
+    "torchrun_argv",
+    "torchrun_environ",
+]

@@ -42,8 +42,8 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
 def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:
     """Return the command line that runs a program in several processes on this machine.
 
-    The rendezvous takes a port that is free, so that any number of trainings can share a machine, and needs no name of
-    the machine that the network knows.
+    The processes find each other by a file that only this user can open. So any number of trainings can share a
+    machine, and no port is open for the rendezvous.
 
     Args:
         processes: How many.
@@ -52,8 +52,7 @@ def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> lis
     """
     return [
         *(sys.executable, "-m", _AGENT),
-        *("--nproc-per-node", str(processes)),
-        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--local-addr", "localhost"),
+        *("--standalone", "--nproc-per-node", str(processes)),
         *("--max-restarts", "0"),
         *(program, "--distributed", *arguments),
     ]

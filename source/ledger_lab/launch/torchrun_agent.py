@@ -2,6 +2,10 @@
 
 torchrun itself exits with status 1 and a long traceback, however its processes ended. If a signal asks it to end, its
 traceback says nothing about them. This module passes signals on, waits, and exits with the status of its processes.
+
+torchrun's store listens at all addresses of the machine, and torchrun unpickles what it finds there: whoever can
+connect can run code. Here ``--standalone`` opens no port, and launchers of several machines listen at the address that
+they are given.
 """
 
 from __future__ import annotations
@@ -47,9 +51,13 @@ def main(argv: Sequence[str]) -> NoReturn:
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.run import parse_args, run
 
+    from ledger_lab.launch.rendezvous import safe_rendezvous
+
     logging.disable(logging.ERROR)  # the processes report their own errors
+    args = parse_args(["--signals-to-handle", "", *argv])
     try:
-        run(parse_args(["--signals-to-handle", "", *argv]))
+        with safe_rendezvous(args):
+            run(args)
     except ChildFailedError as error:
         first = next(iter(error.failures.values()))  # they stand in the order in which they were seen
         failed = error.failures.get(0, first)
@@ -63,6 +71,8 @@ def main(argv: Sequence[str]) -> NoReturn:
         if os.strerror(errno.EADDRINUSE).lower() in why.lower():
             why += ": end the process that uses the port, or choose another port (--master-port, --rdzv-endpoint)"
         sys.exit(tell_error(UserError(f"the processes cannot be started: {why}")))
+    except UserError as error:
+        sys.exit(tell_error(error))
     sys.exit(0)
 
 

@@ -10,6 +10,9 @@ from ledger_lab.errors import UserError
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that torchrun sets for each process."""
 
+STORE = "LEDGER_LAB_STORE"
+"""Environment variable that names the file by which the processes of one machine find each other."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.launch import World
+from ledger_lab.launch import STORE, World, bound_listener, hub_address, machine_addresses, require_private
 from ledger_lab.ledger.endings import RanksDifferError
 
 _T = TypeVar("_T")
@@ -38,6 +38,8 @@ _CONNECT_S = 60.0
 """How long processes that are ready may take to connect [s]."""
 _PROBE_S = 60.0
 """How long the first collective may take [s]; during it, NCCL searches for paths between all devices."""
+_LOOPBACK_INTERFACE = "lo"
+"""Network interface for processes of one machine: no other machine can connect to it."""
 _PROBE_NUMBERS = 1 << 20
 _COLLECTIVE_S = 900.0
 """How long any later collective may take [s]. It is long because a process may compile kernels while the others wait.
@@ -87,17 +89,21 @@ class ProcessGroup:
         dist.all_gather(everything, padded)
         return [each[: int(size)].numpy().tobytes() for each, size in zip(everything, sizes, strict=True)]
 
-    def most(self, mine: int) -> int:
-        """Return the largest value of all processes."""
+    def largest(self, mine: Sequence[int]) -> list[int]:
+        """Return the largest of the values of all processes, place by place, in one collective.
+
+        Args:
+            mine: Values of this process; equally many in all.
+        """
         if self.world.size == 1:
-            return mine
-        votes = torch.tensor([mine])
-        dist.all_reduce(votes, op=dist.ReduceOp.MAX)
-        return int(votes)
+            return list(mine)
+        values = torch.tensor(mine, dtype=torch.long)
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return [int(value) for value in values]
 
     def any(self, mine: bool) -> bool:
         """Tell whether the value is true in any process."""
-        return bool(self.most(int(mine)))
+        return self.largest([mine]) == [True]
 
     def all(self, mine: bool) -> bool:
         """Tell whether the value is true in all processes."""
@@ -262,7 +268,7 @@ ALONE = ProcessGroup(World(), [socket.gethostname()], Path())
 
 
 @contextmanager
-def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
+def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) -> Iterator[ProcessGroup]:
     """Join the processes of a training, until the end of the context.
 
     The group uses gloo between hosts and NCCL between devices. Libraries that would create a group of their own use
@@ -271,13 +277,19 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
     Args:
         world: The processes, and the rank of this one.
         on_gpu: Whether they compute on GPUs.
+        allow_public_address: Whether processes of several machines may listen at a public address.
 
     Raises:
-        UserError: If they don't find each other.
+        UserError: If they don't find each other, or would listen at a public address.
     """
     if world.size == 1:
         yield ALONE
         return
+    if world.one_machine:
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, _LOOPBACK_INTERFACE)
+    else:
+        require_private([os.environ["MASTER_ADDR"], *machine_addresses(os.environ)], allow=allow_public_address)
     with tempfile.TemporaryDirectory(prefix="ledger_lab_rank_") as folder:
         try:
             store = _meet(world)
@@ -304,23 +316,7 @@ def joined(world: World, *, on_gpu: bool) -> Iterator[ProcessGroup]:
 
 def _meet(world: World) -> dist.Store:
     """Wait until all processes have connected, and return their common store."""
-    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    patience = timedelta(seconds=_JOIN_S)
-    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun's own process hosts it
-    try:
-        server = dist.TCPStore(
-            address, int(port), is_master=world.first and not agents, timeout=patience, wait_for_workers=False
-        )
-    except (RuntimeError, ValueError) as error:
-        if "EADDRINUSE" in str(error):
-            raise UserError(
-                f"MASTER_PORT {port} is in use on this machine: choose another, or let torchrun choose one "
-                "(--rdzv-backend c10d --rdzv-endpoint localhost:0, as --nproc does)"
-            ) from error
-        raise UserError(
-            f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}: say with torchrun's "
-            "--local-addr by which address the others reach the first machine"
-        ) from error
+    server = _server(world)
     store = dist.PrefixStore(f"ledger_lab/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
     keys = [f"joined/{rank}" for rank in range(world.size)]
     deadline_s = time.monotonic() + _JOIN_S
@@ -336,10 +332,38 @@ def _meet(world: World) -> dist.Store:
             time.sleep(_LOOK_S)
     except RuntimeError as error:
         raise UserError(
-            f"MASTER_ADDR {address} MASTER_PORT {port}: whoever answered there is gone ({first_line(error)}): look at "
-            "what rank 0 says"
+            f"the store by which the processes find each other is gone ({first_line(error)}): look at what rank 0 says"
         ) from error
     return store
+
+
+def _server(world: World) -> dist.Store:
+    """Open the store by which the processes find each other: a file on one machine, else the server of the first one.
+
+    A server that is started here listens at one address only; torch's own listens at all of the machine.
+    """
+    patience = timedelta(seconds=_JOIN_S)
+    if STORE in os.environ:
+        store = dist.FileStore(os.environ[STORE], world.size)
+        store.set_timeout(patience)
+        return store
+    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun's own process hosts it
+    hosts = world.first and not agents
+    try:
+        listener = bound_listener(hub_address(address, world), int(port)).detach() if hosts else None
+        return dist.TCPStore(
+            address, int(port), is_master=hosts, timeout=patience, wait_for_workers=False, master_listen_fd=listener
+        )
+    except (RuntimeError, ValueError) as error:
+        if "EADDRINUSE" in str(error):
+            raise UserError(
+                f"MASTER_PORT {port} is in use on this machine: choose another, or say --nproc, which needs no port"
+            ) from error
+        raise UserError(
+            f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}: say with torchrun's "
+            "--local-addr by which address the others reach the first machine"
+        ) from error
 
 
 def _digests(value: Any, name: str) -> Iterator[tuple[str, str]]:

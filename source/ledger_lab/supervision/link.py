@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ledger_lab.ledger import AttemptEnded
 from ledger_lab.ledger.endings import CollectiveError
+from ledger_lab.supervision.channel import Channel
+from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
 
 _ANSWER_S = 60.0
 """How long to wait for an answer: the supervisor may be waiting for a disk."""
@@ -23,19 +23,18 @@ class Link:
         """Take the line.
 
         Args:
-            connection: Of message boundaries (``SOCK_SEQPACKET``).
+            connection: Connected stream socket.
         """
-        self._connection = connection
+        self._channel = Channel(connection, _ANSWER_S)
         self._secondhand = False
         self.ended: AttemptEnded | None = None
         """How the attempt ended, as it is written: by the end of another rank's process where that came first."""
-        connection.settimeout(_ANSWER_S)
 
     def listen(self, address: str) -> int:
         """Let the supervisors of other ranks connect to this process's.
 
         Args:
-            address: Address to listen at; empty for all of this machine.
+            address: Address to listen at.
 
         Returns:
             The port.
@@ -43,24 +42,18 @@ class Link:
         Raises:
             OSError: If that is not possible, or the supervisor is gone.
         """
-        port: int = self._ask({"what": "listen", "address": address})["port"]
-        return port
+        return self._ask(Listen(address=address), Listening).port
 
-    def join(self, rank: int, address: str, port: int, host: str, token: str) -> None:
+    def join(self, join: Join) -> None:
         """Connect the supervisors of all ranks: from now on, when the process of one ends, so do the others.
 
         Args:
-            rank: Rank of this process.
-            address: Where the first rank's supervisor listens.
-            port: The port.
-            host: What its machine calls itself.
-            token: What only the supervisors of this training know.
+            join: Where they meet.
 
         Raises:
-            OSError: If it can't be reached, or the supervisor of this process is gone.
+            OSError: If they can't be reached, or the supervisor of this process is gone.
         """
-        message = {"what": "join", "rank": rank, "address": address, "port": port, "host": host, "token": token}
-        self._ask(message)
+        self._ask(join, Done)
 
     @contextmanager
     def others_ended_first(self) -> Iterator[None]:
@@ -97,16 +90,16 @@ class Link:
         """
         for path, run_id in zip(journals, run_ids, strict=True):  # one by one: a message has a largest size
             self._ask(
-                {
-                    "what": "begin",
-                    "journal": str(path.absolute()),
-                    "run_id": run_id,
-                    "attempt": attempt,
-                    "device": device,
-                    "rank": rank,
-                    "grace_s": grace_s,
-                    "log": str(log.absolute()),
-                }
+                Begin(
+                    journal=str(path.absolute()),
+                    run_id=run_id,
+                    attempt=attempt,
+                    rank=rank,
+                    device=device,
+                    grace_s=grace_s,
+                    log=str(log.absolute()),
+                ),
+                Done,
             )
 
     def end(self, row: AttemptEnded, exit_status: int) -> None:
@@ -119,16 +112,20 @@ class Link:
         Raises:
             OSError: If it can't be written, or the supervisor is gone.
         """
-        message = {"what": "end", "row": row.to_data(), "exit_status": exit_status, "secondhand": self._secondhand}
-        self.ended = type(row).from_data(self._ask(message)["row"])
+        told = self._ask(End(row=row, exit_status=exit_status, secondhand=self._secondhand), Ended).row
+        self.ended = type(row).from_data(told.to_data())
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a message, wait until it is done, and return the answer."""
-        self._connection.send(json.dumps(message).encode())
-        answer = self._connection.recv(1 << 16)
-        if not answer:
-            raise ConnectionError("the supervisor of this process is gone")
-        content: dict[str, Any] = json.loads(answer)
-        if content["error"] is not None:
-            raise OSError(content["error"])
-        return content
+    def _ask[M: Message](self, message: Message, answer: type[M]) -> M:
+        """Send a message, wait until it is done, and return the answer.
+
+        Raises:
+            OSError: If it can't be done, or the supervisor is gone.
+        """
+        self._channel.send_bytes(message.encode())
+        try:
+            said = decode(self._channel.recv_bytes(), answer, Failed)
+        except EOFError as error:
+            raise ConnectionError("the supervisor of this process is gone") from error
+        if isinstance(said, answer):
+            return said
+        raise OSError(said.reason if isinstance(said, Failed) else "no answer")

@@ -6,73 +6,39 @@ supervisor vanishes without a report, its closed connection shows that.
 
 from __future__ import annotations
 
-import hmac
-import json
 import select
 import socket
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import answer_challenge, deliver_challenge
 
 from ledger_lab.ledger import AttemptEnded, Status
+from ledger_lab.supervision.admission import Admission, member_channel
+from ledger_lab.supervision.channel import Channel
+from ledger_lab.supervision.messages import LONGEST_REASON, Hello, Message, MessageError, PeerEnd, decode
 
 _CONNECT_S = 30.0
+_RETRY_S = 0.2
 _ANSWER_S = 2.0
 """How long to wait until the hub has passed an end on [s]."""
-_LONGEST_LINE = 1 << 16
-_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
-"""TCP options that detect a vanished machine within 20 s, see tcp(7)."""
-
-_AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVALID)
-"""Statuses that all processes reach together, without a message."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeerEnd:
-    """How the process of a rank ended."""
-
-    rank: int
-    host: str
-    status: Status
-    reason: str | None
-    exit_status: int
-
-    def __post_init__(self) -> None:
-        """Restore the status from its plain value.
-
-        Raises:
-            ValueError: If there is no such status.
-        """
-        object.__setattr__(self, "status", Status(self.status))
-
-    @property
-    def agreed(self) -> bool:
-        """Whether the other processes end the same way without being told."""
-        return self.status in _AGREED
-
-    @property
-    def in_words(self) -> str:
-        """The process and the reason of its end, in one line."""
-        return f"rank {self.rank} on {self.host}: {self.reason or self.status.replace('_', ' ')}"
 
 
 @dataclass(kw_only=True)
 class _Line:
-    """A connection to another supervisor."""
+    """A connection to the supervisor of another rank."""
 
-    connection: socket.socket
-    rank: int | None = None
-    """``None`` until the other supervisor has identified itself."""
-    host: str = ""
+    channel: Channel
+    rank: int
+    host: str
     ended: bool = False
     """Whether it reported the end of its process; it may disconnect after that."""
-    unread: bytes = b""
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send a message; ignore a broken connection."""
         with suppress(OSError):
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            self.channel.send_bytes(message.encode())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,10 +47,10 @@ class Peers:
 
     rank: int
     """Rank of the process supervised here."""
-    token: str
-    """Secret shared by the supervisors of this training."""
-    listener: socket.socket | None = None
-    """Socket that the others connect to; only on the first rank."""
+    secret: bytes
+    """Shared by the supervisors of this training."""
+    admission: Admission | None = None
+    """Admits the others; only on the first rank."""
     first: PeerEnd | None = None
     """The first other process that ended before the rest."""
     _host: str = field(default_factory=socket.gethostname)
@@ -94,12 +60,12 @@ class Peers:
     _answered: bool = False
 
     def __post_init__(self) -> None:
-        """Accept connections, if there is a listener."""
-        if self.listener is not None:
-            self._poll.register(self.listener, select.EPOLLIN)
+        """Watch for connections, if this is the hub."""
+        if self.admission is not None:
+            self._poll.register(self.admission, select.EPOLLIN)
 
     def connect(self, address: str, port: int, host: str) -> None:
-        """Connect to the first rank's supervisor.
+        """Connect to the first rank's supervisor, and prove to each other that both belong to the training.
 
         Args:
             address: Address that it listens on.
@@ -107,15 +73,33 @@ class Peers:
             host: Host name of its machine.
 
         Raises:
-            OSError: If it can't be reached.
+            OSError: If it can't be reached, or does not know the secret.
         """
-        try:
-            connection = socket.create_connection((address, port), timeout=_CONNECT_S)
-        except OSError as error:
-            raise OSError(f"the supervisor of rank 0 on {host} cannot be reached at port {port}: {error}") from error
-        line = self._add(connection)
-        line.rank, line.host = 0, host
-        line.send({"token": self.token, "rank": self.rank, "host": self._host})
+        deadline_s = time.monotonic() + _CONNECT_S
+        while True:
+            try:
+                channel = member_channel(socket.create_connection((address, port), timeout=_CONNECT_S))
+            except OSError as error:
+                raise OSError(
+                    f"the supervisor of rank 0 on {host} cannot be reached at port {port}: {error}"
+                ) from error
+            try:
+                answer_challenge(channel, self.secret)  # type: ignore[arg-type]  # of a connection it uses two methods
+                deliver_challenge(channel, self.secret)  # type: ignore[arg-type]
+                channel.send_bytes(Hello(rank=self.rank, host=self._host).encode())
+            except AuthenticationError as error:
+                channel.close()
+                raise OSError(f"what answers at port {port} on {host} is not the supervisor of rank 0") from error
+            except (OSError, EOFError) as error:  # it had too many strangers at once
+                channel.close()
+                if time.monotonic() > deadline_s:
+                    raise OSError(
+                        f"the supervisor of rank 0 on {host} does not answer at port {port}: {error or 'it hung up'}"
+                    ) from error
+                time.sleep(_RETRY_S)
+            else:
+                self._add(channel, 0, host)
+                return
 
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
@@ -128,19 +112,22 @@ class Peers:
             patience_s: How long to wait for a process to end [s].
         """
         deadline_s = time.monotonic() + patience_s
-        while self._lines or self.listener is not None:
+        while self._lines or (self.admission is not None and self.admission.is_open):
             waiting = self.first is None and not self._answered
             ready = self._poll.poll(max(0.0, deadline_s - time.monotonic()) if waiting else 0.0)
             if not ready:
                 return
+            heard = False
             for descriptor, _ in ready:
                 if descriptor in self._lines:
                     self._read(self._lines[descriptor])
-                elif self.listener is not None:
-                    try:
-                        self._add(self.listener.accept()[0])
-                    except OSError:  # closed already, or no descriptor is free; retried later
-                        return
+                    heard = True
+                elif self.admission is not None and self.admission.is_open:
+                    for channel, hello in self.admission.admitted():
+                        self._welcome(channel, hello)
+                        heard = True
+            if not heard and time.monotonic() >= deadline_s:
+                return  # strangers may knock without end
 
     def settle(self, row: AttemptEnded, exit_status: int, *, asked: bool) -> tuple[AttemptEnded, int]:
         """Report our own process's end to the others before it is written to the ledger.
@@ -154,85 +141,68 @@ class Peers:
             The row to write and the exit status; if another process failed first, they name its end as the cause.
         """
         self.hear()
-        if self.first is not None and not asked and row.status not in _AGREED:
-            row = replace(row, status=self.first.status, reason=self.first.in_words)
-            exit_status = self.first.exit_status
+        reason = None if row.reason is None else row.reason[:LONGEST_REASON]
+        own = PeerEnd(rank=self.rank, host=self._host, status=row.status, reason=reason, exit_status=exit_status)
+        if self.first is not None and not asked and not own.agreed:
+            own = replace(own, status=self.first.status, reason=self.first.in_words, exit_status=self.first.exit_status)
+            row = replace(row, status=own.status, reason=own.reason)
         if not self._told:
             self._told = True
-            end = PeerEnd(
-                rank=self.rank, host=self._host, status=row.status, reason=row.reason, exit_status=exit_status
-            )
-            self._send(end)
-            if not end.agreed:
-                self.hear(_ANSWER_S if self.listener is None else 0.0)  # the hub answers when all supervisors know
-        return row, exit_status
+            self._send(own)
+            if not own.agreed:
+                self.hear(_ANSWER_S if self.admission is None else 0.0)  # the hub answers when all supervisors know
+        return row, own.exit_status
 
     def close(self) -> None:
         """Close all connections."""
         for line in self._lines.values():
-            line.connection.close()
-        if self.listener is not None:
-            self.listener.close()
+            line.channel.close()
+        if self.admission is not None:
+            self.admission.close()
         self._poll.close()
 
     def _send(self, end: PeerEnd) -> None:
-        """Send an end to all identified supervisors."""
+        """Send an end to all other supervisors."""
         for line in self._lines.values():
-            if line.rank is not None:
-                line.send({"ended": asdict(end)})
+            line.send(end)
 
-    def _add(self, connection: socket.socket) -> _Line:
+    def _welcome(self, channel: Channel, hello: Hello) -> None:
+        """Add the supervisor of another rank, and tell it what it has missed."""
+        line = self._add(channel, hello.rank, hello.host)
+        if self.first is not None:
+            line.send(self.first)
+        self._read(line)  # it may have said more already
+
+    def _add(self, channel: Channel, rank: int, host: str) -> _Line:
         """Add a connection."""
-        connection.settimeout(_ANSWER_S)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE.items():
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        line = self._lines[connection.fileno()] = _Line(connection=connection)
-        self._poll.register(connection, select.EPOLLIN)
+        line = self._lines[channel.fileno()] = _Line(channel=channel, rank=rank, host=host)
+        self._poll.register(channel, select.EPOLLIN)
         return line
 
     def _read(self, line: _Line) -> None:
-        """Read a connection's messages; remove it if it is closed or sends nonsense."""
+        """Act on the messages of a connection; remove it if it is broken or closed."""
         try:
-            data = line.connection.recv(_LONGEST_LINE, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+            messages = line.channel.arrived()
+        except (OSError, EOFError):
+            del self._lines[line.channel.fileno()]
+            self._poll.unregister(line.channel)
+            line.channel.close()
+            if not line.ended:
+                reason = "gone, with its supervisor, and without a word"
+                gone = PeerEnd(rank=line.rank, host=line.host, status=Status.CRASHED, reason=reason, exit_status=1)
+                self._note(gone, None)
             return
-        except OSError:
-            data = b""
-        *messages, line.unread = (line.unread + data).split(b"\n")
-        sane = all([self._take(line, message) for message in messages]) and len(line.unread) <= _LONGEST_LINE
-        if sane and data:
+        for message in messages:
+            with suppress(MessageError):  # what is no end ends nothing
+                self._take(line, decode(message, PeerEnd))
+
+    def _take(self, line: _Line, end: PeerEnd) -> None:
+        """Act on an end that was reported: to the hub, by the supervisor of the process itself."""
+        if self.admission is not None and end.rank != line.rank:
             return
-        del self._lines[line.connection.fileno()]
-        self._poll.unregister(line.connection)
-        line.connection.close()
-        if line.rank is not None and not line.ended:
-            reason = "gone, with its supervisor, and without a word"
-            gone = PeerEnd(rank=line.rank, host=line.host, status=Status.CRASHED, reason=reason, exit_status=1)
-            self._note(gone, None)
-
-    def _take(self, line: _Line, message: bytes) -> bool:
-        """Act on a message.
-
-        Returns:
-            Whether the message is valid and from a supervisor of this training.
-        """
-        try:
-            content = json.loads(message)
-            if line.rank is None:
-                if not hmac.compare_digest(str(content["token"]), self.token):
-                    return False
-                line.rank, line.host = int(content["rank"]), str(content["host"])
-                if self.first is not None:
-                    line.send({"ended": asdict(self.first)})
-            else:
-                end = PeerEnd(**content["ended"])
-                line.ended = line.ended or end.rank == line.rank
-                if not end.agreed:
-                    self._note(end, line)
-        except (ValueError, TypeError, KeyError):
-            return False
-        return True
+        line.ended = line.ended or end.rank == line.rank
+        if not end.agreed:
+            self._note(end, line)
 
     def _note(self, end: PeerEnd, heard_from: _Line | None) -> None:
         """Remember the first end; the hub passes it on, and answers a report of a later end with the first."""
@@ -241,9 +211,9 @@ class Peers:
             self._answered = True
         elif known is None:
             self.first = end
-        if self.listener is None:
+        if self.admission is None:
             return
         if known is None and not self._told:
             self._send(end)
         elif heard_from is not None:
-            heard_from.send({"ended": asdict(known or end)})
+            heard_from.send(known or end)

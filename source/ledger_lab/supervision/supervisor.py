@@ -7,7 +7,6 @@ that nothing of what ends trainings ends it.
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -32,10 +31,13 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.reader import telemetry_path
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import GRACE_S
+from ledger_lab.supervision.channel import Channel
 from ledger_lab.supervision.forked import become_worker, end_with, noted_signals, open_standard_streams
 from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
 from ledger_lab.supervision.peers import Peers
 from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import (
@@ -50,6 +52,10 @@ from ledger_lab.terminal.exit_status import (
 _SAMPLE_S = 1.0
 _SAME_KEY_S = 1.0
 """Interrupts that follow each other faster are one: terminal and wrapping programs both pass a single Ctrl-C on."""
+_ANSWER_S = 1.0
+"""How long a process may take to read an answer, which it waits for [s]."""
+_LONGEST_REASON = 1000
+"""Characters of an error that are sent to the process."""
 _NEWS_S = 5.0
 """How long to wait for the end of another rank's process where a failure here can only be its consequence."""
 _ALONE_S = 5.0
@@ -79,7 +85,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with(os.getppid())  # torchrun gives its processes sessions of their own, where nobody misses it
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor_pid = os.getpid()
@@ -105,12 +111,12 @@ class Supervisor:
 
         Args:
             pid: The process, which leads a process group of its own.
-            connection: Its line to us.
+            connection: Stream socket that it is connected by.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
             grace_s: See :func:`run_supervised`.
             shutdown_s: See :func:`run_supervised`.
         """
-        self._pid, self._connection, self._started_ns = pid, connection, started_ns
+        self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
         self._grace_s, self._shutdown_s = grace_s, shutdown_s
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
@@ -141,7 +147,7 @@ class Supervisor:
             The exit status that tells the truth.
         """
         with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._signal_group) as woken:
-            selector.register(self._connection, selectors.EVENT_READ)
+            selector.register(self._channel, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
             listening = True
             looked_s = time.monotonic()
@@ -152,8 +158,8 @@ class Supervisor:
                 self._excuse(looked_s - before_s, patience_s)
                 if woken in ready:
                     woken.recv(4096)
-                if self._connection in ready and not self._hear():
-                    selector.unregister(self._connection)
+                if self._channel in ready and not self._hear():
+                    selector.unregister(self._channel)
                     listening = False
                 if self._peers is not None and self._peers not in selector.get_map():
                     selector.register(self._peers, selectors.EVENT_READ)
@@ -167,8 +173,8 @@ class Supervisor:
                         else f"as it did not go within {self._shutdown_s:g} s after its work had ended"
                     )
                 if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                    while listening and self._hear():
-                        pass
+                    if listening:
+                        self._hear()  # no more than one message: it waits for each answer
                     # As long as it is not reaped its last processor seconds can be read, and its group is no other's.
                     self._sample(at_once=True)
                     self._signal_group(signal.SIGKILL)  # what it leaves behind
@@ -189,60 +195,66 @@ class Supervisor:
             self._deadline_s += passed_s
 
     def _hear(self) -> bool:
-        """Take a message of the process, if there is one, and answer it.
+        """Take the messages of the process that have come, and answer them.
 
         Returns:
-            Whether there was one.
+            Whether the process may say more.
         """
         try:
-            message = self._connection.recv(1 << 20, socket.MSG_DONTWAIT)
-        except (BlockingIOError, ConnectionError):
+            messages = self._channel.arrived()
+        except (OSError, EOFError):
             return False
-        if not message:
-            return False
-        try:
-            answer = {"error": None, **self._take(json.loads(message))}
-        except Exception as error:  # noqa: BLE001 - whatever it is, who supervises goes on
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        with suppress(OSError):  # it died while it waited
-            self._connection.send(json.dumps(answer).encode())
+        for message in messages:
+            try:
+                answer = self._take(decode(message, Listen, Join, Begin, End))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor goes on
+                answer = Failed(reason=f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+            with suppress(OSError):  # it died while it waited
+                self._channel.send_bytes(answer.encode())
         return True
 
-    def _take(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Do what a message asks for, and return what else the answer says."""
-        match content["what"]:
-            case "listen":
-                self._listener = socket.create_server((content["address"], 0))
-                self._listener.setblocking(False)
-                return {"port": self._listener.getsockname()[1]}
-            case "join":
-                self._peers = Peers(rank=content["rank"], token=content["token"], listener=self._listener)
+    def _take(self, message: Message) -> Message:
+        """Do what a message asks for, and return the answer."""
+        match message:
+            case Listen():
+                family = socket.AF_INET6 if ":" in message.address else socket.AF_INET
+                self._listener = socket.create_server((message.address, 0), family=family)
+                return Listening(port=self._listener.getsockname()[1])
+            case Join():
+                secret = bytes.fromhex(message.secret)
                 if self._listener is None:
-                    self._peers.connect(content["address"], content["port"], content["host"])
-            case "begin":
-                self._begin(content)
-            case "end":
-                if content["secondhand"] and self._peers is not None:
+                    self._peers = Peers(rank=message.rank, secret=secret)
+                    self._peers.connect(message.address, message.port, message.host)
+                else:
+                    admission = Admission(self._listener, secret, range(1, message.ranks))
+                    self._peers = Peers(rank=message.rank, secret=secret, admission=admission)
+                return Done()
+            case Begin():
+                self._begin(message)
+                return Done()
+            case End():
+                if message.secondhand and self._peers is not None:
                     self._peers.hear(_NEWS_S)
-                row = self._ended_row.from_data(content["row"])
-                return {"row": self._write_end(row, content["exit_status"]).to_data()}
-        return {}
+                row = self._ended_row.from_data(message.row.to_data())
+                return Ended(row=self._write_end(row, message.exit_status))
+            case _:
+                raise TypeError(f"{type(message).__name__}: no message of a process")
 
-    def _begin(self, content: dict[str, Any]) -> None:
+    def _begin(self, message: Begin) -> None:
         """Take charge of an attempt, or of one run's part in a stand-alone evaluation."""
-        if content["attempt"] is None:
+        if message.attempt is None:
             self._ended_row = EvaluationEnded
-        self._grace_s = content["grace_s"] or self._grace_s
-        self._log = Path(content["log"])
-        path = Path(content["journal"])
+        self._grace_s = message.grace_s or self._grace_s
+        self._log = Path(message.log)
+        path = Path(message.journal)
         self._keep_room(path.parent)
         journal = Journal(path, self._tell_trouble)
         self._journals.append(journal)
         journal.append(
             SupervisionStarted(
-                run_id=content["run_id"],
-                attempt=content["attempt"],
-                rank=content["rank"],
+                run_id=message.run_id,
+                attempt=message.attempt,
+                rank=message.rank,
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 wall_ns=self._wall_ns(),
@@ -250,9 +262,9 @@ class Supervisor:
         )
         telemetry = Journal(telemetry_path(path), self._tell_trouble)
         self._telemetry.append(telemetry)
-        telemetry.append(TelemetryStarted(run_id=content["run_id"], attempt=content["attempt"], rank=content["rank"]))
+        telemetry.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
         if self._sampler is None:  # only now: a process that forks must not have opened the driver
-            self._sampler = Sampler(self._pid, self._started_ns, open_devices(content["device"], tell=_say))
+            self._sampler = Sampler(self._pid, self._started_ns, open_devices(message.device, tell=_say))
             self._next_sample_s = time.monotonic()
 
     def _keep_room(self, folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -14,15 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import torch
-import torch.distributed as dist
-
 from ledger_lab.errors import UserError
+from ledger_lab.launch import hub_address, listening_address
 from ledger_lab.ledger import LearnerHashed, Row
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.runners import Trainer
 from ledger_lab.runners.process_group import ProcessGroup
 from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.messages import Join
+from ledger_lab.supervision.secret import KeyExchange, new_secret
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
 """Learners are compared after each of the first iterations of an attempt, and then at multiples of a number."""
@@ -113,11 +112,7 @@ def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
     Returns:
         What any process voted for, the same in all of them.
     """
-    if group.world.size == 1:
-        return mine
-    votes = torch.tensor([mine.stopped, mine.end_signal or 0, mine.state_overdue], dtype=torch.long)
-    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
-    stopped, signum, state_overdue = votes.tolist()
+    stopped, signum, state_overdue = group.largest([mine.stopped, mine.end_signal or 0, mine.state_overdue])
     return Agreement(bool(stopped), signal.Signals(signum) if signum else None, bool(state_overdue))
 
 
@@ -134,20 +129,36 @@ def join_supervisors(group: ProcessGroup, link: Link) -> None:
     if group.world.size == 1:
         return
 
-    def listen() -> dict[str, Any]:
-        here = "127.0.0.1" if group.world.one_machine else ""
-        try:
-            port = link.listen(here)
-        except OSError as error:
-            raise UserError(f"the supervisor of rank 0 cannot be reached by the others: {error}") from error
-        return {"port": port, "host": socket.gethostname(), "token": secrets.token_hex(16)}
+    own = KeyExchange()
+    public: list[str] = group.gather(own.public)
+    secret = new_secret()  # of the first rank; the others get it sealed
+    address = hub_address(os.environ["MASTER_ADDR"], group.world)
 
-    middle: dict[str, Any] = group.first(listen)
-    address = "127.0.0.1" if group.world.one_machine else os.environ["MASTER_ADDR"]
+    def listen() -> dict[str, Any]:
+        try:
+            port = link.listen(listening_address(address))
+        except OSError as error:
+            raise UserError(f"the supervisor of rank 0 cannot listen at {address}: {error}") from error
+        sealed = [own.seal(secret, each) for each in public[1:]]
+        return {"port": port, "host": socket.gethostname(), "sealed": ["", *sealed]}
+
+    hub: dict[str, Any] = group.first(listen)
+    rank = group.world.rank
+    if not group.world.first:
+        secret = bytes.fromhex(own.seal(bytes.fromhex(hub["sealed"][rank]), public[0]))
 
     def join() -> None:
         try:
-            link.join(group.world.rank, address, **middle)
+            link.join(
+                Join(
+                    rank=rank,
+                    ranks=group.world.size,
+                    address=address,
+                    port=hub["port"],
+                    host=hub["host"],
+                    secret=secret.hex(),
+                )
+            )
         except OSError as error:
             raise UserError(f"{error}: let the machines reach each other at any port, as gloo and NCCL do") from error
 

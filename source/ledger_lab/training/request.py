@@ -98,7 +98,7 @@ class TrainRequest(SimulationRequest):
 
     nproc: int | None = flag(
         None,
-        "Train in N processes on this machine, one per GPU, or on the CPU: torchrun with a port that is free. "
+        "Train in N processes on this machine, one per GPU, or on the CPU. They open no port to other machines. "
         "--num_envs is for each of them, and the seed of each is --seed plus its rank.",
         group=_PROCESSES,
         metavar="N",
@@ -107,6 +107,13 @@ class TrainRequest(SimulationRequest):
     distributed: bool = flag(
         False,
         "This is one of several processes that torchrun starts, on one machine or many.",
+        group=_PROCESSES,
+        each_attempt=True,
+    )
+    allow_public_address: bool = flag(
+        False,
+        "Let processes of several machines connect at a public address. torch trusts everybody who can connect "
+        "there, so only a firewall keeps strangers out.",
         group=_PROCESSES,
         each_attempt=True,
     )

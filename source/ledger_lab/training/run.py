@@ -79,7 +79,8 @@ def train_run(
         world = read_world(os.environ, distributed=request.distributed)
     terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first)
     try:
-        with joined(world, on_gpu=request.device != "cpu" and torch.cuda.is_available()) as group:
+        on_gpu = request.device != "cpu" and torch.cuda.is_available()
+        with joined(world, on_gpu=on_gpu, allow_public_address=request.allow_public_address) as group:
             join_supervisors(group, link)
             plan = _plan(request, group)
             make_run_dir(plan, group)

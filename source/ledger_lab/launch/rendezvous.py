@@ -1,0 +1,105 @@
+"""How launchers of several processes meet, without a port that is open to everybody. Imports torch."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.elastic.rendezvous import (
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    c10d_rendezvous_backend,
+    rendezvous_handler_registry,
+    static_tcp_rendezvous,
+)
+
+from ledger_lab.launch.addresses import ALLOW, bound_listener, require_private
+from ledger_lab.launch.world import STORE
+
+_ALONE = "ledger_lab"
+"""Name of the rendezvous of a single launcher."""
+
+
+class _Alone(RendezvousHandler):
+    """The rendezvous of a single launcher: it meets nobody."""
+
+    def __init__(self, parameters: RendezvousParameters) -> None:
+        self._run_id = parameters.run_id
+
+    def get_backend(self) -> str:
+        """Return the name of this kind of rendezvous."""
+        return _ALONE
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Return a world of one launcher."""
+        return RendezvousInfo(dist.HashStore(), 0, 1, RendezvousStoreInfo("localhost", 0))
+
+    def is_closed(self) -> bool:
+        """Tell whether nobody may join any more."""
+        return False
+
+    def set_closed(self) -> None:
+        """Let nobody join any more."""
+
+    def num_nodes_waiting(self) -> int:
+        """Return how many launchers wait to join."""
+        return 0
+
+    def get_run_id(self) -> str:
+        """Return the name of this training among those that share a rendezvous."""
+        return self._run_id
+
+    def shutdown(self) -> bool:
+        """Close what is open, and tell whether that succeeded."""
+        return True
+
+
+class _BoundStore(dist.TCPStore):
+    """A store that listens at the address by which others reach it; torch's own listens at all addresses."""
+
+    def __init__(
+        self, host: str, port: int, world_size: int | None = None, is_master: bool = False, *args: Any, **options: Any
+    ) -> None:
+        if is_master:
+            try:
+                options["master_listen_fd"] = bound_listener(host, port).detach()
+            except RuntimeError as error:
+                raise dist.DistNetworkError(str(error)) from error
+        super().__init__(host, port, world_size, is_master, *args, **options)
+
+
+@contextmanager
+def safe_rendezvous(args: Namespace) -> Iterator[None]:
+    """Let the launcher of a single machine open no port, and those of several listen at one address only.
+
+    Args:
+        args: Parsed command line of torchrun; changed.
+
+    Raises:
+        UserError: If a launcher would listen at a public address.
+    """
+    if not args.standalone:
+        where = args.rdzv_endpoint.rpartition(":")[0] if args.rdzv_endpoint else args.master_addr
+        require_private(
+            [name for name in (where, args.local_addr) if name],
+            allow=ALLOW in args.training_script_args,
+        )
+        for module in (c10d_rendezvous_backend, static_tcp_rendezvous):
+            module.TCPStore = _BoundStore
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # that one would listen at all addresses
+        yield
+        return
+    rendezvous_handler_registry.register(_ALONE, _Alone)
+    args.standalone, args.rdzv_backend, args.rdzv_endpoint = False, _ALONE, ""
+    args.local_addr = args.local_addr or "localhost"
+    with tempfile.TemporaryDirectory(prefix="ledger_lab_") as folder:  # only this user may enter it
+        os.environ[STORE] = str(Path(folder) / "store")
+        yield

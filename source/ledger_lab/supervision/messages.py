@@ -1,0 +1,234 @@
+"""The messages between a working process and its supervisor, and between the supervisors of several ranks.
+
+A message travels as one JSON object. Reading checks its kind, its fields and their types before anything acts on it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NoReturn, get_args, get_type_hints
+
+from ledger_lab.ledger import AttemptEnded, Status
+
+LARGEST_BYTES = 1 << 16
+"""Size of the largest message [B]. Two paths of 4096 bytes each fit, even if JSON escapes all of their characters."""
+
+LONGEST_REASON = 2000
+"""Characters of the reason of an end that are passed on to other ranks."""
+_LONGEST_HOST = 255
+_LARGEST_RANK = 1 << 20
+_AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVALID)
+"""Statuses that all processes reach together, without a message."""
+
+
+class MessageError(ValueError):
+    """Bytes are no message of an expected kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message. Its fields are JSON values, a status, or a row."""
+
+    def encode(self) -> bytes:
+        """Return the message as JSON.
+
+        Raises:
+            MessageError: If it is larger than :data:`LARGEST_BYTES`.
+        """
+        data = json.dumps({"kind": type(self).__name__, **asdict(self)}).encode()
+        if len(data) > LARGEST_BYTES:
+            raise MessageError(f"{type(self).__name__}: {len(data)} bytes are more than a message may have")
+        return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listen(Message):
+    """A process asks its supervisor to let the supervisors of other ranks connect. Answered by :class:`Listening`."""
+
+    address: str
+    """Address to listen at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening(Message):
+    """A supervisor listens."""
+
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Message):
+    """A process asks its supervisor to connect to that of rank 0, or on rank 0 to admit all others."""
+
+    rank: int
+    """Rank of the process."""
+    ranks: int
+    """Number of all processes."""
+    address: str
+    """Address of the supervisor of rank 0."""
+    port: int
+    host: str
+    """Host name of the machine of rank 0."""
+    secret: str
+    """Shared by the supervisors of this training; hexadecimal."""
+
+    def __post_init__(self) -> None:
+        """Check the ranks.
+
+        Raises:
+            ValueError: If they are out of range.
+        """
+        if not 0 <= self.rank < self.ranks <= _LARGEST_RANK:
+            raise ValueError(f"rank {self.rank} of {self.ranks}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Message):
+    """A process asks its supervisor to create a journal and to write the end of an attempt."""
+
+    journal: str
+    """Path of the journal."""
+    run_id: str
+    attempt: int | None
+    """Number of the attempt; ``None`` for a stand-alone evaluation."""
+    rank: int
+    device: str
+    grace_s: float | None
+    """How long the process may take to end once it was asked to [s]; ``None`` for the supervisor's own limit."""
+    log: str
+    """Path of a file with what the process prints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Message):
+    """A process says how its attempt ended. Answered by :class:`Ended`."""
+
+    row: AttemptEnded
+    exit_status: int
+    secondhand: bool
+    """Whether a collective failed, which may be the consequence of another rank's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended(Message):
+    """A supervisor has written how the attempt ended."""
+
+    row: AttemptEnded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Message):
+    """A supervisor has done what it was asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed(Message):
+    """A supervisor could not do what it was asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello(Message):
+    """A supervisor that has proven to belong to the training says which rank it supervises."""
+
+    rank: int
+    host: str
+
+    def __post_init__(self) -> None:
+        """Check the rank and the length of the name.
+
+        Raises:
+            ValueError: If one is out of range.
+        """
+        if not 0 <= self.rank < _LARGEST_RANK or len(self.host) > _LONGEST_HOST:
+            raise ValueError(f"rank {self.rank}, or a host name that is too long")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerEnd(Message):
+    """How the process of a rank ended."""
+
+    rank: int
+    host: str
+    status: Status
+    reason: str | None
+    exit_status: int
+
+    def __post_init__(self) -> None:
+        """Check numbers, lengths and the status.
+
+        Raises:
+            ValueError: If one is out of range, or no process can say it of itself.
+        """
+        if self.status in (Status.LOST, Status.RUNNING):
+            raise ValueError(f"a process that reports its end is not {self.status}")
+        if not (0 <= self.rank < _LARGEST_RANK and 0 <= self.exit_status < 256):
+            raise ValueError(f"rank {self.rank}, exit status {self.exit_status}")
+        if len(self.host) > _LONGEST_HOST or len(self.reason or "") > LONGEST_REASON:
+            raise ValueError("host or reason is too long")
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the other processes end the same way without being told."""
+        return self.status in _AGREED
+
+    @property
+    def in_words(self) -> str:
+        """The process and the reason of its end, in one line."""
+        return f"rank {self.rank} on {self.host}: {self.reason or self.status.replace('_', ' ')}"[:LONGEST_REASON]
+
+
+def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
+    """Return the message that stands in bytes, whoever wrote them.
+
+    Args:
+        data: The bytes.
+        *kinds: Classes of the messages that are expected.
+
+    Raises:
+        MessageError: If they are no message of these kinds.
+    """
+    try:
+        content = json.loads(data, parse_constant=_refuse)
+        if not isinstance(content, dict):
+            raise MessageError("not an object")
+        kind = next((kind for kind in kinds if kind.__name__ == content.get("kind")), None)
+        if kind is None:
+            raise MessageError("not an expected kind")
+        del content["kind"]
+        if content.keys() != {field.name for field in fields(kind)}:
+            raise MessageError(f"{kind.__name__}: not the expected fields")
+        hints = get_type_hints(kind)
+        return kind(**{name: _checked(value, hints[name]) for name, value in content.items()})
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise error if isinstance(error, MessageError) else MessageError(f"{type(error).__name__}: {error}") from error
+
+
+def _checked(value: Any, hint: Any) -> Any:  # noqa: ANN401 - a JSON value, and the type that a field is annotated with
+    """Return a JSON value as a field's type.
+
+    Raises:
+        MessageError: If it has another type.
+        TypeError: If it is an object and lacks fields of a row.
+        ValueError: If it breaks an invariant of that type.
+    """
+    expected = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if Status in expected and isinstance(value, str):
+        return Status(value)
+    if AttemptEnded in expected and isinstance(value, dict):
+        hints = get_type_hints(AttemptEnded)
+        return AttemptEnded(**{name: _checked(each, hints.get(name, str)) for name, each in value.items()})
+    if float in expected and type(value) is int:
+        value = float(value)
+    if type(value) not in expected or (isinstance(value, float) and not math.isfinite(value)):
+        raise MessageError(f"not {hint}")
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    """Refuse a constant that JSON does not have: ``NaN`` and the infinities."""
+    raise MessageError(f"{constant} is not JSON")
