@@ -10,7 +10,7 @@ from ledger_lab.commands.report import selected_runs, summarize_selected, whole_
 from ledger_lab.cores import no_collection
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
-from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.ledger_tables import Contents
 
 _TABLES: tuple[Format, ...] = ("parquet", "csv")
 

@@ -15,9 +15,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import Answer, query
-from ledger_lab.reports.sql_tables import TABLES
 from ledger_lab.terminal.console import make_console
 
 _SHOWN_ROWS = 500

@@ -127,7 +127,7 @@ def build_report(argv: Sequence[str]) -> int:
     summaries, cohorts = summarize_selected(ledger, runs, price)
     if args.sql is not None:
         from ledger_lab.commands.query import answer_sql
-        from ledger_lab.reports.row_builders import Contents
+        from ledger_lab.reports.ledger_tables import Contents
 
         answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
         return 0

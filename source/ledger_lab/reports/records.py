@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
+from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
@@ -129,7 +130,7 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
-        _time(cohort) + _before(_beginnings(runs), "wall_s", duration),
+        median_time_cell(cohort) + _before(_beginnings(runs), "wall_s", duration),
         _steps(members) + _before(_beginnings(runs), "env_steps", quantity),
         _cost(cohort, members) + _before(_beginnings_elsewhere(runs), "usd", usd),
         _hardware(runs, members),
@@ -184,13 +185,6 @@ def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
 def _counts(row: PanelResult, run: Run) -> bool:
     """Tell whether a score is one of those that a run was to reach its target by."""
     return row.purpose == "screening" and row.invalid is None and row.panel_id == run.declared.panel_id
-
-
-def _time(cohort: CohortSummary) -> str:
-    """Return the median wall-clock time to the target, runs that never got there included."""
-    if cohort.median_wall_to_target_s is None:
-        return f"> {duration(cohort.median_wall_to_target_exceeds_s)}"
-    return duration(cohort.median_wall_to_target_s)
 
 
 def _steps(members: Sequence[RunSummary]) -> str:
