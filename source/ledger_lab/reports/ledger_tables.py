@@ -191,16 +191,6 @@ def _figure_reader(name: str) -> Callable[[_WindowRow], float | None]:
     return lambda of: of.window.figures.get(name)
 
 
-def _of_host(name: str) -> Callable[[_SampleRow], Any]:
-    """Return what reads a meter of the host."""
-    return lambda of: None if of.host is None else getattr(of.host, name)
-
-
-def _of_device(name: str) -> Callable[[_SampleRow], Any]:
-    """Return what reads a meter of the accelerator."""
-    return lambda of: None if of.device is None else getattr(of.device, name)
-
-
 def _utc(time: datetime) -> datetime:
     """Return a time in UTC without its zone, as SQL's TIMESTAMP expects."""
     return time.astimezone(UTC).replace(tzinfo=None)
@@ -261,12 +251,7 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
     column("env_steps BIGINT", lambda of: of.attempt.sums.env_steps),
     column("peak_host_memory_bytes BIGINT", lambda of: of.ended.peak_host_memory_bytes if of.ended else None),
     column("peak_gpu_memory_bytes BIGINT", lambda of: of.ended.peak_gpu_memory_bytes if of.ended else None),
-    column("exit_code BIGINT", lambda of: of.shutdown.exit_code if of.shutdown else None),
-    column("signal VARCHAR signal that ended its process", lambda of: of.shutdown.signal if of.shutdown else None),
-    column(
-        "overdue BOOLEAN whether its shutdown had to be cut short",
-        lambda of: of.shutdown.overdue if of.shutdown else None,
-    ),
+    *sql_columns(ShutdownEnded, lambda of: of.shutdown, but="wall_ns"),
     *sql_columns(RoomSummary, lambda of: of.room),
 ]
 
@@ -301,11 +286,7 @@ _PHASES: list[Column[_PhaseRow]] = [
 _CHECKPOINTS: list[Column[_OwnRow[CheckpointSaved]]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
-    column("path VARCHAR below the run's directory", lambda of: of.row.path),
-    column("sha256 VARCHAR", lambda of: of.row.sha256),
-    column("size_bytes BIGINT", lambda of: of.row.size_bytes),
-    column("iteration BIGINT iterations completed when it was saved", lambda of: of.row.iteration),
-    column("env_steps BIGINT", lambda of: of.row.env_steps),
+    *sql_columns(CheckpointSaved, lambda of: of.row, but="wall_ns"),
     _ROW_WALL,
 ]
 
@@ -362,17 +343,9 @@ _TELEMETRY: list[Column[_SampleRow]] = [
     _ROW_ATTEMPT,
     column("sample BIGINT place among the samples of its attempt, from 0", attrgetter("place")),
     column("wall_s DOUBLE age of the attempt [s]", lambda of: of.row.wall_ns / 1e9),
-    column("cpu_s DOUBLE processor seconds of all threads since the last sample [s]", _of_host("cpu_s")),
-    column("busiest_thread DOUBLE share of one core that the busiest thread took", _of_host("busiest_thread")),
-    column("memory_bytes BIGINT resident memory of the attempt's processes", _of_host("memory_bytes")),
-    column("available_bytes BIGINT memory that the host has left", _of_host("available_bytes")),
-    column("device VARCHAR the accelerator's UUID", _of_device("uuid")),
-    column("utilization DOUBLE share of the time in which a kernel ran", _of_device("utilization")),
-    column("memory_used_bytes BIGINT on the whole device", _of_device("memory_used_bytes")),
-    column("power_w DOUBLE", _of_device("power_w")),
-    column("energy_mj BIGINT the device's counter; only differences mean anything [mJ]", _of_device("energy_mj")),
-    column("temperature_c DOUBLE", _of_device("temperature_c")),
-    column("sm_clock_mhz BIGINT", _of_device("sm_clock_mhz")),
+    *sql_columns(HostSample, lambda of: of.host),
+    column("device VARCHAR the accelerator's UUID", lambda of: of.device.uuid if of.device else None),
+    *sql_columns(DeviceSample, lambda of: of.device, but="uuid"),
 ]
 
 _HEALTH: list[Column[_OwnRow[Health]]] = [

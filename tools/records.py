@@ -3,7 +3,7 @@
 A folder counts for a task if it is named by it: ``<task>-<hardware>``, the id without ``LedgerLab-`` and in lower case,
 as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
 
-``python -m ledger_lab.reports.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
+``python -m tools.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _COLUMNS = (
 )
 _PERTURBED = ("task", "episodes", "worst cell", "constraint rows needed", "and in training")
 
-_EXAM = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
-"""Fields of a panel's identity that make it the same exam in any simulation."""
+_SAME_EPISODES = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
+"""Fields of a panel's identity that make its episodes the same in any simulation."""
 
 
 def records_table(records: Path) -> str:
@@ -54,11 +54,11 @@ def records_table(records: Path) -> str:
     for ledger, runs in _recorded(records):
         summaries = {run.declared.run_id: summarize_run(run) for run in runs}
         for cohort in summarize_cohorts(list(summaries.values()), ledger.cohorts):
-            exam = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
+            yardstick = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
             members = [
                 (run, each)
                 for run, each in zip(runs, summaries.values(), strict=True)
-                if (each.cohort, each.task, each.panel_id, each.target_success) == exam
+                if (each.cohort, each.task, each.panel_id, each.target_success) == yardstick
             ]
             lines.append(_row(*_cells(cohort, *zip(*members, strict=True))))
     return "\n".join(lines)
@@ -241,7 +241,7 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
         engines = {
             start.panel_id: start.panel_fields["physics"]["engine"]
             for start in journal.of(EvaluationStarted)
-            if all(start.panel_fields.get(name) == declared.get(name) for name in _EXAM)
+            if all(start.panel_fields.get(name) == declared.get(name) for name in _SAME_EPISODES)
         }
         for row in journal.of(PanelResult):
             engine = engines.get(row.panel_id, run.declared.physics)
