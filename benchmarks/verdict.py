@@ -280,8 +280,10 @@ def _print(findings: Sequence[Finding], rule: VerdictRule, episodes: int, consol
         for count in ("false_passes", "naive_false_passes")
     )
     console.print(
-        f"\nruns that pass below the target: at most {percent(worst, 2)} in any scenario, "
-        f"{percent(rule.error_budget, 0)} allowed; naive: up to {percent(naive)}"
+        "",
+        f"runs that pass below the target: at most {percent(worst, 2)} in any scenario, "
+        f"{percent(rule.error_budget, 0)} allowed; naive: up to {percent(naive)}",
+        sep="\n",
     )
 
 

@@ -17,7 +17,6 @@ LIGHT = [
     "ledger_lab.reports",
     "ledger_lab.reports.bundle",
     "ledger_lab.reports.export",
-    "ledger_lab.reports.records",
     "ledger_lab.pretrained",
     "ledger_lab.recording",
     "ledger_lab.studies",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import os
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +14,9 @@ from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import DIALECTS, equivalence_table
-from ledger_lab.reports.sql_tables import TABLES
+from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
+from ledger_lab.reports.ledger_tables import TABLES
+from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,11 +74,21 @@ def scripts_page(help_of: Callable[[Path], str] = _help) -> str:
 
 
 def _tables_page() -> str:
-    """Return the page of the tables that SQL and exports see."""
+    """Return the page of the tables that SQL and exports see, and of the report's columns."""
     parts = ["# Ledger tables", "`report.py --sql` and `export.py` see these tables. Any value may be missing."]
     for table in TABLES.values():
-        rows = ((f"`{each.name}`", each.type, each.meaning) for each in table.columns)
+        rows = ((f"`{each.name}`", str(each.type), each.meaning) for each in table.columns)
         parts += [f"## {table.name}", table.meaning, _table(("column", "type", "meaning"), rows)]
+    parts += [
+        "## Columns of the report",
+        "The terminal and the page show these columns. `report.py --json` writes every figure under its key.",
+    ]
+    for title, kind in (("Runs", RunSummary), ("Cohorts", CohortSummary)):
+        rows = (
+            (f"`{each.name}`", each.shown.title, each.shown.denominator) if each.shown else (f"`{each.name}`", "", "")
+            for each in columns_of(kind)
+        )
+        parts += [f"### {title}", _table(("JSON key", "column", "measured over"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -89,7 +98,7 @@ def _rows_page() -> str:
     for name, kind in KINDS.items():
         docs = {base_name: text for base in reversed(kind.__mro__[:-1]) for base_name, text in _docs(base).items()}
         rows = ((f"`{each.name}`", f"`{each.type}`", docs.get(each.name, "")) for each in dataclasses.fields(kind))
-        parts += [f"## {name}", _plain(kind.__doc__ or ""), _table(("field", "type", "meaning"), rows)]
+        parts += [f"## {name}", in_one_line(kind.__doc__ or "", code="`"), _table(("field", "type", "meaning"), rows)]
         parts.append("On disk before the program goes on." if kind.DURABLE else "Written in batches.")
     return "\n\n".join(parts) + "\n"
 
@@ -114,20 +123,8 @@ def _exit_statuses_page() -> str:
 
 
 def _docs(kind: type) -> dict[str, str]:
-    """Return the docstrings under the fields of a class, or under the members of an enumeration."""
-    if not kind.__module__.startswith("ledger_lab."):
-        return {}
-    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    docs = {}
-    for field, below in zip(body, body[1:], strict=False):
-        target: ast.expr | None = field.target if isinstance(field, ast.AnnAssign) else None
-        if isinstance(field, ast.Assign):
-            target = field.targets[0]
-        text = below.value if isinstance(below, ast.Expr) else None
-        if isinstance(target, ast.Name) and isinstance(text, ast.Constant):
-            docs[target.id] = str(text.value)
-    return docs
+    """Return the docstrings under the fields of a class of ours, or under the members of an enumeration."""
+    return attribute_docs(kind) if kind.__module__.startswith("ledger_lab.") else {}
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -138,14 +135,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _cell(text: str) -> str:
     """Return the text of a cell, in one line."""
-    return _plain(text).replace("|", "\\|")
-
-
-def _plain(text: str) -> str:
-    """Return a docstring in one line of Markdown."""
-    for role in (":class:", ":attr:", ":func:", ":data:", ":meth:", ":mod:"):
-        text = text.replace(role, "")
-    return " ".join(text.replace("``", "`").split())
+    return in_one_line(text, code="`").replace("|", "\\|")
 
 
 if __name__ == "__main__":

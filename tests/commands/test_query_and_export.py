@@ -12,7 +12,7 @@ import pytest
 from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.reports.sql_tables import TABLES
+from ledger_lab.reports.ledger_tables import TABLES
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
 

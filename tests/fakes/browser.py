@@ -65,7 +65,7 @@ def visit(browser: Browser, path: Path, width: int = 1300, height: int = 900, **
 
 def draw_all(page: Page) -> None:
     """Bring every part of the page into sight, and wait for its figures."""
-    for part in ("curves", "cohorts", "phases", "exams", "sides", "telemetry", "health"):
+    for part in ("curves", "cohorts", "phases", "panels", "sides", "telemetry", "health"):
         show(page, part)
     page.evaluate("scrollTo(0, 0)")
 

@@ -20,8 +20,7 @@ from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status, rea
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.export import export_tables
-from ledger_lab.reports.row_builders import Contents
-from ledger_lab.reports.sql_tables import TABLES
+from ledger_lab.reports.ledger_tables import TABLES, Contents
 from tests.fakes.ledgers import SECOND, declared, write_run
 
 
@@ -44,7 +43,7 @@ def test_parquet_and_csv_hold_every_row(ledger: Contents, tmp_path: Path) -> Non
     with duckdb.connect() as connection:
         for name, table in TABLES.items():
             rows = connection.execute("SELECT * FROM read_parquet(?)", [str(folder / f"{name}.parquet")]).fetchall()
-            assert rows == list(table.rows(ledger))
+            assert rows == [tuple(each.read(row) for each in table.columns) for row in table.rows(ledger)]
             with (folder / f"{name}.csv").open(newline="") as file:
                 header, *lines = csv.reader(file)
             assert header == [column.name for column in table.columns]

@@ -12,7 +12,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Health, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.health_findings import SavedBudget
+from ledger_lab.reports.health_events import SavedBudget
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 PRICED = {**load_prices()["local"].to_dict(), "usd_per_hour": 3600.0, "market": "custom", "source": "s"}

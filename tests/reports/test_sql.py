@@ -10,9 +10,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import CapacityUsed, Journal, Status, read_ledger
 from ledger_lab.ledger.rows import AttemptStarted, DeviceSample, Health, HostSample, PhaseWindow, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import query
-from ledger_lab.reports.sql_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, write_run
 
 

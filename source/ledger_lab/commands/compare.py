@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
@@ -51,9 +50,7 @@ def compare_runs(
     side_a, side_b = (select_side(name, runs, lambda run: summarize_run(run, price), declared_sizes) for name in (a, b))
     differences = refusals(side_a, side_b)
     if differences:
-        console = make_console(sys.stderr)
-        for difference in differences:
-            console.print(str(difference), markup=False, soft_wrap=True)
+        make_console(sys.stderr).print(*map(str, differences), sep="\n", soft_wrap=True)
         count = f"{len(differences)} field{'s' if len(differences) != 1 else ''}"
         raise UserError(
             f"{a} and {b} do not measure the same thing: the {count} above differ; compare runs of one task, panel, "
@@ -79,17 +76,15 @@ def show_comparison(comparison: RunComparison) -> None:
     if comparison.asked is not None:
         summaries = [summary for side in comparison.sides for summary in side.summaries]
         console.print(render_repricing(comparison.asked, summaries))
-    console.print(f"A = {verdict.a} · B = {verdict.b}", markup=False, soft_wrap=True)
-    console.print(finding_sentence(verdict), style="bold", markup=False, soft_wrap=True)
-    for note in finding_notes(verdict):
-        console.print(f"  {note}", markup=False, soft_wrap=True)
+    console.print(f"A = {verdict.a} · B = {verdict.b}", soft_wrap=True)
+    console.print(finding_sentence(verdict), style="bold", soft_wrap=True)
+    console.print(*(f"  {note}" for note in finding_notes(verdict)), sep="\n", soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("side", "run", "seed", "to target", "spend"):
         table.add_column(name, justify="left" if name in ("side", "run") else "right", no_wrap=True)
     for line in outcome_lines(verdict):
-        table.add_row(*map(Text, line))
+        table.add_row(*line)
     console.print(table)
     if verdict.differs:
         console.print("What else differs, and may be why:")
-    for difference in verdict.differs:
-        console.print(f"  {difference}", markup=False, soft_wrap=True)
+    console.print(*(f"  {difference}" for difference in verdict.differs), sep="\n", soft_wrap=True)

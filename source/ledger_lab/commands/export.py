@@ -10,7 +10,8 @@ from ledger_lab.commands.report import selected_runs, summarize_selected, whole_
 from ledger_lab.cores import no_collection
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
-from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.ledger_tables import Contents
+from ledger_lab.terminal.console import make_console
 
 _TABLES: tuple[Format, ...] = ("parquet", "csv")
 
@@ -50,12 +51,13 @@ def export_ledger(argv: Sequence[str]) -> int:
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
     summaries, cohorts = summarize_selected(ledger, runs)
     written: list[Path] = []
+    console = make_console()
     if tables := [kind for kind in _TABLES if kind in args.format]:
         written += export_tables(Contents(runs, summaries, cohorts), args.to, tables)
     if "isaaclab" in args.format:
         bundles, left_out = write_bundles(runs, summaries, args.to)
         written += bundles
         for run_id, reason in left_out.items():
-            print(f"no bundle of run {run_id}: {reason}")
-    print(f"{len(runs)} runs, {len(written)} files under {args.to}")
+            console.print(f"no bundle of run {run_id}: {reason}", soft_wrap=True)
+    console.print(f"{len(runs)} runs, {len(written)} files under {args.to}", soft_wrap=True)
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from ledger_lab.costs import Price, load_prices, price_file
 from ledger_lab.costs.catalogs import Billing, CatalogTable, Offer, billing_of, price_entries, read_offers, read_tables
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.terminal.console import make_console
 
 _EPILOG = """\
 A catalog is what gpuhunt publishes of one provider: a table <provider>.csv, or a catalog.zip of such tables. No network
@@ -90,7 +91,8 @@ def import_prices(argv: Sequence[str]) -> int:
             raise UserError(f"{table.origin} is named twice")
         offers[table.origin], unread = read_offers(table)
         if unread:
-            print(f"{table.origin}: {len(unread)} lines left out, the first: {unread[0]}", file=sys.stderr)
+            left_out = f"{table.origin}: {len(unread)} lines left out, the first: {unread[0]}"
+            make_console(sys.stderr).print(left_out, soft_wrap=True)
     every = [offer for members in offers.values() for offer in members]
     _require_known("--gpu", args.gpu, {offer.gpu for offer in every})
     _require_known("--region", args.region, {offer.region for offer in every})
@@ -175,9 +177,11 @@ def _write(prices: Mapping[str, Price], output: Path | None) -> None:
         raise UserError(f"--output {output}: cannot write: {error.strerror}") from error
     spot = sum(price.market == "spot" for price in prices.values())
     name = next(iter(prices))
-    print(
-        f"{len(prices)} prices, {len(prices) - spot} on-demand and {spot} spot, in {output}\n"
-        f"use one: --prices {output} --instance {name}"
+    make_console().print(
+        f"{len(prices)} prices, {len(prices) - spot} on-demand and {spot} spot, in {output}",
+        f"use one: --prices {output} --instance {name}",
+        sep="\n",
+        soft_wrap=True,
     )
 
 

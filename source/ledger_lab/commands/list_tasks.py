@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import gymnasium as gym
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
+from rich.console import Group
 from rich.table import Table
 
 from ledger_lab.commands.request import list_envs_parser
@@ -83,7 +84,7 @@ def list_tasks(argv: Sequence[str]) -> int:
                 record = records.get((identity, panel.target_success), MISSING)
                 target = target_share(panel.target_success)
                 judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, record))
-            table.add_row(*shown, *map("\n".join, zip(*judged, strict=True)))
+            table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
         if not table.row_count:
             raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
         terminal.console.print(table)

@@ -15,9 +15,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import Answer, query
-from ledger_lab.reports.sql_tables import TABLES
 from ledger_lab.terminal.console import make_console
 
 _SHOWN_ROWS = 500
@@ -34,7 +33,7 @@ def show_schema() -> None:
         grid.add_column(no_wrap=True, style="dim")
         grid.add_column()
         for column in table.columns:
-            grid.add_row(f"  {column.name}", column.type, Text(column.meaning))
+            grid.add_row(f"  {column.name}", column.type, column.meaning)
         console.print(grid)
         console.print()
 
@@ -69,9 +68,9 @@ def _print(answer: Answer) -> None:
         for index in range(len(answer.columns))
     ]
     for name, number in zip(answer.columns, numbers, strict=True):
-        grid.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+        grid.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in answer.rows[:_SHOWN_ROWS]:
-        grid.add_row(*(Text(_cell(value)) for value in row))
+        grid.add_row(*map(_cell, row))
     console.print(grid)
     count = len(answer.rows)
     if count > _SHOWN_ROWS:

@@ -127,7 +127,7 @@ def build_report(argv: Sequence[str]) -> int:
     summaries, cohorts = summarize_selected(ledger, runs, price)
     if args.sql is not None:
         from ledger_lab.commands.query import answer_sql
-        from ledger_lab.reports.row_builders import Contents
+        from ledger_lab.reports.ledger_tables import Contents
 
         answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
         return 0
@@ -142,7 +142,7 @@ def build_report(argv: Sequence[str]) -> int:
                 left_out_runs=left_out, on_progress=progress.show,
             )  # fmt: skip
         count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-        make_console().print(f"wrote {args.html}: {count}", markup=False, soft_wrap=True)
+        make_console().print(f"wrote {args.html}: {count}", soft_wrap=True)
         return 0
     explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
     bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
@@ -157,7 +157,8 @@ def build_report(argv: Sequence[str]) -> int:
         if not explained:
             console.print(f"bottlenecks and advice are left out over {_rows(runs)} rows: name the runs to explain")
         if args.checkpoints:
-            console.print(*(render_checkpoints(summary) for summary in summaries), sep="\n\n")
+            for summary in summaries:
+                console.print(render_checkpoints(summary), "")
         return 0
     found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
     report = {

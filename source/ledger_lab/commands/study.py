@@ -49,17 +49,16 @@ def run_study(argv: Sequence[str]) -> int:
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
         f"{count - len(missing)} of {count} trainings are in {args.log_root}",
-        markup=False,
         soft_wrap=True,
     )
     if args.dry_run:
         for training in missing:
             command = _command(training, study, runs, args.log_root, extra)
-            console.print(shlex.join(command), markup=False, soft_wrap=True)
+            console.print(shlex.join(command), soft_wrap=True)
         return 0
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
-        console.print(f"\n[{number}/{count}] {what}", markup=False, soft_wrap=True)
+        console.print("", f"[{number}/{count}] {what}", sep="\n", soft_wrap=True)
         command = _command(training, study, runs, args.log_root, extra)
         try:
             status = _train(command)
@@ -181,6 +180,6 @@ def _report(study: Study, log_root: Path) -> int:
             said = finding_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
         except UserError as error:
             said = str(error)
-        console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", markup=False, soft_wrap=True)
+        console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", soft_wrap=True)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
     return 0 if all(_made(training, runs, failed) for training in study.trainings()) else 1

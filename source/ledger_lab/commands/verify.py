@@ -44,25 +44,32 @@ def verify_ledger(argv: Sequence[str]) -> int:
         raise UserError(f"no journals under {args.log_root}: name the root of a ledger with --log_root")
     with ReadingProgress(make_console(sys.stderr), "verifying journals, MB") as progress:
         digests = digest_journals(journals, on_progress=progress.show)
+    console = make_console()
     damaged = rows = torn = 0
     whole: dict[Path, Digest | LedgerDamageError] = {}
     for path, digest in digests.items():
         if isinstance(digest, LedgerDamageError):
             damaged += 1
-            print(f"damaged: {digest}")
+            console.print(f"damaged: {digest}", soft_wrap=True)
             continue
         whole[path] = digest
         rows += digest.rows
         if digest.torn_bytes:
             torn += 1
-            print(f"torn: {path}:{digest.rows + 1}: the writer was stopped within this line; its row is not counted")
+            line = f"{path}:{digest.rows + 1}"
+            console.print(
+                f"torn: {line}: the writer was stopped within this line; its row is not counted", soft_wrap=True
+            )
     try:
         ledger = assemble_ledger(args.log_root, whole)
     except LedgerDamageError as error:  # each journal is what its writer wrote, but they contradict each other
         damaged += 1
-        print(f"damaged: {error}")
+        console.print(f"damaged: {error}", soft_wrap=True)
     else:
         if left_out := without_telemetry(ledger.journals):
-            print(f"telemetry left out: of {len(left_out)} supervised processes; the first: {left_out[0].path}")
-    print(f"{len(digests)} journals, {rows} rows, {torn} torn, {damaged} damaged")
+            first = left_out[0].path
+            console.print(
+                f"telemetry left out: of {len(left_out)} supervised processes; the first: {first}", soft_wrap=True
+            )
+    console.print(f"{len(digests)} journals, {rows} rows, {torn} torn, {damaged} damaged")
     return 1 if damaged else 0

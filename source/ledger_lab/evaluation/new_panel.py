@@ -53,7 +53,7 @@ def new_panel(argv: Sequence[str]) -> int:
         file = args.output or Path(re.sub(r"\W+", "_", args.task).lower() + ".toml")
         panel, env_cfg = _propose(file, task=args.task, seeds=args.seeds, target=args.target, success=args.success)
         _write(file, render_panel(panel, env_cfg))
-        terminal.console.print(_next_steps(panel, file), markup=False, soft_wrap=True)
+        terminal.console.print(*_next_steps(panel, file), sep="\n", soft_wrap=True)
     finally:
         terminal.restore()
     return 0
@@ -107,7 +107,7 @@ def _write(file: Path, text: str) -> None:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
-def _next_steps(panel: Panel, file: Path) -> str:
+def _next_steps(panel: Panel, file: Path) -> list[str]:
     """Say what was written, and what is left to do."""
     lines = [f"wrote {file}: {len(panel.seeds)} episodes of {panel.episode_length_s:g} s of {panel.task}"]
     try:
@@ -115,7 +115,7 @@ def _next_steps(panel: Panel, file: Path) -> str:
     except UserError as error:
         lines.append(f"left to do: {error}")
     lines.append(f"then: ./isaaclab.sh -p scripts/train.py --task {panel.task} --panel {shlex.quote(str(file))}")
-    return "\n".join(lines)
+    return lines
 
 
 def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:

@@ -23,6 +23,7 @@ from ledger_lab.mirrors import (
     Translator,
     load_sink,
 )
+from ledger_lab.terminal.console import make_console
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
@@ -106,7 +107,8 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
     translator = Translator()
     status, sent = Status.RUNNING, 0
     newest = facts.declared_at
-    print(f"mirroring run {facts.declared.run_id} to {args.to}", flush=True)
+    console = make_console()
+    console.print(f"mirroring run {facts.declared.run_id} to {args.to}", soft_wrap=True)
     while True:
         came: list[Event] = []
         if events:
@@ -123,7 +125,7 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
         events = came + follower.poll()
     status = follower.status
     _insist(lambda: sink.close(status, newest), follower, args)
-    print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", flush=True)
+    console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
 def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
@@ -142,7 +144,8 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
             attempt()
             return came
         except SinkUnavailableError as error:
-            print(f"{datetime.now(UTC):%H:%M:%S} {error}; trying again in {wait_s:.0f} s", flush=True)
+            now = f"{datetime.now(UTC):%H:%M:%S}"
+            make_console().print(f"{now} {error}; trying again in {wait_s:.0f} s", soft_wrap=True)
             came += follower.poll()
             if args.once or follower.status is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since

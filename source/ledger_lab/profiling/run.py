@@ -116,8 +116,10 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
         clock.announce(ranges.opened, ranges.closed)
     console.print(
         f"profile {plan.run_id} · {plan.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} environments · "
-        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{plan.run_dir}\nstarting the simulation …",
-        markup=False,
+        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
+        plan.run_dir,
+        "starting the simulation …",
+        sep="\n",
         soft_wrap=True,
     )
     with ExitStack() as stack:
@@ -189,9 +191,10 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
     most = " · ".join(f"{name} {share:.0%}" for name, share in largest(found, 5))
     console.print(
         f"an iteration takes {plain_ms:.1f} ms, timed piece by piece {probed_ms:.1f} ms "
-        f"({100 * (ratio - 1):+.0f} %, median of {len(stages.plain_ns)} pairs)\nmost of its own time: {most}\n"
+        f"({100 * (ratio - 1):+.0f} %, median of {len(stages.plain_ns)} pairs)",
+        f"most of its own time: {most}",
         f"a checkpoint every {plan.batch.save_interval} iterations; held-out policies as if one were judged all along",
-        markup=False,
+        sep="\n",
         soft_wrap=True,
     )
     findings: dict[str, Any] = {
@@ -216,7 +219,7 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
             raise UserError(f"cannot write {path}: {error.strerror}") from error
     if stages.profiler is not None:
         files += _write_trace(plan, stages.profiler, console)
-    console.print("\n".join(map(str, files)), style="green", markup=False, soft_wrap=True)
+    console.print(*files, sep="\n", style="green", soft_wrap=True)
 
 
 def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Console) -> list[Path]:
@@ -227,5 +230,5 @@ def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Con
     table = profiler.key_averages().table(sort_by=order, row_limit=_TOP_OPERATORS, max_name_column_width=50)
     operators = plan.run_dir / f"operators_{plan.run_id}.txt"
     operators.write_text(table + "\n", encoding="utf-8")
-    console.print(table, markup=False, soft_wrap=True)
+    console.print(*table.splitlines(), sep="\n", soft_wrap=True)
     return [trace, operators]

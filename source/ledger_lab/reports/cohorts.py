@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
+from ledger_lab.reports.cells import median_time_cell, usd_interval
 from ledger_lab.reports.summary import CohortSummary
-from ledger_lab.units import duration, usd
+from ledger_lab.units import usd
 
 
 def cohort_line(cohort: CohortSummary) -> Text:
@@ -27,9 +28,7 @@ def cohort_line(cohort: CohortSummary) -> Text:
         parts.append(f"{usd(cohort.spend_usd)} spent")
     parts.append(_cost(cohort))
     if cohort.runs > 1:
-        exact = cohort.median_wall_to_target_s is not None
-        median_s = cohort.median_wall_to_target_s if exact else cohort.median_wall_to_target_exceeds_s
-        parts.append(f"median to target {'' if exact else '> '}{duration(median_s)}")
+        parts.append(f"median to target {median_time_cell(cohort)}")
     name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
     return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")
 
@@ -52,8 +51,7 @@ def _cost(cohort: CohortSummary) -> str:
     if cohort.usd_per_target_reaching_checkpoint is not None:
         interval = ""
         if cohort.usd_per_target_reaching_checkpoint_interval is not None:
-            low, high = cohort.usd_per_target_reaching_checkpoint_interval
-            interval = f" [{usd(low)}, {'∞)' if high is None else usd(high) + ']'} (95 %)"
+            interval = f" {usd_interval(*cohort.usd_per_target_reaching_checkpoint_interval)} (95 %)"
         return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{interval} per target-reaching checkpoint"
     if cohort.at_least_usd is not None:
         return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"

@@ -8,9 +8,8 @@ from typing import Literal
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
-from ledger_lab.reports.row_builders import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import connect_filled
-from ledger_lab.reports.sql_tables import TABLES
 
 Format = Literal["parquet", "csv"]
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.text import Text
+from rich.console import Group
 
 from ledger_lab.costs import OWNED, Price
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import usd
 
 
-def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Text:
+def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Group:
     """Draw :func:`repricing_lines` for the terminal."""
-    lines = repricing_lines(asked, summaries)
-    return Text("\n".join(f"{f'{title}:':<11} {words}" for title, words in lines) + "\n")
+    return Group(*(f"{f'{title}:':<11} {words}" for title, words in repricing_lines(asked, summaries)), "")
 
 
 def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.reports.row_builders import Contents
-from ledger_lab.reports.sql_tables import TABLES, Table, Type
+from ledger_lab.reports.columns import Type
+from ledger_lab.reports.ledger_tables import TABLES, Contents, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -118,8 +118,9 @@ def _insert(connection: DuckDBPyConnection, table: Table, contents: Contents) ->
     """Fill a table column by column; inserting millions of single rows would take minutes."""
     for chunk in itertools.batched(table.rows(contents), _CHUNK):
         arrays = {
-            column.name: _array(values, column.type)
-            for column, values in zip(table.columns, zip(*chunk, strict=True), strict=True)
+            column.name: _array(list(map(column.read, chunk)), column.type)
+            for column in table.columns
+            if column.type is not None
         }
         connection.register("chunk", arrays)
         connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM chunk')

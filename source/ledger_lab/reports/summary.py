@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab.costs import (
-    Price,
-    RunCost,
-    RunTime,
-    billable_usd,
-    cohort_cost,
-    energy_cost,
-    env_steps_per_s,
-    evaluation_share,
-    median_time_to_target,
-    updates_per_min,
-    usd_per_billion_env_steps,
-)
-from ledger_lab.ledger import AttemptEnded, Cohort, PanelResult, Run, Status
-from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.checkpoints import CheckpointSummary, share_of, summarize_checkpoint
-from ledger_lab.reports.clock import saved_at_s, seconds_to_target
-from ledger_lab.reports.energy import DeviceSummary, Source, summarize_energy
-from ledger_lab.reports.health_findings import HealthSummary, SavedBudget, saved_budget, summarize_health
+from ledger_lab import costs
+from ledger_lab.costs import Price
+from ledger_lab.ledger import Cohort, Run, Status
+from ledger_lab.reports import cells
+from ledger_lab.reports.checkpoints import CheckpointSummary, share_of
+from ledger_lab.reports.clock import seconds_to_target
+from ledger_lab.reports.columns import Shown, figure, summarize
+from ledger_lab.reports.energy import DeviceSummary, Source
+from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
+from ledger_lab.units import environments, percent, quantity
 
-_STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
-_UPDATE = frozenset({Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE})
+
+def _figure[Value](read: Callable[[RunFacts], Value], shown: Shown | None = None) -> Value:
+    """Declare a figure of a run."""
+    return figure(read, shown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,93 +33,157 @@ class RunSummary:
     ``None`` means not measured, or without a denominator.
     """
 
-    run_id: str
-    cohort: str | None
-    task: str
-    rl_library: str
-    num_envs: int
-    world_size: int
-    seed: int
-    status: str
-    reason: str | None
-    device: str
-    physics: str
-    timing: str
-    instance: str
-    usd_per_hour: float | None
+    run_id: str = _figure(
+        lambda of: of.declared.run_id, Shown("run", "cohort, training seed", cells.run_cell, priority=0, align="left")
+    )
+    """Id of the run; it names the run everywhere."""
+    cohort: str | None = _figure(lambda of: of.declared.cohort)
+    """Runs that were declared together carry the same name; ``None`` for a run without a cohort."""
+    task: str = _figure(lambda of: of.declared.task)
+    rl_library: str = _figure(
+        lambda of: of.declared.rl_library, Shown("library", "", lambda run: run.rl_library, priority=6, align="left")
+    )
+    """The reinforcement learning library that trained the policy."""
+    num_envs: int = _figure(
+        lambda of: of.declared.num_envs,
+        Shown("envs", "of each process", lambda run: environments(run.num_envs, run.world_size), priority=13),
+    )
+    """Training environments of each process."""
+    world_size: int = _figure(lambda of: of.declared.world_size)
+    """Processes of the training."""
+    seed: int = _figure(lambda of: of.declared.seed)
+    """Seed of the training."""
+    status: str = _figure(
+        lambda of: str(of.last.status if of.last else Status.LOST),
+        Shown("status", "of the last attempt", cells.status_cell, priority=1, align="left"),
+    )
+    """How the last attempt ended."""
+    reason: str | None = _figure(lambda of: of.last.ended.reason if of.last and of.last.ended else None)
+    """Why the last attempt ended so."""
+    device: str = _figure(lambda of: of.declared.device)
+    physics: str = _figure(lambda of: of.declared.physics)
+    timing: str = _figure(lambda of: of.declared.timing)
+    instance: str = _figure(
+        lambda of: of.price.instance, Shown("instance", "and its price", cells.instance_cell, priority=11, align="left")
+    )
+    """Entry of the price book that the run is priced by."""
+    usd_per_hour: float | None = _figure(lambda of: of.price.usd_per_hour)
     """Price of the instance when the run was declared, or the price that the report was asked for [USD/h]."""
-    declared_price: dict[str, Any]
+    declared_price: dict[str, Any] = _figure(lambda of: of.declared_price.to_dict())
     """The price entry as the run declared it, whatever the report was asked for."""
-    declared_usd: float | None
+    declared_usd: float | None = _figure(lambda of: of.cost_usd(of.declared_price))
     """What the run cost at the declared price [USD]."""
-    env_steps: int
+    env_steps: int = _figure(lambda of: of.env_steps)
     """Environment steps that the learner trained on, over all processes."""
-    train_s: float | None
+    train_s: float | None = _figure(lambda of: of.train_s)
     """Seconds in the training loop: all phases but start-up, compile and evaluation; ``None`` before an iteration."""
-    evaluate_s: float | None
+    evaluate_s: float | None = _figure(lambda of: of.evaluate_s)
     """Seconds in the phase ``evaluate``; ``None`` if the run never evaluated."""
-    wall_s: float
+    wall_s: float = _figure(lambda of: of.wall_s)
     """Seconds of all attempts, from the start of their processes to their ends."""
-    env_steps_per_s: float | None
-    """Environment steps per second of training."""
-    updates_per_min: float | None
-    """Iterations per minute of training."""
-    wall_to_target_s: float | None
-    """Seconds of all attempts until a policy was confirmed to reach the target [s]: start-up, compile, training and
-    judging."""
-    evaluation_share: float | None
-    """``evaluate_s`` ÷ ``wall_s``."""
-    peak_gpu_memory_gb: float | None
-    """Peak of the process with the largest peak, as for the next field."""
-    peak_host_memory_gb: float | None
-    energy_kwh: float | None
-    """What the run's accelerators drew in all attempts [kWh]."""
-    energy_source: Source | None
+    env_steps_per_s: float | None = _figure(
+        lambda of: costs.env_steps_per_s(of.env_steps, of.train_s),
+        Shown("steps/s", "÷ s in the training loop", lambda run: quantity(run.env_steps_per_s), priority=5),
+    )
+    """Environment steps of the learner, over all processes, ÷ seconds in the training loop: all phases but startup,
+    compile, evaluate and shutdown. Steps of held-out episodes do not count."""
+    updates_per_min: float | None = _figure(
+        lambda of: costs.updates_per_min(of.updates, of.train_s),
+        Shown("updates/min", "÷ min in the training loop", lambda run: quantity(run.updates_per_min), priority=12),
+    )
+    """Iterations of collecting and learning ÷ minutes in the training loop."""
+    wall_to_target_s: float | None = _figure(
+        lambda of: seconds_to_target(of.run, of.judged),
+        Shown("to target", "wall-clock until confirmed", cells.time_to_target_cell, priority=3),
+    )
+    """Wall-clock time until a policy was confirmed to reach the target [s]: start-up, compilation, training and judging
+    of all attempts. A run that missed the target in its 2:00 minutes is shown as “> 2:00”; it always counts."""
+    evaluation_share: float | None = _figure(
+        lambda of: costs.evaluation_share(of.evaluate_s, of.wall_s),
+        Shown("eval share", "÷ wall-clock", lambda run: percent(run.evaluation_share), priority=8),
+    )
+    """Seconds in the phase ``evaluate`` ÷ wall-clock seconds of all attempts."""
+    peak_gpu_memory_gb: float | None = _figure(
+        lambda of: of.peak_gb("peak_gpu_memory_bytes"),
+        Shown("peak memory", "of the whole run", cells.peak_memory_cell, priority=7),
+    )
+    """Peak memory on the accelerator of the process with the largest peak [GB]. The report shows the host's peak
+    memory where there is none."""
+    peak_host_memory_gb: float | None = _figure(lambda of: of.peak_gb("peak_host_memory_bytes"))
+    """Peak memory on the host of the process with the largest peak [GB]."""
+    energy_kwh: float | None = _figure(
+        lambda of: of.energy.kwh,
+        Shown("energy", "of the accelerators", cells.energy_cell, priority=9, if_measured=True),
+    )
+    """Energy of the run's accelerators in all attempts [kWh], by their own counters; “~” marks a sum integrated from
+    samples of their power. There is no figure if more than a tenth of the time was not measured."""
+    energy_source: Source | None = _figure(lambda of: of.energy.source)
     """``counter``: their own counters; ``power``: integrated from samples of their power."""
-    energy_undefined_reason: str | None
+    energy_undefined_reason: str | None = _figure(lambda of: of.energy.undefined_reason)
     """Why :attr:`energy_kwh` is ``None``; ``None`` if there is a figure."""
-    mean_gpu_utilization: float | None
+    mean_gpu_utilization: float | None = _figure(
+        lambda of: of.energy.mean_utilization,
+        Shown(
+            "GPU busy",
+            "mean over the run",
+            lambda run: percent(run.mean_gpu_utilization, 0),
+            priority=10,
+            if_measured=True,
+        ),
+    )
     """Share of the time in which a kernel ran; the mean over all samples of all accelerators, start-up included."""
-    devices: list[DeviceSummary]
-    host: HostSummary | None
-    room: RoomSummary | None
-    ranks: list[RankSummary]
+    devices: list[DeviceSummary] = _figure(lambda of: of.energy.devices)
+    host: HostSummary | None = _figure(lambda of: summarize_host(of.run))
+    room: RoomSummary | None = _figure(lambda of: summarize_room(of.run.attempts))
+    ranks: list[RankSummary] = _figure(lambda of: summarize_ranks(of.run))
     """Its processes, by rank; none for a run of one process."""
-    heldout_successes: int | None
+    heldout_successes: int | None = _figure(lambda of: of.outcomes.successes if of.outcomes else None)
     """Successes of the confirmation that proved a policy; without one, of the last checkpoint screened."""
-    heldout_episodes: int | None
-    heldout_success: float | None
-    heldout_interval: tuple[float, float] | None
+    heldout_episodes: int | None = _figure(lambda of: of.outcomes.episodes if of.outcomes else None)
+    heldout_success: float | None = _figure(
+        lambda of: share_of(of.outcomes)[0] if of.outcomes else None,
+        Shown("success (95 %)", "of held-out episodes", cells.success_cell, priority=2, align="left"),
+    )
+    """Share of held-out episodes that succeeded, each seed and cell counted once, with its 95 % Wilson interval in
+    brackets: of the confirmation that proved a policy; without one, of the last checkpoint that was screened."""
+    heldout_interval: tuple[float, float] | None = _figure(lambda of: share_of(of.outcomes)[1] if of.outcomes else None)
     """95 % Wilson interval of the share."""
-    invalid_reason: str | None
+    invalid_reason: str | None = _figure(lambda of: of.invalid_reason)
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""
-    target_success: float
-    target_reached: bool
-    panel: str
-    panel_id: str
-    began_from: dict[str, Any] | None
+    target_success: float = _figure(lambda of: of.declared.target_success)
+    target_reached: bool = _figure(lambda of: of.proof is not None)
+    panel: str = _figure(lambda of: of.declared.panel)
+    panel_id: str = _figure(lambda of: of.declared.panel_id)
+    began_from: dict[str, Any] | None = _figure(lambda of: of.declared.began_from)
     """The checkpoint that the run's networks began from, and its cost, which no other figure includes."""
-    billable_usd: float | None
-    """Cost of the run [USD]: instance time, plus energy on the user's own hardware."""
-    energy_usd: float | None
+    billable_usd: float | None = _figure(
+        lambda of: of.cost_usd(of.price), Shown("cost", "of the whole run", cells.cost_cell, priority=4)
+    )
+    """All seconds of all attempts, failed ones included, rounded as the price entry says, × the price of the instances,
+    plus energy on the user's own hardware [USD]. A run without a price is “unpriced”, never free."""
+    energy_usd: float | None = _figure(lambda of: of.energy_cost.usd if of.energy_cost else None)
     """The energy's part of the cost [USD]; ``None`` if the price includes energy."""
-    energy_basis: str | None
+    energy_basis: str | None = _figure(lambda of: of.energy_cost.basis if of.energy_cost else None)
     """``measured``, ``nominal`` (power times time), or ``mixed`` if only some attempts were measured."""
-    usd_per_billion_env_steps: float | None
-    phases: dict[str, float]
+    usd_per_billion_env_steps: float | None = _figure(
+        lambda of: costs.usd_per_billion_env_steps(of.cost_usd(of.price), of.env_steps)
+    )
+    phases: dict[str, float] = _figure(
+        lambda of: {phase: nanoseconds / 1e9 for phase, nanoseconds in of.phase_ns.items()}
+    )
     """Seconds per phase; they sum to ``wall_s``."""
-    fps_step: float | None
+    fps_step: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.step_s))
     """Environment steps per second of ``simulate + manage``."""
-    fps_step_inference: float | None
+    fps_step_inference: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.step_inference_s))
     """Environment steps per second of ``simulate + manage + infer``."""
-    fps_total: float | None
+    fps_total: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.train_s))
     """The same as ``env_steps_per_s``, named like the two throughputs above."""
-    seconds_per_update: float | None
+    seconds_per_update: float | None = _figure(lambda of: None if of.update_s is None else of.update_s / of.updates)
     """Seconds of ``returns + learn + synchronize`` per iteration."""
-    checkpoints: list[CheckpointSummary]
-    health: list[HealthSummary]
+    checkpoints: list[CheckpointSummary] = _figure(lambda of: of.checkpoints)
+    health: list[HealthSummary] = _figure(lambda of: summarize_health(of.run))
     """Health events of the training, one entry per kind of event."""
-    saved_budget: SavedBudget | None
+    saved_budget: SavedBudget | None = _figure(lambda of: saved_budget(of.run, of.price))
     """The budget left over; ``None`` unless a health event ended the run."""
 
     @property
@@ -149,38 +205,91 @@ class RunSummary:
         return asdict(self)
 
 
+class _CohortFacts:
+    """What the figures of a cohort are worked out from."""
+
+    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None) -> None:
+        """Add up the runs of one cohort, task, panel and target."""
+        self.members, self.declared, self.first = members, declared, members[0]
+        self.cost = costs.cohort_cost(
+            [
+                costs.RunCost(
+                    run=member.run_id,
+                    usd=member.billable_usd,
+                    reached_target=member.target_reached,
+                    failed=Status(member.status).failed,
+                )
+                for member in members
+            ]
+        )
+        self.median = costs.median_time_to_target(
+            [costs.RunTime(wall_s=member.wall_s, to_target_s=member.wall_to_target_s) for member in members]
+        )
+
+
+def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:
+    """Declare a figure of a cohort."""
+    return figure(read, shown)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CohortSummary:
     """Cost of the runs that were declared together, per task, panel and target."""
 
-    cohort: str | None
+    cohort: str | None = _cohort_figure(
+        lambda of: of.first.cohort, Shown("cohort", "task", cells.cohort_cell, priority=0, align="left")
+    )
     """Name of the cohort; ``None`` for runs without a cohort."""
-    task: str
-    panel_id: str
-    target_success: float
-    runs: int
-    declared_runs: int | None
+    task: str = _cohort_figure(lambda of: of.first.task)
+    panel_id: str = _cohort_figure(lambda of: of.first.panel_id)
+    target_success: float = _cohort_figure(lambda of: of.first.target_success)
+    runs: int = _cohort_figure(
+        lambda of: of.cost.runs, Shown("runs", "made, of those declared", cells.made_cell, priority=1)
+    )
+    declared_runs: int | None = _cohort_figure(lambda of: of.declared.size if of.declared else None)
     """Declared number of runs, over all tasks; ``None`` if no size was declared."""
-    missing_runs: int | None
+    missing_runs: int | None = _cohort_figure(lambda of: of.declared.missing if of.declared else None)
     """Declared runs that are missing from the ledger."""
-    failed_runs: int
-    target_reaching_runs: int
-    spend_usd: float | None
+    failed_runs: int = _cohort_figure(
+        lambda of: of.cost.failed_runs,
+        Shown("failed", "of the runs made", lambda cohort: f"{cohort.failed_runs} of {cohort.runs}", priority=3),
+    )
+    target_reaching_runs: int = _cohort_figure(
+        lambda of: of.cost.target_reaching_runs,
+        Shown(
+            "reached", "of the runs made", lambda cohort: f"{cohort.target_reaching_runs} of {cohort.runs}", priority=2
+        ),
+    )
+    spend_usd: float | None = _cohort_figure(
+        lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", cells.spend_cell, priority=4)
+    )
     """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
-    runs_of_unknown_energy: int
+    runs_of_unknown_energy: int = _cohort_figure(
+        lambda of: sum(each.usd_per_hour is not None and each.billable_usd is None for each in of.members)
+    )
     """Runs with an hourly price and no cost: their energy is paid on top, and was not measured."""
-    usd_per_target_reaching_checkpoint: float | None
+    usd_per_target_reaching_checkpoint: float | None = _cohort_figure(
+        lambda of: of.cost.usd_per_target_reaching_checkpoint,
+        Shown(
+            "per target-reaching checkpoint", "spent ÷ runs that reached it", cells.cost_per_checkpoint_cell, priority=5
+        ),
+    )
     """``spend_usd`` ÷ ``target_reaching_runs``."""
-    usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None
+    usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None = _cohort_figure(
+        lambda of: of.cost.usd_interval
+    )
     """95 % bootstrap interval over the runs [USD]. An upper bound of ``None`` is open: too many resamples had no run
     that reached the target."""
-    at_least_usd: float | None
+    at_least_usd: float | None = _cohort_figure(lambda of: of.cost.at_least_usd)
     """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
-    median_wall_to_target_s: float | None
+    median_wall_to_target_s: float | None = _cohort_figure(
+        lambda of: of.median.exactly_s,
+        Shown("median to target", "of all runs made", cells.median_time_cell, priority=6),
+    )
     """Median time to the target over all runs, including runs that missed the target [s]."""
-    median_wall_to_target_exceeds_s: float | None
+    median_wall_to_target_exceeds_s: float | None = _cohort_figure(lambda of: of.median.more_than_s)
     """Lower bound of that median, if the median falls among runs that missed the target [s]."""
-    undefined_reason: str | None
+    undefined_reason: str | None = _cohort_figure(lambda of: of.cost.undefined_reason)
     """Why there is no cost per target-reaching checkpoint; ``None`` if there is one."""
 
     def to_json(self) -> dict[str, Any]:
@@ -194,108 +303,8 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     Args:
         run: The run.
         price: Price to use in place of the declared one.
-
-    Returns:
-        The summary.
     """
-    declared = run.declared
-    declared_price = Price.from_dict(declared.price)
-    price = price or declared_price
-    phase_ns = _phases(run)
-    updates, env_steps = _progress(run)
-    trained = updates > 0
-    train_s = _seconds(phase_ns, TRAINING_PHASES) if trained else None
-    step_s = _seconds(phase_ns, _STEP) if trained else None
-    step_inference_s = _seconds(phase_ns, _STEP | {Phase.INFER}) if trained else None
-    update_s = _seconds(phase_ns, _UPDATE)
-    evaluate_s = _seconds(phase_ns, {Phase.EVALUATE}) if Phase.EVALUATE in phase_ns else None
-    wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
-    ends = [end for attempt in run.attempts for end in attempt.of(AttemptEnded)]
-    energy = summarize_energy(run)
-    attempt_wall_s = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-    devices, attempt_kwh = declared.devices, energy.attempt_kwh
-    spend = functools.partial(billable_usd, attempt_wall_s, devices=devices, attempt_kwh=attempt_kwh)
-    drawn = energy_cost(attempt_wall_s, price, devices=devices, attempt_kwh=attempt_kwh)
-    usd = spend(price)
-
-    scores: dict[tuple[str, str], PanelResult] = {}
-    confirmations: dict[tuple[str, str], PanelResult] = {}
-    invalid: str | None = None
-    judged = run.judged
-    for _, row in judged:
-        if row.invalid is not None:
-            invalid = row.invalid
-        elif row.purpose == "confirmation":
-            key = row.checkpoint, row.checkpoint_sha256
-            if key not in confirmations or not confirmations[key].confirms:
-                confirmations[key] = row  # what is proven stays proven
-        elif row.panel_id == declared.panel_id:
-            # The first score counts: scoring again until a policy passes would bias it.
-            scores.setdefault((row.checkpoint, row.checkpoint_sha256), row)
-    saved, at_s = [(c, (c.path, c.sha256)) for c in run.checkpoints], saved_at_s(run)
-    checkpoints = [summarize_checkpoint(c, at_s[c.path], scores.get(key), confirmations.get(key)) for c, key in saved]
-    proof = next((row for row in confirmations.values() if row.confirms), None)
-    shown = proof or next((scores[key] for _, key in reversed(saved) if key in scores), None)
-    successes, episodes = (shown.outcomes.successes, shown.outcomes.episodes) if shown else (None, None)
-    share, interval = share_of(shown.outcomes) if shown else (None, None)
-    return RunSummary(
-        run_id=declared.run_id,
-        cohort=declared.cohort,
-        task=declared.task,
-        rl_library=declared.rl_library,
-        num_envs=declared.num_envs,
-        world_size=declared.world_size,
-        seed=declared.seed,
-        status=str(run.attempts[-1].status if run.attempts else Status.LOST),
-        reason=run.attempts[-1].ended.reason if run.attempts and run.attempts[-1].ended else None,
-        device=declared.device,
-        physics=declared.physics,
-        timing=declared.timing,
-        instance=price.instance,
-        usd_per_hour=price.usd_per_hour,
-        declared_price=declared_price.to_dict(),
-        declared_usd=spend(declared_price),
-        env_steps=env_steps,
-        train_s=train_s,
-        evaluate_s=evaluate_s,
-        wall_s=wall_s,
-        env_steps_per_s=env_steps_per_s(env_steps, train_s),
-        updates_per_min=updates_per_min(updates, train_s),
-        wall_to_target_s=seconds_to_target(run, judged),
-        evaluation_share=evaluation_share(evaluate_s, wall_s),
-        peak_gpu_memory_gb=_peak_gb([end.peak_gpu_memory_bytes for end in ends]),
-        peak_host_memory_gb=_peak_gb([end.peak_host_memory_bytes for end in ends]),
-        energy_kwh=energy.kwh,
-        energy_source=energy.source,
-        energy_undefined_reason=energy.undefined_reason,
-        mean_gpu_utilization=energy.mean_utilization,
-        devices=energy.devices,
-        host=summarize_host(run),
-        room=summarize_room(run.attempts),
-        ranks=summarize_ranks(run),
-        heldout_successes=successes,
-        heldout_episodes=episodes,
-        heldout_success=share,
-        heldout_interval=interval,
-        invalid_reason=invalid,
-        target_success=declared.target_success,
-        target_reached=proof is not None,
-        panel=declared.panel,
-        panel_id=declared.panel_id,
-        began_from=declared.began_from,
-        billable_usd=usd,
-        energy_usd=drawn.usd if drawn else None,
-        energy_basis=drawn.basis if drawn else None,
-        usd_per_billion_env_steps=usd_per_billion_env_steps(usd, env_steps),
-        phases={phase: nanoseconds / 1e9 for phase, nanoseconds in phase_ns.items()},
-        fps_step=env_steps_per_s(env_steps, step_s),
-        fps_step_inference=env_steps_per_s(env_steps, step_inference_s),
-        fps_total=env_steps_per_s(env_steps, train_s),
-        seconds_per_update=update_s / updates if trained else None,
-        checkpoints=checkpoints,
-        health=summarize_health(run),
-        saved_budget=saved_budget(run, price),
-    )
+    return summarize(RunSummary, RunFacts(run, price))
 
 
 def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort] = ()) -> list[CohortSummary]:
@@ -313,84 +322,8 @@ def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort
     for summary in summaries:
         key = (summary.cohort, summary.task, summary.panel_id, summary.target_success)
         groups.setdefault(key, []).append(summary)
-    cohorts = []
     sizes = {cohort.name: cohort for cohort in declared}
-    for (cohort, task, panel_id, target), members in groups.items():
-        cost = cohort_cost(
-            [
-                RunCost(
-                    run=member.run_id,
-                    usd=member.billable_usd,
-                    reached_target=member.target_reached,
-                    failed=Status(member.status).failed,
-                )
-                for member in members
-            ]
-        )
-        median = median_time_to_target(
-            [RunTime(wall_s=member.wall_s, to_target_s=member.wall_to_target_s) for member in members]
-        )
-        size = None if cohort is None else sizes.get(cohort)
-        cohorts.append(
-            CohortSummary(
-                cohort=cohort,
-                task=task,
-                panel_id=panel_id,
-                target_success=target,
-                runs=cost.runs,
-                declared_runs=size.size if size else None,
-                missing_runs=size.missing if size else None,
-                failed_runs=cost.failed_runs,
-                target_reaching_runs=cost.target_reaching_runs,
-                spend_usd=cost.spend_usd,
-                runs_of_unknown_energy=sum(
-                    member.usd_per_hour is not None and member.billable_usd is None for member in members
-                ),
-                usd_per_target_reaching_checkpoint=cost.usd_per_target_reaching_checkpoint,
-                usd_per_target_reaching_checkpoint_interval=cost.usd_interval,
-                at_least_usd=cost.at_least_usd,
-                median_wall_to_target_s=median.exactly_s,
-                median_wall_to_target_exceeds_s=median.more_than_s,
-                undefined_reason=cost.undefined_reason,
-            )
-        )
-    return cohorts
-
-
-def _progress(run: Run) -> tuple[int, int]:
-    """Return iterations and environment steps of the training, without those that were lost."""
-    if len(run.attempts) > 1:
-        kept = [window for _, window in run.windows]
-        counts = [(window.iteration or 0, window.env_steps) for window in kept]
-    else:  # no window needs to be read
-        counts = [(attempt.sums.iterations, attempt.sums.env_steps) for attempt in run.attempts]
-    return max((each for each, _ in counts), default=0), max((each for _, each in counts), default=0)
-
-
-def _phases(run: Run) -> dict[str, int]:
-    """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time."""
-    total: Counter[str] = Counter()
-    for attempt in run.attempts:
-        total.update(attempt.sums.phase_ns)
-        if len(run.attempts) > 1:  # else no window needs to be read
-            lost = [window for window in attempt.windows if run.is_lost(attempt, window)]
-            for spent_ns in (window.phase_ns for window in lost):
-                total.subtract(spent_ns)
-                total[Phase.RESTART] += sum(spent_ns.values())
-        # A killed attempt may have written rows after its last window, and an attempt that ended takes a while to exit.
-        # If the first process could not write its end, another process did, by its own clock.
-        ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
-        total[Phase.RESTART if run.led_on(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
-        total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
-    return {str(phase): total[phase] for phase in Phase if total[phase]}
-
-
-def _seconds(phase_ns: dict[str, int], phases: frozenset[Phase] | set[Phase]) -> float:
-    """Return the sum of some phases [s]."""
-    return sum(phase_ns.get(phase, 0) for phase in phases) / 1e9
-
-
-def _peak_gb(peaks_bytes: Sequence[int | None]) -> float | None:
-    """Return the largest peak [GB = 10^9 bytes]; ``None`` if none was measured."""
-    measured = [peak for peak in peaks_bytes if peak is not None]
-    return max(measured) / 1e9 if measured else None
+    return [
+        summarize(CohortSummary, _CohortFacts(members, None if key[0] is None else sizes.get(key[0])))
+        for key, members in groups.items()
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -12,24 +11,24 @@ from rich.text import Text
 
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
+from ledger_lab.reports.cells import status_cell
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.health_findings import health_lines
+from ledger_lab.reports.columns import Style, shown_table
+from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.units import (
     MISSING,
     duration,
     energy,
-    environments,
     gigabytes,
     percent,
     quantity,
-    share_within,
     target_share,
     usd,
 )
 
-_STATUS_STYLES = {"target_reached": "green", "completed": "yellow", "running": "cyan"}
+_STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
 
 
 def render_report(
@@ -77,97 +76,44 @@ def render_report(
     return Group(*blocks)
 
 
-_COLUMNS: dict[str, Literal["left", "right"]] = {
-    "run": "left",
-    "status": "left",
-    "success (95 %)": "left",
-    "to target": "right",
-    "cost": "right",
-    "steps/s": "right",
-    "library": "left",
-    "peak memory": "right",
-    "eval share": "right",
-    "energy": "right",
-    "GPU busy": "right",
-    "instance": "left",
-    "updates/min": "right",
-    "envs": "right",
-}
-"""Columns and their alignment. If the terminal is too narrow, the last columns are dropped first."""
-
-_WHERE_METERED = frozenset({"energy", "GPU busy"})
-"""Columns that are shown only if a run has the figure."""
-
 _GAP = 2
+_FEWEST_COLUMNS = 3
 
 
 def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
     """Return a heading line and one line per run. Rich's own table would take minutes for ten thousand runs."""
-    rows = [_cells(summary) for summary in summaries]
-    widths: dict[str, int] = {}
-    for name in _COLUMNS:
-        if name in _WHERE_METERED and all(row[name] == MISSING for row in rows):
-            continue
-        wanted = max(len(name), *(cell_len(row[name]) for row in rows))
-        if sum(widths.values()) + _GAP * len(widths) + wanted > width and len(widths) >= 3:
+    columns, rows = shown_table(RunSummary, summaries)
+    texts = [[shown.title for _, shown in columns], *([f"{c.text} {c.beside}".rstrip() for c in row] for row in rows)]
+    widths: list[int] = []
+    for place in range(len(columns)):
+        wanted = max(cell_len(row[place]) for row in texts)
+        if sum(widths) + _GAP * len(widths) + wanted > width and len(widths) >= _FEWEST_COLUMNS:
             break
-        widths[name] = wanted
-    lines = [_line({name: name for name in widths}, widths)]
+        widths.append(wanted)
+    aligns = [shown.align for _, shown in columns]
+    lines = [_line(row, widths, aligns) for row in texts]
     lines[0].stylize("bold")
-    for summary, cells in zip(summaries, rows, strict=True):
-        line = _line(cells, widths)
-        begin = len(cells["run"]) + widths["run"] - cell_len(cells["run"]) + _GAP
-        line.stylize(_STATUS_STYLES.get(summary.status, "red"), begin, begin + len(cells["status"]))
-        lines.append(line)
+    for line, row, cells in zip(lines[1:], texts[1:], rows, strict=True):
+        begin = 0
+        for text, cell, wanted in zip(row, cells, widths, strict=False):
+            if cell.style:
+                line.stylize(_STYLES[cell.style], begin, begin + len(text))
+            begin += len(text) + wanted - cell_len(text) + _GAP
     return lines
 
 
-def _line(cells: dict[str, str], widths: dict[str, int]) -> Text:
+def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> Text:
     """Return cells side by side."""
     padded = []
-    for name, cell_width in widths.items():
-        space = " " * (cell_width - cell_len(cells[name]))
-        padded.append(space + cells[name] if _COLUMNS[name] == "right" else cells[name] + space)
+    for text, cell_width, align in zip(texts, widths, aligns, strict=False):
+        space = " " * (cell_width - cell_len(text))
+        padded.append(space + text if align == "right" else text + space)
     return Text((" " * _GAP).join(padded).rstrip(), no_wrap=True, overflow="ellipsis")
-
-
-def _cells(summary: RunSummary) -> dict[str, str]:
-    """Return the figures of a run by the names of their columns."""
-    on_gpu = summary.peak_gpu_memory_gb is not None
-    peak = gigabytes(summary.peak_gpu_memory_gb if on_gpu else summary.peak_host_memory_gb)
-    return {
-        "run": summary.run_id,
-        "status": _status(summary),
-        "success (95 %)": _success(summary),
-        "to target": duration(summary.wall_to_target_s) if summary.target_reached else f"> {duration(summary.wall_s)}",
-        "cost": usd(summary.billable_usd) if summary.usd_per_hour is not None else "unpriced",
-        "steps/s": quantity(summary.env_steps_per_s),
-        "library": summary.rl_library,
-        "peak memory": MISSING if peak == MISSING else f"{peak} {'GPU' if on_gpu else 'host'}",
-        "eval share": percent(summary.evaluation_share),
-        "energy": ("~" if summary.energy_source == "power" else "") + energy(summary.energy_kwh),
-        "GPU busy": percent(summary.mean_gpu_utilization, 0),
-        "instance": summary.instance,
-        "updates/min": quantity(summary.updates_per_min),
-        "envs": environments(summary.num_envs, summary.world_size),
-    }
-
-
-def _success(summary: RunSummary) -> str:
-    """Return the held-out success with its interval."""
-    if summary.heldout_success is None or summary.heldout_interval is None:
-        return MISSING
-    return share_within(summary.heldout_success, summary.heldout_interval)
-
-
-def _status(summary: RunSummary) -> str:
-    """Return how the run ended, in words."""
-    return "completed, short of target" if summary.status == "completed" else summary.status.replace("_", " ")
 
 
 def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
     """Return why runs failed, one line each."""
-    failed = [Text(f"{s.run_id} {_status(s)}: {s.reason}", style="red") for s in summaries if s.reason]
+    failed = [Text(f"{s.run_id} {status_cell(s).text}: {s.reason}", style="red") for s in summaries if s.reason]
     invalid = [
         Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
     ]

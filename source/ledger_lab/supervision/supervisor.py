@@ -31,6 +31,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.reader import telemetry_path
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import GRACE_S
 from ledger_lab.supervision.channel import Channel
@@ -438,4 +439,4 @@ class Supervisor:
 def _say(text: str) -> None:
     """Tell the user one line, if somebody still reads it."""
     with suppress(OSError):
-        print(f"supervisor: {text}", file=sys.stderr, flush=True)
+        print(f"supervisor: {visible(text)}", file=sys.stderr, flush=True)

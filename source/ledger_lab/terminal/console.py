@@ -6,15 +6,19 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.names import visible
 
-PLAIN_WIDTH = 180
-"""Columns of the output where it goes to a file or a pipe."""
+PLAIN_WIDTH = 1_000_000
+"""Columns of the output where it goes to a file or a pipe: nothing is cut or wrapped there."""
 
 EXIT_USER_ERROR = 2
 
@@ -78,10 +82,43 @@ class Terminal:
             os.dup2(log.fileno(), stream)
 
 
+class PlainConsole(Console):
+    """A console that shows control characters instead of sending them: what it prints may come from others.
+
+    A string or a text is one line, so a newline in it is shown, too. Several lines are several arguments of one call,
+    separated by a newline. No string is markup.
+    """
+
+    def __init__(self, file: IO[str], width: int | None = None) -> None:
+        """Print to a stream.
+
+        Args:
+            file: The stream.
+            width: Columns; ``None`` for those of the terminal.
+        """
+        super().__init__(file=file, width=width, markup=False, emoji=False, highlight=False)
+
+    def print(self, *objects: Any, sep: str = " ", **options: Any) -> None:
+        """Print what rich can draw, a line per object if they are separated by a newline."""
+        for line in [(each,) for each in objects] if sep == "\n" else [objects]:
+            super().print(*line, sep=sep, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a string as a text that can be drawn."""
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Return the pieces of what is drawn."""
+        if isinstance(renderable, Text) and not renderable.plain.isprintable():
+            shown = renderable.blank_copy(visible(renderable.plain))  # its styles inside are of other places
+            return super().render(shown, options)
+        return super().render(renderable, options)
+
+
 def make_console(file: IO[str] | None = None) -> Console:
-    """Return a console that is as wide as the terminal, or wide enough for a table where there is none."""
+    """Return a console that is as wide as the terminal; in a file or a pipe, nothing is cut or wrapped."""
     stream = sys.stdout if file is None else file
-    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+    return PlainConsole(stream, None if stream.isatty() else PLAIN_WIDTH)
 
 
 def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:
@@ -97,11 +134,12 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
     """
     console = console or make_console(sys.stderr)
     if isinstance(error, UserError):
-        console.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
+        console.print(f"error: {error}", style="bold red", soft_wrap=True)
         return EXIT_USER_ERROR
-    traceback.print_exception(error)
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        print(visible(line), file=sys.stderr)
     where = f" (traceback in {log})" if log else ""
-    console.print(f"{type(error).__name__}: {first_line(error)}{where}", style="bold red", markup=False, soft_wrap=True)
+    console.print(f"{type(error).__name__}: {first_line(error)}{where}", style="bold red", soft_wrap=True)
     return 1
 
 

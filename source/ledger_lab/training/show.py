@@ -40,10 +40,11 @@ def greet(plan: TrainPlan, console: Console) -> None:
     again = "" if resumed is None else f" · attempt {plan.attempt}, from iteration {resumed.state.iteration}"
     console.print(
         f"run {plan.run_id}{again} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
-        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n"
-        f"{plan.run_dir}\n"
+        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
+        describe_batch(plan),
+        plan.run_dir,
         "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
-        markup=False,
+        sep="\n",
         soft_wrap=True,
     )
 
@@ -59,10 +60,10 @@ def report(plan: TrainPlan, console: Console) -> None:
         console.print(
             f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
             f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
-            "episodes\n"
+            "episodes",
             f"watch it: ./isaaclab.sh -p scripts/play.py {plan.run_dir / first.path} --video --viz newton_gl",
+            sep="\n",
             style="green",
-            markup=False,
             soft_wrap=True,
         )
 

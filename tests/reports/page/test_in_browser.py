@@ -34,12 +34,14 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     summaries = [summarize_run(run) for run in runs]
     model = build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
     cohorts = [
-        {
-            **cohort,
-            "declared_runs": 6 if cohort["cohort"] == "skrl-l4" else None,
-            "missing_runs": 1 if cohort["cohort"] == "skrl-l4" else None,
-            "usd_per_target_reaching_checkpoint_interval": (0.1, None) if cohort["cohort"] == "skrl-l4" else None,
-        }
+        dataclasses.replace(
+            cohort,
+            declared_runs=6,
+            missing_runs=1,
+            usd_per_target_reaching_checkpoint_interval=(0.1, None),
+        )
+        if cohort.cohort == "skrl-l4"
+        else cohort
         for cohort in model.cohorts
     ]
     path = root / "page.html"
@@ -67,7 +69,7 @@ def test_everything_draws_without_a_complaint_or_a_request(seen: Visit) -> None:
     page = seen.page
     assert seen.complaints == []
     assert seen.requests == []
-    for part in ("curves", "cohorts", "phases", "exams", "sides", "telemetry"):
+    for part in ("curves", "cohorts", "phases", "panels", "sides", "telemetry"):
         assert page.locator(f"#{part}-body .plot .main-svg").count() > 0, part
     assert page.locator("#curves-body .scatterlayer .trace path.js-line").count() > 10
     assert page.locator("#phases-body .barlayer path").count() > 50
@@ -176,16 +178,16 @@ def test_two_sides_stand_beside_each_other(seen: Visit) -> None:
 
 def test_panels_of_several_cells_and_the_seeds_that_fail(seen: Visit) -> None:
     page = seen.page
-    show(page, "exams")
-    text = page.locator("#exams-body").inner_text()
+    show(page, "panels")
+    text = page.locator("#panels-body").inner_text()
     assert "tilted_gravity" in text and "Seeds that fail most often" in text
     assert "lasted to the horizon without success" in text
-    page.locator("#exam-rows").select_option(label="all of run a11c4e0f · rsl-l40s")
-    page.locator("#exam").select_option(index=1)
-    rows = page.locator("#exams-body .ytick text").all_text_contents()
+    page.locator("#panel-rows").select_option(label="all of run a11c4e0f · rsl-l40s")
+    page.locator("#panel").select_option(index=1)
+    rows = page.locator("#panels-body .ytick text").all_text_contents()
     assert rows == [f"model_{iteration}.pt" for iteration in (5, 10, 15, 20, 25)]
-    page.locator("#exam-order").select_option("hard")
-    assert "the hardest first" in page.locator("#exams-body").inner_text()
+    page.locator("#panel-order").select_option("hard")
+    assert "the hardest first" in page.locator("#panels-body").inner_text()
     assert seen.complaints == []
 
 
@@ -225,7 +227,7 @@ def test_paper_gets_every_row_and_every_table(browser: Browser, page_file: Path)
     page.emulate_media(media="print")
     assert page.locator("#count .paper").is_visible()
     titles = "[...document.querySelectorAll('.costs th')].map(th => getComputedStyle(th, '::before').content)"
-    assert page.evaluate(titles)[:3] == ['"run"', '"status"', '"success"']
+    assert page.evaluate(titles)[:3] == ['"run"', '"status"', '"success (95 %)"']
     assert page.locator("th button:visible").count() == 0  # a browser does not repeat them on the next sheet
     assert page.locator("details:not(.long):not([open])").count() == 0
     assert page.locator("#filters select:visible").count() == 0

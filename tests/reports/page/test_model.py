@@ -26,7 +26,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import PageModel, build_model
-from ledger_lab.reports.page.exams import SHORT, SUCCESS, collect_exams
+from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
 from ledger_lab.reports.page.series import return_curve, telemetry_series
 from tests.fakes.ledgers import SECOND, declared, outcomes, result, write_run
 
@@ -76,7 +76,7 @@ def test_time_runs_on_over_attempts(tmp_path: Path) -> None:
     curve = return_curve(run, 100)
     assert curve is not None
     assert curve.t == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20]
-    assert [event.at_s for event in model_of(tmp_path).runs[0].health] == [2, 12]
+    assert [event.at_s for event in model_of(tmp_path).runs[0].health_events] == [2, 12]
 
 
 def test_curves_are_thinned_by_means_and_the_samples_are_counted(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_telemetry_shows_what_was_measured_and_nothing_else(tmp_path: Path) -> N
 def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = model_of(tmp_path).runs
-    assert (run.telemetry, run.returns, run.health) == ([], None, [])
+    assert (run.telemetry, run.returns, run.health_events) == ([], None, [])
     assert not run.telemetry_left_out, "no supervisor watched it"
 
 
@@ -124,7 +124,7 @@ def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:
     assert (first.at_s, first.successes, first.episodes, first.again, first.confirmed) == (5.0, 5, 10, None, False)
     assert (first.low, first.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
     assert (last.at_s, last.again, last.again_episodes, last.confirmed) == (8.0, 9, 10, True)
-    assert model.runs[0].summary["wall_to_target_s"] == 9.0
+    assert model.runs[0].summary.wall_to_target_s == 9.0
     assert (model.yardsticks[0].task, model.yardsticks[0].episodes) == ("T", 10)
 
 
@@ -144,7 +144,8 @@ def test_a_confirmation_has_its_own_number_of_episodes(tmp_path: Path) -> None:
 def test_no_figure_of_a_run_hides_another_figure(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = model_of(tmp_path).runs
-    assert set(run.summary) & {field.name for field in dataclasses.fields(run)} == set()  # the script reads them as one
+    fields, figures = ({field.name for field in dataclasses.fields(each)} for each in (run, run.summary))
+    assert figures & fields == set()  # the script reads them as one
 
 
 def test_cohorts_without_a_run_and_runs_left_out_are_counted(tmp_path: Path) -> None:
@@ -184,20 +185,20 @@ def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
         journal.append(result("aa", "model_2.pt", 4, panel_id="p1-bb"))
         journal.append(result("aa", "model_2.pt", 8))  # the first score stands
         journal.append(result("aa", "model_1.pt", 8, panel_id="p1-bb", invalid="overflow"))
-    collection = collect_exams(read_ledger(tmp_path).runs)
+    collection = collect_outcomes(read_ledger(tmp_path).runs)
     assert collection.ends == [SUCCESS, SHORT, "fell"]
-    assert [(sheet.exam, sheet.checkpoint, sheet.letters) for sheet in collection.sheets[0]] == [
+    assert [(sheet.panel, sheet.checkpoint, sheet.letters) for sheet in collection.sheets[0]] == [
         (0, "model_1.pt", "aaaaaccccc"),
         (0, "model_2.pt", "aaaaaaaaac"),
         (1, "model_2.pt", "aaaacccccc"),
     ]
-    assert (collection.exams[0].cells, collection.exams[0].counts) == (["nominal"], [10])
-    assert collection.exams[0].seeds == list(range(10))
+    assert (collection.panels[0].cells, collection.panels[0].counts) == (["nominal"], [10])
+    assert collection.panels[0].seeds == list(range(10))
 
 
 def test_too_many_episodes_leave_the_last_sheets(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9))
     write_run(tmp_path, "bb", scores=(4, 8))
-    collection = collect_exams(read_ledger(tmp_path).runs, episodes=20)
+    collection = collect_outcomes(read_ledger(tmp_path).runs, episodes=20)
     assert [[sheet.checkpoint for sheet in sheets] for sheets in collection.sheets] == [["model_2.pt"]] * 2
     assert collection.left_out == 2

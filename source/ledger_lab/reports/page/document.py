@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -16,9 +17,12 @@ from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
-from ledger_lab.reports.page.html_tables import cohort_table, cost_tables, definitions, repricing, selection, text
-from ledger_lab.reports.page.model import PageModel, build_model
+from ledger_lab.meters import Phase
+from ledger_lab.reports.columns import Cell, Shown, columns_of, shown_table
+from ledger_lab.reports.page.model import PageModel, Yardstick, build_model
+from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
 from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.units import MISSING, target_share
 
 SCRIPTS = (
     "core.js",
@@ -26,7 +30,7 @@ SCRIPTS = (
     "filters.js",
     "curves.js",
     "phases.js",
-    "exams.js",
+    "panels.js",
     "cohorts.js",
     "sides.js",
     "telemetry.js",
@@ -35,7 +39,6 @@ SCRIPTS = (
 )
 """Parts of the page's script, in order; they share one scope."""
 
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
 _STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 """Plotly adds a style sheet for maps unless an element with this id exists. The page draws no maps."""
 _EMPTY_STYLE = ""
@@ -87,34 +90,69 @@ def write_page(
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
+@dataclass(frozen=True)
+class _HtmlTable:
+    """A table of the page."""
+
+    columns: list[tuple[str, Shown]]
+    rows: list[tuple[int | None, list[Cell]]]
+    """Places of the rows in the model, with their cells; ``None`` for what the filters don't hide."""
+    yardstick: Yardstick | None = None
+
+
 def render_page(model: PageModel) -> str:
     """Return the page as one HTML document.
 
-    Everything from the ledger is escaped, in the markup and in the embedded JSON. The document's content security
-    policy allows its two embedded scripts, by their hashes, and no network access.
+    The template engine escapes every text that the template does not hold itself; the embedded JSON, styles and scripts
+    alone are made safe here. The document's content security policy allows its two embedded scripts, by their hashes,
+    and no network access. No policy forbids all navigation, but nothing on the page leads elsewhere.
 
     Args:
         model: The page's content.
     """
-    plotly, script = _plotly_script(), _page_script()
-    style = _part("page.css")
-    parts = {
-        "policy": _policy([plotly, script], [style, _EMPTY_STYLE]),
-        "title": text(f"LedgerLab: {model.source or 'report'}"),
-        "source": text(model.source),
-        "created_at": text(model.created_at),
-        "style": style,
-        "selection": selection(model),
-        "repricing": repricing(model),
-        "cost_tables": cost_tables(model),
-        "cohort_table": cohort_table(model),
-        "definitions": definitions(),
-        "unused_styles": "".join(f'<template id="{name}"></template>' for name in _STYLE_OF_ITS_OWN.findall(plotly)),
-        "model": embedded_json(model.to_json()),
-        "plotly": plotly,
-        "script": script,
-    }
-    return _PLACE.sub(lambda match: parts[match[1]], _part("page.html"))
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    plotly, script, style = _plotly_script(), _page_script(), _part("page.css")
+    engine = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return engine.from_string(_part("page.html")).render(
+        model=model,
+        cost_tables=[_cost_table(model, place) for place in range(len(model.yardsticks))],
+        cohort_table=_cohort_table(model),
+        words=_definitions(),
+        phases=[(phase, PHASE_WORDS[phase]) for phase in Phase],
+        unused_styles=_STYLE_OF_ITS_OWN.findall(plotly),
+        target_share=target_share,
+        zip=zip,
+        policy=_policy([plotly, script], [style, _EMPTY_STYLE]),
+        style=Markup(style),
+        data=Markup(embedded_json(model.to_json())),
+        plotly=Markup(plotly),
+        script=Markup(script),
+    )
+
+
+def _cost_table(model: PageModel, place: int) -> _HtmlTable:
+    """Return the table of the runs that are measured by one yardstick."""
+    own = [index for index, run in enumerate(model.runs) if run.yardstick == place]
+    columns, rows = shown_table(RunSummary, [model.runs[index].summary for index in own])
+    return _HtmlTable(columns, list(zip(own, rows, strict=True)), model.yardsticks[place])
+
+
+def _cohort_table(model: PageModel) -> _HtmlTable:
+    """Return the table of the cohorts, those without a run included."""
+    columns, rows = shown_table(CohortSummary, model.cohorts)
+    found: list[tuple[int | None, list[Cell]]] = list(enumerate(rows))
+    for cohort, size in model.absent_cohorts:
+        missing = Cell(f"0 of {size}", details=(f"{size} missing",), style="bad")
+        found.append((None, [Cell(cohort), missing, *[Cell(MISSING)] * (len(columns) - 2)]))
+    return _HtmlTable(columns, found)
+
+
+def _definitions() -> list[tuple[str, str]]:
+    """Return the titles of all columns with their meanings, and other words of the page."""
+    columns = [each for kind in (RunSummary, CohortSummary) for each in columns_of(kind)]
+    return [*((each.shown.title, each.meaning) for each in columns if each.shown and each.meaning), *WORDS.items()]
 
 
 def embedded_json(value: object) -> str:

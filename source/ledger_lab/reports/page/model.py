@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,8 +12,9 @@ from ledger_lab.ledger import Cohort, Health, Run
 from ledger_lab.ledger.reader import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.clock import attempt_starts_s
+from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
-from ledger_lab.reports.page.exams import Exam, ExamSheet, collect_exams
+from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -58,7 +60,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class HealthEvent:
     """A health event."""
 
     at_s: float
@@ -73,8 +75,9 @@ class Event:
 class PageRun:
     """A run on the page: its summary, and its curves and scores."""
 
-    summary: dict[str, Any]
-    """Its figures, as :class:`~ledger_lab.reports.summary.RunSummary` names them, without checkpoints and health."""
+    summary: RunSummary
+    """Its figures, without checkpoints and health events: scores and :attr:`health_events` tell them with their times.
+    """
     accelerator: str | None
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
@@ -86,8 +89,8 @@ class PageRun:
     telemetry: list[TelemetrySeries]
     telemetry_left_out: bool
     """Whether telemetry of this run was written, and left out of the ledger that is kept."""
-    health: list[Event]
-    sheets: list[ExamSheet]
+    health_events: list[HealthEvent]
+    sheets: list[PolicyOutcomes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +106,10 @@ class PageModel:
     """Titles and words of the requested and the declared prices; empty if no price was requested."""
     yardsticks: list[Yardstick]
     runs: list[PageRun]
-    cohorts: list[dict[str, Any]]
-    """Cohorts, as :class:`~ledger_lab.reports.summary.CohortSummary` names their figures."""
+    cohorts: list[CohortSummary]
     absent_cohorts: list[tuple[str, int]]
     """Names and sizes of declared cohorts without a run."""
-    exams: list[Exam]
+    panels: list[PanelEpisodes]
     ends: list[str]
     """How episodes end: each letter of a sheet stands for an index into this list."""
     most_points: int
@@ -118,8 +120,9 @@ class PageModel:
     """Scored checkpoints whose single episodes are left out to keep the page small; their totals are shown."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the model as plain JSON values."""
-        return asdict(self)
+        """Return the model as plain JSON values, with the titles and denominators of the runs' columns."""
+        titles = {name: (shown.title, shown.denominator) for name, shown in shown_columns(RunSummary)}
+        return {**asdict(self), "columns": titles}
 
 
 def build_model(
@@ -158,25 +161,22 @@ def build_model(
         if on_progress is not None:
             on_progress(runs_read, 2 * len(runs))
 
-    collection = collect_exams(runs, on_run=tell)
+    collection = collect_outcomes(runs, on_run=tell)
     page_runs = []
     for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
         tell(len(runs) + place)
         accelerator = run.declared.hardware.get("accelerator") or run.declared.hardware.get("cpu")
-        figures = summary.to_json()
-        for told_elsewhere in ("checkpoints", "health"):  # the page has them as scores and events, with their times
-            del figures[told_elsewhere]
         page_runs.append(
             PageRun(
-                summary=figures,
+                summary=dataclasses.replace(summary, checkpoints=[], health=[]),
                 accelerator=None if accelerator is None else str(accelerator),
                 yardstick=places[summary.task, summary.panel_id, summary.target_success],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
-                scores=_scores(run, summary, _seeds(collection.exams, summary.panel_id)),
+                scores=_scores(run, summary, _seeds(collection.panels, summary.panel_id)),
                 returns=return_curve(run, points),
                 telemetry=telemetry_series(run, points) if len(runs) - place <= METERED_RUNS else [],
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
-                health=_events(run),
+                health_events=_health_events(run),
                 sheets=sheets,
             )
         )
@@ -187,9 +187,9 @@ def build_model(
         repricing=[] if asked is None else repricing_lines(asked, summaries),
         yardsticks=yardsticks,
         runs=page_runs,
-        cohorts=[cohort.to_json() for cohort in cohorts],
+        cohorts=list(cohorts),
         absent_cohorts=[(cohort.name, cohort.size) for cohort in absent],
-        exams=collection.exams,
+        panels=collection.panels,
         ends=collection.ends,
         most_points=points,
         metered_runs=min(len(runs), METERED_RUNS),
@@ -214,9 +214,9 @@ def _yardsticks(summaries: Sequence[RunSummary]) -> list[Yardstick]:
     ]
 
 
-def _seeds(exams: Sequence[Exam], panel_id: str) -> int | None:
+def _seeds(panels: Sequence[PanelEpisodes], panel_id: str) -> int | None:
     """Return how many different seeds a panel has; ``None`` if no policy was scored on it."""
-    return next((len(set(exam.seeds)) for exam in exams if exam.panel_id == panel_id), None)
+    return next((len(set(each.seeds)) for each in panels if each.panel_id == panel_id), None)
 
 
 def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
@@ -249,11 +249,11 @@ def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
     return scores
 
 
-def _events(run: Run) -> list[Event]:
+def _health_events(run: Run) -> list[HealthEvent]:
     """Return the health events of a run, in order."""
     starts = attempt_starts_s(run)
     return [
-        Event(
+        HealthEvent(
             at_s=round(starts[attempt.number] + row.wall_ns / 1e9, 3),
             event=row.event,
             iteration=row.iteration,

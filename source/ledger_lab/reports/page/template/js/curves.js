@@ -144,7 +144,7 @@ function drawPair(left, right, yardstick, members, style) {
         meta: plain(run.run_id),
         hovertemplate: "%{meta}<br>return %{y:.3g}<extra></extra>",
       });
-      if (run.health.length) events.push(...eventMarks(run, x, steps));
+      if (run.health_events.length) events.push(...eventMarks(run, x, steps));
     }
   }
   const crowded = marks.length > 10 || narrow();
@@ -253,7 +253,7 @@ function labelled(marks, longest, steps) {
 
 /** Places a run's health events on its curve. */
 function eventMarks(run, x, steps) {
-  return run.health.map((event) => {
+  return run.health_events.map((event) => {
     const found = run.returns.t.findIndex((t) => t >= event.at_s);
     const place = found < 0 ? run.returns.t.length - 1 : found;
     return {

@@ -7,7 +7,7 @@ listeners.push(showTables, showTiles);
 figurePlace("curves-body", drawCurves);
 figurePlace("cohorts-body", drawCohorts);
 figurePlace("phases-body", drawPhases);
-figurePlace("exams-body", drawExams);
+figurePlace("panels-body", drawPanels);
 figurePlace("sides-body", drawSides);
 figurePlace("telemetry-body", drawTelemetry);
 figurePlace("health-body", drawHealth);
@@ -17,7 +17,7 @@ byId("curves-colour").addEventListener("change", () => redraw("curves-body"));
 document
   .querySelectorAll("input[name=phase-unit]")
   .forEach((radio) => radio.addEventListener("change", () => redraw("phases-body", "sides-body")));
-["exam", "exam-rows", "exam-order"].forEach((id) => byId(id).addEventListener("change", () => redraw("exams-body")));
+["panel", "panel-rows", "panel-order"].forEach((id) => byId(id).addEventListener("change", () => redraw("panels-body")));
 ["side-a", "side-b"].forEach((id) =>
   byId(id).addEventListener("change", () => {
     sideAsked.set(id, sideOptions[Number(byId(id).value)].key);

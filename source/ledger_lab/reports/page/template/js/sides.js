@@ -100,6 +100,17 @@ const successOf = (members) =>
         value: null,
       };
 
+/** A figure of a run: its median over a side. */
+const medianOf = (read, show) => (members) => spread(members.map(read), show);
+
+/** A column of the runs' table: its title, its denominator and its median over a side. */
+const columnOf = (name, show) => [...model.columns[name], medianOf((run) => run[name], show), false];
+
+const distinct = (read) => (members) => ({ text: [...new Set(members.map(read))].join(", "), value: null });
+const gigabytes = (amount) => `${amount.toFixed(1)} GB`;
+const energy = (kwh) =>
+  kwh >= 0.9995 ? `${Number(kwh.toPrecision(3))} kWh` : `${Number((1000 * kwh).toPrecision(3))} Wh`;
+
 const SIDE_FIGURES = [
   // title, what it is, its value of a side, whether it means the same only under the same yardstick
   ["runs", "", (m) => ({ text: String(m.length), value: null }), false],
@@ -109,129 +120,22 @@ const SIDE_FIGURES = [
     (m) => ({ text: `${m.filter((run) => run.target_reached).length} of ${m.length}`, value: null }),
     true,
   ],
-  ["success", "of held-out episodes", successOf, true],
-  ["to target", "wall-clock until confirmed", timeSpread, true],
+  [...model.columns.heldout_success, successOf, true],
+  [...model.columns.wall_to_target_s, timeSpread, true],
   ["cost per target-reaching checkpoint", "spent by all ÷ runs that reached it", costEach, true],
-  [
-    "cost of a run",
-    "all attempts",
-    (m) =>
-      spread(
-        m.map((run) => run.billable_usd),
-        usd,
-      ),
-    false,
-  ],
-  [
-    "price",
-    "of the instance",
-    (m) =>
-      spread(
-        m.map((run) => run.usd_per_hour),
-        (v) => `${usd(v)}/h`,
-      ),
-    false,
-  ],
-  [
-    "steps/s",
-    "÷ s in the training loop",
-    (m) =>
-      spread(
-        m.map((run) => run.env_steps_per_s),
-        quantity,
-      ),
-    false,
-  ],
-  [
-    "steps/s of the step alone",
-    "÷ s of simulate + manage",
-    (m) =>
-      spread(
-        m.map((run) => run.fps_step),
-        quantity,
-      ),
-    false,
-  ],
-  [
-    "updates/min",
-    "÷ min in the training loop",
-    (m) =>
-      spread(
-        m.map((run) => run.updates_per_min),
-        quantity,
-      ),
-    false,
-  ],
-  [
-    "eval share",
-    "÷ wall-clock",
-    (m) =>
-      spread(
-        m.map((run) => run.evaluation_share),
-        percent,
-      ),
-    false,
-  ],
-  [
-    "peak GPU memory",
-    "",
-    (m) =>
-      spread(
-        m.map((run) => run.peak_gpu_memory_gb),
-        (v) => `${v.toFixed(1)} GB`,
-      ),
-    false,
-  ],
-  [
-    "peak host memory",
-    "",
-    (m) =>
-      spread(
-        m.map((run) => run.peak_host_memory_gb),
-        (v) => `${v.toFixed(1)} GB`,
-      ),
-    false,
-  ],
-  [
-    "energy",
-    "of the accelerators, all attempts",
-    (m) =>
-      spread(
-        m.map((run) => run.energy_kwh),
-        (v) => (v >= 0.9995 ? `${Number(v.toPrecision(3))} kWh` : `${Number((1000 * v).toPrecision(3))} Wh`),
-      ),
-    false,
-  ],
-  [
-    "GPU busy",
-    "mean over the run",
-    (m) =>
-      spread(
-        m.map((run) => run.mean_gpu_utilization),
-        percent,
-      ),
-    false,
-  ],
-  ["library", "", (m) => ({ text: [...new Set(m.map((run) => run.rl_library))].join(", "), value: null }), false],
-  [
-    "device",
-    "",
-    (m) => ({
-      text: [...new Set(m.map((run) => `${run.device}${run.accelerator ? ` (${run.accelerator})` : ""}`))].join(", "),
-      value: null,
-    }),
-    false,
-  ],
-  [
-    "environments",
-    "of all processes",
-    (m) =>
-      spread(
-        m.map((run) => run.envs),
-        quantity,
-      ),
-    false,
-  ],
+  columnOf("billable_usd", usd),
+  ["price", "of the instance", medianOf((run) => run.usd_per_hour, (v) => `${usd(v)}/h`), false],
+  columnOf("env_steps_per_s", quantity),
+  ["steps/s of the step alone", "÷ s of simulate + manage", medianOf((run) => run.fps_step, quantity), false],
+  columnOf("updates_per_min", quantity),
+  columnOf("evaluation_share", percent),
+  ["peak GPU memory", "", medianOf((run) => run.peak_gpu_memory_gb, gigabytes), false],
+  ["peak host memory", "", medianOf((run) => run.peak_host_memory_gb, gigabytes), false],
+  columnOf("energy_kwh", energy),
+  columnOf("mean_gpu_utilization", percent),
+  ["library", "", distinct((run) => run.rl_library), false],
+  ["device", "", distinct((run) => `${run.device}${run.accelerator ? ` (${run.accelerator})` : ""}`), false],
+  ["environments", "of all processes", medianOf((run) => run.envs, quantity), false],
 ];
 
 function drawSides(node) {

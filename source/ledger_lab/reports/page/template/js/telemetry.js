@@ -44,7 +44,7 @@ function drawTelemetry(node) {
   const c = colours();
   const moments = [
     ...(run.wall_to_target_s === null ? [] : [{ at: run.wall_to_target_s, text: "★ target", colour: c.good }]),
-    ...run.health.map((event) => ({
+    ...run.health_events.map((event) => ({
       at: event.at_s,
       text: `▼ ${plain(event.event.replaceAll("_", " "), 24)}`,
       colour: c.bad,

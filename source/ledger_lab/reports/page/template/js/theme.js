@@ -144,6 +144,14 @@ function redraw(...ids) {
   }
 }
 
+/** Disarms markup in whatever Plotly gets: of all that it understands, links included, the page needs two elements. */
+function withoutMarkup(value) {
+  if (typeof value === "string") return value.replace(/<(?!br>|extra><\/extra>|\/extra>)/g, "&lt;");
+  if (Array.isArray(value)) return value.map(withoutMarkup);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withoutMarkup(each)]));
+}
+
 /** Puts a figure into a node, with a heading, a description for those who can't see it, and a button that saves it. */
 function plot(node, { title, label, height, data, layout: look, key = [] }) {
   const target = element("div", { class: "plot", role: "img", "aria-label": label });
@@ -160,7 +168,7 @@ function plot(node, { title, label, height, data, layout: look, key = [] }) {
   figure.append(target);
   node.append(figure);
   const width = printing ? printWidth(node) : target.clientWidth || undefined;
-  Plotly.newPlot(target, data, layout({ height, width, ...look }), CONFIG);
+  Plotly.newPlot(target, withoutMarkup(data), withoutMarkup(layout({ height, width, ...look })), CONFIG);
   return target;
 }
 

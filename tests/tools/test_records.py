@@ -16,9 +16,9 @@ from ledger_lab.ledger import (
     Telemetry,
     declare_cohort,
 )
-from ledger_lab.reports.records import BEGIN, END, TABLES, records_table, robustness_table, write_tables
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
+from tools.records import BEGIN, END, TABLES, records_table, robustness_table, write_tables
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
@@ -65,7 +65,7 @@ def rows(records: Path) -> list[list[str]]:
 def test_the_page_holds_the_generated_table(name: str) -> None:
     page = (ROOT / "docs" / "generated" / f"{name}.md").read_text(encoding="utf-8")
     assert f"{BEGIN.format(name)}\n\n{TABLES[name](ROOT / 'records')}\n\n{END.format(name)}" in page, (
-        "./isaaclab.sh -p -m ledger_lab.reports.records records docs/generated"
+        "./isaaclab.sh -p -m tools.records records docs/generated"
     )
 
 

@@ -2,43 +2,43 @@
 
 const MOST_ROWS = 60;
 const MOST_PANELS = 6;
-let examsOffered = [];
+let panelsOffered = [];
 const LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const codeOf = new Map([...LETTERS].map((letter, code) => [letter, code]));
 
-model.exams.forEach((exam) => {
-  exam.episodeCells = exam.cells.flatMap((cell, place) => Array(exam.counts[place]).fill(cell));
-  exam.names = [...new Set(exam.cells)];
+model.panels.forEach((panel) => {
+  panel.episodeCells = panel.cells.flatMap((cell, place) => Array(panel.counts[place]).fill(cell));
+  panel.names = [...new Set(panel.cells)];
 });
 
-const examLetters = (exam) =>
-  `${exam.panel} (${exam.panel_id.slice(0, 11)}…), ${counted(exam.seeds.length, "episode")}`;
+const panelTitle = (panel) =>
+  `${panel.panel} (${panel.panel_id.slice(0, 11)}…), ${counted(panel.seeds.length, "episode")}`;
 
 /** A run's sheet of a panel: that of the policy that was confirmed, else the last one. */
-function finalSheet(run, exam) {
-  const own = run.sheets.filter((sheet) => sheet.exam === exam);
+function finalSheet(run, panel) {
+  const own = run.sheets.filter((sheet) => sheet.panel === panel);
   const proven = run.scores.find((score) => score.confirmed);
   return own.find((sheet) => proven && sheet.checkpoint === proven.checkpoint) ?? own[own.length - 1];
 }
 
 /** Fills the two choices with what the filters leave, and keeps what was chosen where it is still there. */
-function fillExamChoices() {
+function fillPanelChoices() {
   const taken = new Map();
   for (const run of shown)
-    for (const exam of new Set(run.sheets.map((sheet) => sheet.exam))) taken.set(exam, (taken.get(exam) ?? 0) + 1);
-  const exams = [...taken.keys()].sort((a, b) => taken.get(b) - taken.get(a) || a - b);
+    for (const panel of new Set(run.sheets.map((sheet) => sheet.panel))) taken.set(panel, (taken.get(panel) ?? 0) + 1);
+  const panels = [...taken.keys()].sort((a, b) => taken.get(b) - taken.get(a) || a - b);
   const all =
-    exams.length > 1
-      ? [["all", `all ${exams.length > MOST_PANELS ? `(the first ${MOST_PANELS} of ${exams.length})` : exams.length}`]]
+    panels.length > 1
+      ? [["all", `all ${panels.length > MOST_PANELS ? `(the first ${MOST_PANELS} of ${panels.length})` : panels.length}`]]
       : [];
-  examsOffered = exams;
-  choices(byId("exam"), [
+  panelsOffered = panels;
+  choices(byId("panel"), [
     ...all,
-    ...exams.map((exam) => [String(exam), `${examLetters(model.exams[exam])}, ${counted(taken.get(exam), "run")}`]),
+    ...panels.map((panel) => [String(panel), `${panelTitle(model.panels[panel])}, ${counted(taken.get(panel), "run")}`]),
   ]);
-  const exam = byId("exam").value === "all" ? exams[0] : Number(byId("exam").value);
-  const several = shown.filter((run) => run.sheets.filter((sheet) => sheet.exam === exam).length > 1);
-  choices(byId("exam-rows"), [
+  const panel = byId("panel").value === "all" ? panels[0] : Number(byId("panel").value);
+  const several = shown.filter((run) => run.sheets.filter((sheet) => sheet.panel === panel).length > 1);
+  choices(byId("panel-rows"), [
     ["final", "the final one of each run"],
     ...several.map((run) => [String(run.index), `all of run ${runTitle(run)}`]),
   ]);
@@ -51,11 +51,11 @@ function choices(select, options) {
   select.disabled = options.length === 0;
 }
 
-function drawExams(node) {
-  fillExamChoices();
-  if (byId("exam").value === "") return emptyNote(node, "No policy of these runs was scored on held-out episodes.");
-  const asked = byId("exam").value;
-  for (const place of asked === "all" ? examsOffered.slice(0, MOST_PANELS) : [Number(asked)]) drawExam(node, place);
+function drawPanels(node) {
+  fillPanelChoices();
+  if (byId("panel").value === "") return emptyNote(node, "No policy of these runs was scored on held-out episodes.");
+  const asked = byId("panel").value;
+  for (const place of asked === "all" ? panelsOffered.slice(0, MOST_PANELS) : [Number(asked)]) drawPanel(node, place);
   const notes = ["Confirmations are not drawn here: their seeds are fresh each time."];
   if (model.left_out_sheets)
     notes.unshift(
@@ -64,22 +64,22 @@ function drawExams(node) {
   node.append(element("p", { class: "note" }, notes.join(" ")));
 }
 
-function drawExam(node, place) {
-  const exam = model.exams[place],
-    rows = byId("exam-rows").value;
+function drawPanel(node, place) {
+  const panel = model.panels[place],
+    rows = byId("panel-rows").value;
   const sheets =
     rows === "final"
       ? shown
-          .filter((run) => run.sheets.some((sheet) => sheet.exam === place))
+          .filter((run) => run.sheets.some((sheet) => sheet.panel === place))
           .map((run) => ({ title: narrow() ? run.run_id : runTitle(run), ...finalSheet(run, place) }))
       : runs[Number(rows)].sheets
-          .filter((sheet) => sheet.exam === place)
+          .filter((sheet) => sheet.panel === place)
           .map((sheet) => ({ title: sheet.checkpoint, ...sheet }));
   if (!sheets.length) return;
   const drawn = sheets.slice(0, MOST_ROWS);
-  node.append(element("h3", {}, "panel ", nameOf(examLetters(exam))));
-  if (exam.names.length > 1) drawCells(node, exam, drawn);
-  drawSeeds(node, exam, drawn);
+  node.append(element("h3", {}, "panel ", nameOf(panelTitle(panel))));
+  if (panel.names.length > 1) drawCells(node, panel, drawn);
+  drawSeeds(node, panel, drawn);
   if (sheets.length > drawn.length)
     node.append(
       element(
@@ -91,10 +91,10 @@ function drawExam(node, place) {
 }
 
 /** Successes and episodes of a sheet in each cell. */
-function byCell(exam, sheet) {
-  return exam.names.map((name) => {
+function byCell(panel, sheet) {
+  return panel.names.map((name) => {
     let [successes, episodes] = [0, 0];
-    exam.episodeCells.forEach((cell, i) => {
+    panel.episodeCells.forEach((cell, i) => {
       if (cell !== name) return;
       episodes += 1;
       successes += codeOf.get(sheet.letters[i]) === 0;
@@ -103,8 +103,8 @@ function byCell(exam, sheet) {
   });
 }
 
-function drawCells(node, exam, sheets) {
-  const table = sheets.map((sheet) => byCell(exam, sheet));
+function drawCells(node, panel, sheets) {
+  const table = sheets.map((sheet) => byCell(panel, sheet));
   const drawn = sheets.slice(0, 12);
   const lowest = Math.min(
     ...table
@@ -112,8 +112,8 @@ function drawCells(node, exam, sheets) {
       .flat()
       .map((cell) => cell.interval[0]),
   );
-  const spread = exam.names.length > 1 ? 0.6 / (exam.names.length - 1) : 0;
-  const data = exam.names.map((name, i) => {
+  const spread = panel.names.length > 1 ? 0.6 / (panel.names.length - 1) : 0;
+  const data = panel.names.map((name, i) => {
     const cells = drawn.map((_, row) => table[row][i]);
     const shares = cells.map((cell) => (100 * cell.successes) / cell.episodes);
     return {
@@ -138,10 +138,10 @@ function drawCells(node, exam, sheets) {
   });
   plot(node, {
     title: "Success by cell",
-    key: exam.names.map((name, i) => ({ sign: SIGNS[i % SIGNS.length], colour: hue(i), text: name })),
-    height: 80 + drawn.length * Math.max(44, 13 * exam.names.length),
+    key: panel.names.map((name, i) => ({ sign: SIGNS[i % SIGNS.length], colour: hue(i), text: name })),
+    height: 80 + drawn.length * Math.max(44, 13 * panel.names.length),
     data,
-    label: `Success in each of ${exam.names.length} cells; the table below has the figures`,
+    label: `Success in each of ${panel.names.length} cells; the table below has the figures`,
     layout: {
       margin: { l: 8, r: 16, t: 6, b: 42 },
       xaxis: axis(
@@ -166,7 +166,7 @@ function drawCells(node, exam, sheets) {
       })),
     },
   });
-  const head = ["policy", ...exam.names].map((title) => element("th", { scope: "col" }, nameOf(title)));
+  const head = ["policy", ...panel.names].map((title) => element("th", { scope: "col" }, nameOf(title)));
   const body = sheets.map((sheet, row) =>
     element(
       "tr",
@@ -199,17 +199,17 @@ function drawCells(node, exam, sheets) {
   );
 }
 
-function drawSeeds(node, exam, sheets) {
+function drawSeeds(node, panel, sheets) {
   const codes = sheets.map((sheet) => Array.from(sheet.letters, (letter) => codeOf.get(letter)));
-  const failures = exam.seeds.map((_, i) => codes.filter((row) => row[i] !== 0).length);
-  const order = exam.seeds.map((_, i) => i);
-  const cellPlace = new Map(exam.names.map((name, i) => [name, i]));
-  const hardest = byId("exam-order").value === "hard";
+  const failures = panel.seeds.map((_, i) => codes.filter((row) => row[i] !== 0).length);
+  const order = panel.seeds.map((_, i) => i);
+  const cellPlace = new Map(panel.names.map((name, i) => [name, i]));
+  const hardest = byId("panel-order").value === "hard";
   order.sort(
     (a, b) =>
-      cellPlace.get(exam.episodeCells[a]) - cellPlace.get(exam.episodeCells[b]) ||
+      cellPlace.get(panel.episodeCells[a]) - cellPlace.get(panel.episodeCells[b]) ||
       (hardest ? failures[b] - failures[a] : 0) ||
-      exam.seeds[a] - exam.seeds[b] ||
+      panel.seeds[a] - panel.seeds[b] ||
       a - b,
   );
   const used = [...new Set(codes.flat())].sort((a, b) => a - b);
@@ -238,10 +238,10 @@ function drawSeeds(node, exam, sheets) {
     used.map((code) => [code, codes.reduce((sum, row) => sum + row.filter((each) => each === code).length, 0)]),
   );
   const starts = order.flatMap((i, x) =>
-    x === 0 || exam.episodeCells[i] !== exam.episodeCells[order[x - 1]] ? [x] : [],
+    x === 0 || panel.episodeCells[i] !== panel.episodeCells[order[x - 1]] ? [x] : [],
   );
-  const several = exam.names.length > 1;
-  const roomy = several && (printing ? PAPER_WIDTH : node.clientWidth) / exam.names.length >= 80;
+  const several = panel.names.length > 1;
+  const roomy = several && (printing ? PAPER_WIDTH : node.clientWidth) / panel.names.length >= 80;
   const every =
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].find((step) => order.length / step <= (narrow() ? 5 : 12)) ?? 1024;
   const ticks = several || hardest ? [] : order.map((_, x) => x).filter((x) => x % every === 0);
@@ -264,7 +264,7 @@ function drawSeeds(node, exam, sheets) {
         text: codes.map((row, k) =>
           order.map(
             (i) =>
-              `${plain(sheets[k].title)}<br>${several ? `${plain(exam.episodeCells[i])}, ` : ""}seed ${exam.seeds[i]}<br>${plain(model.ends[row[i]])}`,
+              `${plain(sheets[k].title)}<br>${several ? `${plain(panel.episodeCells[i])}, ` : ""}seed ${panel.seeds[i]}<br>${plain(model.ends[row[i]])}`,
           ),
         ),
         hovertemplate: "%{text}<extra></extra>",
@@ -278,7 +278,7 @@ function drawSeeds(node, exam, sheets) {
             yref: "paper",
             y: 1,
             yanchor: "bottom",
-            text: plain(exam.episodeCells[order[x]], 20),
+            text: plain(panel.episodeCells[order[x]], 20),
             showarrow: false,
             font: { size: 11, color: c.soft },
           }))
@@ -289,7 +289,7 @@ function drawSeeds(node, exam, sheets) {
           : hardest
             ? "episodes, the hardest first"
             : "seed",
-        { tickvals: ticks, ticktext: ticks.map((x) => String(exam.seeds[order[x]])), showgrid: false },
+        { tickvals: ticks, ticktext: ticks.map((x) => String(panel.seeds[order[x]])), showgrid: false },
       ),
       yaxis: axis("", {
         tickvals: sheets.map((_, i) => i),
@@ -310,22 +310,22 @@ function drawSeeds(node, exam, sheets) {
     },
   });
   if (several && !roomy)
-    node.append(element("p", { class: "note" }, "Cells, from the left: ", nameOf(exam.names.join(" · "))));
-  const worst = exam.seeds
+    node.append(element("p", { class: "note" }, "Cells, from the left: ", nameOf(panel.names.join(" · "))));
+  const worst = panel.seeds
     .map((seed, i) => [failures[i], i])
     .filter(([count]) => count > 0)
     .sort((a, b) => b[0] - a[0] || a[1] - b[1]);
   const named = worst
     .slice(0, 12)
-    .map(([count, i]) => `${several ? `${exam.episodeCells[i]}/` : ""}${exam.seeds[i]} (${count} of ${sheets.length})`)
+    .map(([count, i]) => `${several ? `${panel.episodeCells[i]}/` : ""}${panel.seeds[i]} (${count} of ${sheets.length})`)
     .join(", ");
   node.append(
     element(
       "p",
       { class: "note" },
       worst.length
-        ? `Seeds that fail${sheets.length > 1 ? " most often" : ""}: ${named}${worst.length > 12 ? ` and ${worst.length - 12} more` : ""}; ${worst.length} of ${exam.seeds.length} episodes fail${sheets.length > 1 ? " at least once" : ""}.`
-        : `No episode of ${exam.seeds.length} fails in any row.`,
+        ? `Seeds that fail${sheets.length > 1 ? " most often" : ""}: ${named}${worst.length > 12 ? ` and ${worst.length - 12} more` : ""}; ${worst.length} of ${panel.seeds.length} episodes fail${sheets.length > 1 ? " at least once" : ""}.`
+        : `No episode of ${panel.seeds.length} fails in any row.`,
     ),
   );
 }

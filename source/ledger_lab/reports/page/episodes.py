@@ -15,7 +15,7 @@ _LETTERS = ascii_letters + digits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exam:
+class PanelEpisodes:
     """A panel's episodes in the order of the letters of its sheets."""
 
     panel: str
@@ -29,32 +29,32 @@ class Exam:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExamSheet:
+class PolicyOutcomes:
     """Outcomes of a policy's episodes."""
 
-    exam: int
-    """Index into :attr:`ExamCollection.exams`."""
+    panel: int
+    """Index into :attr:`OutcomeCollection.panels`."""
     checkpoint: str
     letters: str
     """One letter per episode: how it ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExamCollection:
+class OutcomeCollection:
     """All sheets of some runs."""
 
-    exams: list[Exam]
+    panels: list[PanelEpisodes]
     ends: list[str]
     """Meanings of the letters a, b, c, …, in order."""
-    sheets: list[list[ExamSheet]]
+    sheets: list[list[PolicyOutcomes]]
     """Per run, in the order in which they were scored."""
     left_out: int
     """Sheets left out, to keep the page small."""
 
 
-def collect_exams(
+def collect_outcomes(
     runs: Sequence[Run], episodes: int = EPISODES, on_run: Callable[[int], None] = lambda place: None
-) -> ExamCollection:
+) -> OutcomeCollection:
     """Collect the outcomes of every policy that was screened or evaluated.
 
     Confirmations are left out, as their seeds are fresh each time and do not show which seeds are hard. Invalid results
@@ -68,29 +68,29 @@ def collect_exams(
     Returns:
         The sheets.
     """
-    exams: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
-    found: list[Exam] = []
+    places: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
+    found: list[PanelEpisodes] = []
     letters = {SUCCESS: _LETTERS[0], SHORT: _LETTERS[1]}
-    sheets: list[list[ExamSheet]] = []
+    sheets: list[list[PolicyOutcomes]] = []
     for place, run in enumerate(runs):
         on_run(place)
         own = []
         for row in _scored(run):
             outcomes = row.outcomes
             key = (row.panel_id, tuple(outcomes.cell), tuple(outcomes.seed))
-            if key not in exams:
-                exams[key] = len(found)
-                found.append(_exam(row))
+            if key not in places:
+                places[key] = len(found)
+                found.append(_panel_episodes(row))
             text = "".join(
                 _letter(ok, end, letters) for ok, end in zip(outcomes.success, outcomes.ended_by, strict=True)
             )
-            own.append(ExamSheet(exam=exams[key], checkpoint=row.checkpoint, letters=text))
+            own.append(PolicyOutcomes(panel=places[key], checkpoint=row.checkpoint, letters=text))
         sheets.append(own)
     total = sum(len(sheet.letters) for own in sheets for sheet in own)
     share = min(1.0, episodes / max(1, total))
     kept = [own[-max(1, int(share * len(own))) :] for own in sheets]
     left_out = sum(map(len, sheets)) - sum(map(len, kept))
-    return ExamCollection(exams=found, ends=list(letters), sheets=kept, left_out=left_out)
+    return OutcomeCollection(panels=found, ends=list(letters), sheets=kept, left_out=left_out)
 
 
 def _scored(run: Run) -> list[PanelResult]:
@@ -102,7 +102,7 @@ def _scored(run: Run) -> list[PanelResult]:
     return list(first.values())
 
 
-def _exam(row: PanelResult) -> Exam:
+def _panel_episodes(row: PanelResult) -> PanelEpisodes:
     """Describe the episodes of a score."""
     cells: list[str] = []
     counts: list[int] = []
@@ -111,7 +111,9 @@ def _exam(row: PanelResult) -> Exam:
             cells.append(cell)
             counts.append(0)
         counts[-1] += 1
-    return Exam(panel=row.panel, panel_id=row.panel_id, cells=cells, counts=counts, seeds=list(row.outcomes.seed))
+    return PanelEpisodes(
+        panel=row.panel, panel_id=row.panel_id, cells=cells, counts=counts, seeds=list(row.outcomes.seed)
+    )
 
 
 def _letter(success: bool, ended_by: str, letters: dict[str, str]) -> str:

@@ -3,7 +3,7 @@
 A folder counts for a task if it is named by it: ``<task>-<hardware>``, the id without ``LedgerLab-`` and in lower case,
 as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
 
-``python -m ledger_lab.reports.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
+``python -m tools.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
+from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
@@ -36,8 +37,8 @@ _COLUMNS = (
 )
 _PERTURBED = ("task", "episodes", "worst cell", "constraint rows needed", "and in training")
 
-_EXAM = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
-"""Fields of a panel's identity that make it the same exam in any simulation."""
+_SAME_EPISODES = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
+"""Fields of a panel's identity that make its episodes the same in any simulation."""
 
 
 def records_table(records: Path) -> str:
@@ -53,11 +54,11 @@ def records_table(records: Path) -> str:
     for ledger, runs in _recorded(records):
         summaries = {run.declared.run_id: summarize_run(run) for run in runs}
         for cohort in summarize_cohorts(list(summaries.values()), ledger.cohorts):
-            exam = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
+            yardstick = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
             members = [
                 (run, each)
                 for run, each in zip(runs, summaries.values(), strict=True)
-                if (each.cohort, each.task, each.panel_id, each.target_success) == exam
+                if (each.cohort, each.task, each.panel_id, each.target_success) == yardstick
             ]
             lines.append(_row(*_cells(cohort, *zip(*members, strict=True))))
     return "\n".join(lines)
@@ -129,7 +130,7 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
-        _time(cohort) + _before(_beginnings(runs), "wall_s", duration),
+        median_time_cell(cohort) + _before(_beginnings(runs), "wall_s", duration),
         _steps(members) + _before(_beginnings(runs), "env_steps", quantity),
         _cost(cohort, members) + _before(_beginnings_elsewhere(runs), "usd", usd),
         _hardware(runs, members),
@@ -186,13 +187,6 @@ def _counts(row: PanelResult, run: Run) -> bool:
     return row.purpose == "screening" and row.invalid is None and row.panel_id == run.declared.panel_id
 
 
-def _time(cohort: CohortSummary) -> str:
-    """Return the median wall-clock time to the target, runs that never got there included."""
-    if cohort.median_wall_to_target_s is None:
-        return f"> {duration(cohort.median_wall_to_target_exceeds_s)}"
-    return duration(cohort.median_wall_to_target_s)
-
-
 def _steps(members: Sequence[RunSummary]) -> str:
     """Return the median of the steps that proven policies were trained with; without one, what was not enough."""
     proven = [each.confirmed.env_steps for each in members if each.confirmed is not None]
@@ -247,7 +241,7 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
         engines = {
             start.panel_id: start.panel_fields["physics"]["engine"]
             for start in journal.of(EvaluationStarted)
-            if all(start.panel_fields.get(name) == declared.get(name) for name in _EXAM)
+            if all(start.panel_fields.get(name) == declared.get(name) for name in _SAME_EPISODES)
         }
         for row in journal.of(PanelResult):
             engine = engines.get(row.panel_id, run.declared.physics)

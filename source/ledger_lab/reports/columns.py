@@ -1,0 +1,205 @@
+"""Columns of the ledger's tables, each declared once.
+
+The terminal, the page, SQL, JSON, exports and the reference of the documentation are made from these declarations.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+Type = Literal["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"]
+"""Types of columns, by their names in SQL. Timestamps are in UTC. Any value may be missing."""
+
+_SQL_TYPES: dict[type, Type] = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
+
+Style = Literal["", "good", "short", "running", "bad"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure in a table that people read. All of it is plain text."""
+
+    text: str
+    beside: str = ""
+    """What belongs to the figure: its interval, say."""
+    details: tuple[str, ...] = ()
+    """What only the page has room for, a line each."""
+    sign: str = ""
+    """A sign that says the same as the style, for readers who can't tell colours apart."""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a column stands in the tables that people read."""
+
+    title: str
+    denominator: str
+    """What the figure is measured over, in a few words."""
+    cell: Callable[[Any], Cell | str]
+    """Takes the row, and returns the figure as people read it."""
+    priority: int = 0
+    """Place from the left. A narrow terminal drops the last columns."""
+    align: Literal["left", "right"] = "right"
+    if_measured: bool = False
+    """Whether the column is left out when no row has the figure."""
+
+    def show(self, row: object) -> Cell:
+        """Return a row's cell."""
+        cell = self.cell(row)
+        return cell if isinstance(cell, Cell) else Cell(cell)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column[Row]:
+    """A column of a table."""
+
+    name: str
+    """Its name in SQL, and its key in JSON."""
+    type: Type | None
+    """``None`` for a nested value, which JSON alone holds."""
+    meaning: str
+    """One sentence, with the unit; empty if the name says it."""
+    read: Callable[[Row], Any]
+    """Takes the row, and returns the value."""
+    shown: Shown | None = None
+
+
+def column[Row](declaration: str, read: Callable[[Row], Any]) -> Column[Row]:
+    """Declare a column that is no field of a dataclass.
+
+    Args:
+        declaration: Its name, its type and its meaning, as ``"wall_s DOUBLE age of the attempt [s]"``.
+        read: Takes the row, and returns the value.
+    """
+    name, kind, meaning = (*declaration.split(maxsplit=2), "")[:3]
+    return Column(name=name, type=typing.cast(Type, kind), read=read, meaning=meaning)
+
+
+def figure[Source, Value](read: Callable[[Source], Value], shown: Shown | None = None) -> Value:
+    """Declare a field of a dataclass as a column. The docstring below the field is its meaning.
+
+    Args:
+        read: Works the value out from what the dataclass summarizes.
+        shown: How the column stands in the tables that people read; ``None`` if it doesn't.
+
+    Returns:
+        The field, typed as its value.
+    """
+    return typing.cast(Value, field(metadata={"read": read, "shown": shown}))
+
+
+def summarize[Summary](kind: type[Summary], source: object) -> Summary:
+    """Make a dataclass whose fields are all declared by :func:`figure`.
+
+    Args:
+        kind: The dataclass.
+        source: What its fields are worked out from.
+    """
+    values = {each.name: each.metadata["read"](source) for each in fields(typing.cast(Any, kind))}
+    return kind(**values)
+
+
+@functools.cache
+def columns_of(kind: type) -> tuple[Column[Any], ...]:
+    """Return a column for each field of a dataclass; the docstring below a field is the column's meaning."""
+    docs, hints = attribute_docs(kind), typing.get_type_hints(kind)
+    return tuple(
+        Column(
+            name=each.name,
+            type=_sql_type(hints[each.name]),
+            meaning=in_one_line(docs.get(each.name, "")),
+            read=functools.partial(_plain_attribute, each.name),
+            shown=each.metadata.get("shown"),
+        )
+        for each in fields(kind)
+    )
+
+
+def sql_columns(kind: type, find: Callable[[Any], object | None], *, but: str = "") -> Iterator[Column[Any]]:
+    """Yield the columns of a dataclass that SQL can hold, for a table whose rows hold the dataclass.
+
+    Args:
+        kind: The dataclass.
+        find: Takes a row of the table, and returns its instance of the dataclass, if it has one.
+        but: Field to leave out.
+    """
+
+    def through(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda row: None if (found := find(row)) is None else read(found)
+
+    for each in columns_of(kind):
+        if each.type is not None and each.name != but:
+            yield Column(name=each.name, type=each.type, read=through(each.read), meaning=each.meaning)
+
+
+def shown_columns(kind: type) -> list[tuple[str, Shown]]:
+    """Return the columns of a dataclass that people read, by their names, in order."""
+    found = [(each.name, each.metadata["shown"]) for each in fields(kind) if each.metadata.get("shown")]
+    return sorted(found, key=lambda each: each[1].priority)
+
+
+def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[str, Shown]], list[list[Cell]]]:
+    """Return a table that people read.
+
+    Args:
+        kind: The dataclass that declares the columns.
+        rows: Its instances.
+
+    Returns:
+        Columns by their names; and the cells of each row, in the order of the columns.
+    """
+    kept: list[tuple[str, Shown]] = []
+    by_column: list[list[Cell]] = []
+    for name, shown in shown_columns(kind):
+        if not shown.if_measured or any(getattr(row, name) is not None for row in rows):
+            kept.append((name, shown))
+            by_column.append([shown.show(row) for row in rows])
+    return kept, [list(cells) for cells in zip(*by_column, strict=True)]
+
+
+def attribute_docs(kind: type) -> dict[str, str]:
+    """Return the docstrings below the fields of a class, or below the members of an enumeration."""
+    body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
+    docs = {}
+    for statement, below in zip(body, body[1:], strict=False):
+        target = statement.target if isinstance(statement, ast.AnnAssign) else None
+        if isinstance(statement, ast.Assign):
+            target = typing.cast(Any, statement.targets[0])
+        text = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(target, ast.Name) and isinstance(text, ast.Constant):
+            docs[target.id] = str(text.value)
+    return docs
+
+
+def in_one_line(docstring: str, code: str = "") -> str:
+    """Return a docstring as one line.
+
+    Args:
+        docstring: The docstring.
+        code: What stands around code instead of backquotes.
+    """
+    for role in (":class:", ":attr:", ":func:", ":data:", ":meth:", ":mod:"):
+        docstring = docstring.replace(role, "")
+    return " ".join(docstring.replace("``", "`").replace("`", code).split())
+
+
+def _sql_type(hint: Any) -> Type | None:
+    """Return the SQL type of an annotation; ``None`` for a nested value."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    known = [option for option in options if option is not types.NoneType]
+    return _SQL_TYPES.get(known[0]) if len(known) == 1 else None
+
+
+def _plain_attribute(name: str, row: object) -> Any:
+    """Return an attribute without its enumeration."""
+    value = getattr(row, name)
+    return str(value) if isinstance(value, str) else value

@@ -1,0 +1,175 @@
+"""What the figures of a run are worked out from: sums over its rows, each worked out once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+
+from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
+from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
+from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.reports.checkpoints import CheckpointSummary, summarize_checkpoint
+from ledger_lab.reports.clock import saved_at_s
+from ledger_lab.reports.energy import EnergySummary, summarize_energy
+
+_STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
+
+
+class RunFacts:
+    """Sums over the rows of a run. ``None`` means not measured, or without a denominator."""
+
+    def __init__(self, run: Run, price: Price | None = None) -> None:
+        """Take a run.
+
+        Args:
+            run: The run.
+            price: Price to use in place of the declared one.
+        """
+        self.run, self.declared = run, run.declared
+        self.declared_price = Price.from_dict(self.declared.price)
+        self.price = price or self.declared_price
+        self.last = run.attempts[-1] if run.attempts else None
+        self.wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
+        self.updates, self.env_steps = self._progress()
+        self.phase_ns = self._phases()
+
+    def spent_s(self, phases: Iterable[Phase]) -> float | None:
+        """Return the seconds in some phases; ``None`` before the first iteration."""
+        return sum(self.phase_ns.get(phase, 0) for phase in phases) / 1e9 if self.updates else None
+
+    @property
+    def train_s(self) -> float | None:
+        """Seconds in the training loop."""
+        return self.spent_s(TRAINING_PHASES)
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds in the environment's steps."""
+        return self.spent_s(_STEP)
+
+    @property
+    def step_inference_s(self) -> float | None:
+        """Seconds in the environment's steps, and in the policy's forward passes for them."""
+        return self.spent_s(_STEP | {Phase.INFER})
+
+    @property
+    def update_s(self) -> float | None:
+        """Seconds in which the learner updated its policy."""
+        return self.spent_s((Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE))
+
+    @property
+    def evaluate_s(self) -> float | None:
+        """Seconds of judging; ``None`` if the run never judged."""
+        return self.phase_ns[Phase.EVALUATE] / 1e9 if Phase.EVALUATE in self.phase_ns else None
+
+    @cached_property
+    def energy(self) -> EnergySummary:
+        """What the accelerators drew."""
+        return summarize_energy(self.run)
+
+    @cached_property
+    def energy_cost(self) -> EnergyCost | None:
+        """Cost of the energy, where it is paid on top."""
+        return energy_cost(
+            self._attempt_wall_s, self.price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
+        )
+
+    def cost_usd(self, price: Price) -> float | None:
+        """Return what the run costs at a price [USD]."""
+        return billable_usd(
+            self._attempt_wall_s, price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
+        )
+
+    @property
+    def _attempt_wall_s(self) -> list[float]:
+        """Seconds of each attempt."""
+        return [attempt.wall_ns / 1e9 for attempt in self.run.attempts]
+
+    def peak_gb(self, name: str) -> float | None:
+        """Return the largest peak that an end of an attempt names [GB = 10^9 bytes]."""
+        ends = [end for attempt in self.run.attempts for end in attempt.of(AttemptEnded)]
+        measured = [peak for end in ends if (peak := getattr(end, name)) is not None]
+        return max(measured) / 1e9 if measured else None
+
+    @cached_property
+    def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
+        """Scores of the run's checkpoints in order, with their attempts."""
+        return self.run.judged
+
+    @cached_property
+    def invalid_reason(self) -> str | None:
+        """Why scores are invalid, as the last of them says."""
+        return next((row.invalid for _, row in reversed(self.judged) if row.invalid is not None), None)
+
+    @cached_property
+    def _confirmations(self) -> dict[tuple[str, str], PanelResult]:
+        """The confirmation of each checkpoint; what is proven stays proven."""
+        found: dict[tuple[str, str], PanelResult] = {}
+        for _, row in self.judged:
+            key = row.checkpoint, row.checkpoint_sha256
+            if row.invalid is None and row.purpose == "confirmation" and not (key in found and found[key].confirms):
+                found[key] = row
+        return found
+
+    @cached_property
+    def _scores(self) -> dict[tuple[str, str], PanelResult]:
+        """The first score of each checkpoint: scoring again until a policy passes would bias it."""
+        found: dict[tuple[str, str], PanelResult] = {}
+        for _, row in self.judged:
+            own = row.panel_id == self.declared.panel_id and row.purpose != "confirmation"
+            if row.invalid is None and own:
+                found.setdefault((row.checkpoint, row.checkpoint_sha256), row)
+        return found
+
+    @cached_property
+    def checkpoints(self) -> list[CheckpointSummary]:
+        """The saved checkpoints with their scores."""
+        at_s = saved_at_s(self.run)
+        return [
+            summarize_checkpoint(
+                saved,
+                at_s[saved.path],
+                self._scores.get((saved.path, saved.sha256)),
+                self._confirmations.get((saved.path, saved.sha256)),
+            )
+            for saved in self.run.checkpoints
+        ]
+
+    @cached_property
+    def proof(self) -> PanelResult | None:
+        """The confirmation that proved that a policy reaches the target."""
+        return next((row for row in self._confirmations.values() if row.confirms), None)
+
+    @cached_property
+    def outcomes(self) -> Outcomes | None:
+        """Outcomes of the proof; without one, of the last checkpoint that was screened."""
+        keys = ((saved.path, saved.sha256) for saved in reversed(self.run.checkpoints))
+        shown = self.proof or next((self._scores[key] for key in keys if key in self._scores), None)
+        return shown.outcomes if shown else None
+
+    def _progress(self) -> tuple[int, int]:
+        """Return iterations and environment steps of the training, without those that were lost."""
+        if len(self.run.attempts) > 1:
+            counts = [(window.iteration or 0, window.env_steps) for _, window in self.run.windows]
+        else:  # no window needs to be read
+            counts = [(attempt.sums.iterations, attempt.sums.env_steps) for attempt in self.run.attempts]
+        return max((each for each, _ in counts), default=0), max((each for _, each in counts), default=0)
+
+    def _phases(self) -> dict[str, int]:
+        """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time."""
+        run = self.run
+        total: Counter[str] = Counter()
+        for attempt in run.attempts:
+            total.update(attempt.sums.phase_ns)
+            if len(run.attempts) > 1:  # else no window needs to be read
+                lost = [window for window in attempt.windows if run.is_lost(attempt, window)]
+                for spent_ns in (window.phase_ns for window in lost):
+                    total.subtract(spent_ns)
+                    total[Phase.RESTART] += sum(spent_ns.values())
+            # A killed attempt may have written rows after its last window, and an attempt that ended takes a while to
+            # exit. If the first process could not write its end, another process did, by its own clock.
+            ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
+            total[Phase.RESTART if run.led_on(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
+            total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
+        return {str(phase): total[phase] for phase in Phase if total[phase]}

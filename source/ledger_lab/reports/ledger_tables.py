@@ -1,0 +1,397 @@
+"""The ledger as flat tables, for SQL and exports. Each column is declared once, with its type, reader and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ledger_lab.ledger import (
+    FIGURES,
+    Attempt,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    DeviceSample,
+    Health,
+    HostSample,
+    PanelResult,
+    PhaseWindow,
+    Row,
+    Run,
+    ShutdownEnded,
+    SupervisionStarted,
+    Telemetry,
+)
+from ledger_lab.reports.columns import Column, column, sql_columns
+from ledger_lab.reports.load import RoomSummary, summarize_room
+from ledger_lab.reports.summary import CohortSummary, RunSummary
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The requested runs of a ledger, with their figures."""
+
+    runs: Sequence[Run]
+    summaries: Sequence[RunSummary]
+    """One per run, in the same order."""
+    cohorts: Sequence[CohortSummary]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, and how it is filled."""
+
+    name: str
+    meaning: str
+    columns: Sequence[Column[Any]]
+    rows: Callable[[Contents], Iterator[Any]]
+    """Yields what the columns read."""
+
+
+class _RunRow(NamedTuple):
+    """A run with its figures."""
+
+    run: Run
+    summary: RunSummary
+
+
+class _AttemptRow(NamedTuple):
+    """An attempt with its first start and its ends."""
+
+    run: Run
+    attempt: Attempt
+    started: AttemptStarted | SupervisionStarted | None
+    ended: AttemptEnded | None
+    shutdown: ShutdownEnded | None
+    room: RoomSummary | None
+
+
+class _WindowRow(NamedTuple):
+    """A phase window, its place in its attempt, and the end of the window before it [ns]."""
+
+    run: Run
+    attempt: Attempt
+    place: int
+    window: PhaseWindow
+    before_ns: int
+
+
+class _PhaseRow(NamedTuple):
+    """A phase of a window."""
+
+    of: _WindowRow
+    phase: str
+    spent_ns: int
+
+
+class _OwnRow[Kind: Row](NamedTuple):
+    """A row of an attempt's journals."""
+
+    run: Run
+    attempt: Attempt
+    row: Kind
+
+
+class _ResultRow(NamedTuple):
+    """A score, and its place among the scores of its run."""
+
+    run: Run
+    place: int
+    result: PanelResult
+
+
+class _EpisodeRow(NamedTuple):
+    """An episode of a score, and its place in the panel."""
+
+    of: _ResultRow
+    place: int
+
+
+class _SampleRow(NamedTuple):
+    """A sample of one accelerator, or of the host alone, and its place among the samples of its attempt."""
+
+    run: Run
+    attempt: Attempt
+    place: int
+    row: Telemetry
+    host: HostSample | None
+    device: DeviceSample | None
+
+
+def _attempts(contents: Contents) -> Iterator[tuple[Run, Attempt]]:
+    """Yield every attempt with its run."""
+    for run in contents.runs:
+        for attempt in run.attempts:
+            yield run, attempt
+
+
+def _attempt_rows(contents: Contents) -> Iterator[_AttemptRow]:
+    """Yield attempts."""
+    for run, attempt in _attempts(contents):
+        starts: list[AttemptStarted | SupervisionStarted] = [*attempt.of(AttemptStarted)]
+        starts += attempt.of(SupervisionStarted)
+        started = starts[0] if starts else None
+        yield _AttemptRow(run, attempt, started, attempt.ended, attempt.shutdown, summarize_room([attempt]))
+
+
+def _window_rows(contents: Contents) -> Iterator[_WindowRow]:
+    """Yield phase windows."""
+    for run, attempt in _attempts(contents):
+        before_ns = 0
+        for place, window in enumerate(attempt.windows):
+            yield _WindowRow(run, attempt, place, window, before_ns)
+            before_ns = window.wall_ns
+
+
+def _phase_rows(contents: Contents) -> Iterator[_PhaseRow]:
+    """Yield the phases of each window."""
+    for each in _window_rows(contents):
+        for phase, spent_ns in each.window.phase_ns.items():
+            yield _PhaseRow(each, phase, spent_ns)
+
+
+def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_OwnRow[Kind]]]:
+    """Return what yields all rows of a kind that attempts wrote."""
+
+    def rows(contents: Contents) -> Iterator[_OwnRow[Kind]]:
+        for run, attempt in _attempts(contents):
+            for row in attempt.of(kind):
+                yield _OwnRow(run, attempt, row)
+
+    return rows
+
+
+def _result_rows(contents: Contents) -> Iterator[_ResultRow]:
+    """Yield scores of checkpoints."""
+    for run in contents.runs:
+        for place, result in enumerate(run.results):
+            yield _ResultRow(run, place, result)
+
+
+def _episode_rows(contents: Contents) -> Iterator[_EpisodeRow]:
+    """Yield held-out episodes."""
+    for each in _result_rows(contents):
+        for place in range(each.result.outcomes.episodes):
+            yield _EpisodeRow(each, place)
+
+
+def _sample_rows(contents: Contents) -> Iterator[_SampleRow]:
+    """Yield samples of host and accelerators."""
+    for run, attempt in _attempts(contents):
+        for place, row in enumerate(attempt.of(Telemetry)):
+            for device in row.devices or (None,):
+                yield _SampleRow(run, attempt, place, row, row.host, device)
+
+
+def _figure_reader(name: str) -> Callable[[_WindowRow], float | None]:
+    """Return what reads a figure of the training."""
+    return lambda of: of.window.figures.get(name)
+
+
+def _utc(time: datetime) -> datetime:
+    """Return a time in UTC without its zone, as SQL's TIMESTAMP expects."""
+    return time.astimezone(UTC).replace(tzinfo=None)
+
+
+def _began_from(of: _RunRow) -> str | None:
+    """Return the run and the checkpoint that a run began with."""
+    began = of.run.declared.began_from
+    return "{run_id}/{checkpoint}".format(**began) if began else None
+
+
+_ROW_RUN: Column[Any] = column("run_id VARCHAR", attrgetter("run.declared.run_id"))
+_ROW_ATTEMPT: Column[Any] = column("attempt BIGINT from 1", attrgetter("attempt.number"))
+_ROW_WALL: Column[Any] = column("wall_s DOUBLE age of the attempt's process [s]", lambda of: of.row.wall_ns / 1e9)
+
+_RUNS: list[Column[_RunRow]] = [
+    *sql_columns(RunSummary, lambda of: of.summary),
+    column(
+        "declared_instance VARCHAR entry of the price book that the run declared, whatever was asked for",
+        lambda of: of.summary.declared_price["instance"],
+    ),
+    column("declared_usd_per_hour DOUBLE its price [USD/h]", lambda of: of.summary.declared_price["usd_per_hour"]),
+    column(
+        "heldout_low DOUBLE lower end of the Wilson interval of heldout_success, 95 %",
+        lambda of: (of.summary.heldout_interval or (None, None))[0],
+    ),
+    column("heldout_high DOUBLE upper end of it", lambda of: (of.summary.heldout_interval or (None, None))[1]),
+    column(
+        "iterations BIGINT iterations completed",
+        lambda of: max((attempt.sums.iterations for attempt in of.run.attempts), default=0),
+    ),
+    column("attempts BIGINT", lambda of: len(of.run.attempts)),
+    column("began_from VARCHAR run and checkpoint whose networks it began with", _began_from),
+    column("experiment VARCHAR", lambda of: of.run.declared.experiment),
+    column("max_iterations BIGINT", lambda of: of.run.declared.max_iterations),
+    column("horizon BIGINT environment steps per iteration and environment", lambda of: of.run.declared.horizon),
+    column("git_commit VARCHAR", lambda of: of.run.declared.git.get("commit")),
+    column("accelerator VARCHAR", lambda of: of.run.declared.hardware.get("accelerator")),
+    column("cpu VARCHAR", lambda of: of.run.declared.hardware.get("cpu")),
+    column("declared_at TIMESTAMP", lambda of: _utc(of.run.declared_at)),
+    column("directory VARCHAR", lambda of: str(of.run.directory)),
+]
+
+_ATTEMPTS: list[Column[_AttemptRow]] = [
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    column("status VARCHAR", lambda of: str(of.attempt.status)),
+    column("reason VARCHAR", lambda of: of.ended.reason if of.ended else None),
+    column("host VARCHAR", lambda of: of.started.host if of.started else None),
+    column("ranks BIGINT processes that wrote a journal", lambda of: len(of.attempt.ranks)),
+    column("supervised BOOLEAN whether a supervisor wrote down its end", lambda of: of.attempt.supervision is not None),
+    column("started_at TIMESTAMP", lambda of: _utc(min(each.first_time for each in of.attempt.journals))),
+    column(
+        "wall_s DOUBLE its life, until its processes were gone or its last sign of life [s]",
+        lambda of: of.attempt.wall_ns / 1e9,
+    ),
+    column("iterations BIGINT iterations completed", lambda of: of.attempt.sums.iterations),
+    column("env_steps BIGINT", lambda of: of.attempt.sums.env_steps),
+    column("peak_host_memory_bytes BIGINT", lambda of: of.ended.peak_host_memory_bytes if of.ended else None),
+    column("peak_gpu_memory_bytes BIGINT", lambda of: of.ended.peak_gpu_memory_bytes if of.ended else None),
+    *sql_columns(ShutdownEnded, lambda of: of.shutdown, but="wall_ns"),
+    *sql_columns(RoomSummary, lambda of: of.room),
+]
+
+_ITERATIONS: list[Column[_WindowRow]] = [
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    column("window_index BIGINT place among the windows of its attempt, from 0", attrgetter("place")),
+    column("iteration BIGINT iterations completed; missing outside the training loop", attrgetter("window.iteration")),
+    column("env_steps BIGINT environment steps of all processes so far", attrgetter("window.env_steps")),
+    column("wall_s DOUBLE age of the attempt's process at its end [s]", lambda of: of.window.wall_ns / 1e9),
+    column("window_s DOUBLE its length [s]", lambda of: (of.window.wall_ns - of.before_ns) / 1e9),
+    *(column(f"{name} DOUBLE {meaning}", _figure_reader(name)) for name, meaning in FIGURES.items()),
+    column(
+        "non_finite VARCHAR names of figures that were not finite", lambda of: ", ".join(of.window.non_finite) or None
+    ),
+    column("lost BOOLEAN whether a later attempt did it again", lambda of: of.run.is_lost(of.attempt, of.window)),
+]
+
+_PHASES: list[Column[_PhaseRow]] = [
+    column("run_id VARCHAR", attrgetter("of.run.declared.run_id")),
+    column("attempt BIGINT from 1", attrgetter("of.attempt.number")),
+    column("window_index BIGINT joins iterations", attrgetter("of.place")),
+    column("iteration BIGINT", attrgetter("of.window.iteration")),
+    column("wall_s DOUBLE age of the attempt's process at the window's end [s]", lambda of: of.of.window.wall_ns / 1e9),
+    column("phase VARCHAR", attrgetter("phase")),
+    column(
+        "seconds DOUBLE time in the phase; over the phases of a window they sum to its length [s]",
+        lambda of: of.spent_ns / 1e9,
+    ),
+]
+
+_CHECKPOINTS: list[Column[_OwnRow[CheckpointSaved]]] = [
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    *sql_columns(CheckpointSaved, lambda of: of.row, but="wall_ns"),
+    _ROW_WALL,
+]
+
+_PANEL_RESULTS: list[Column[_ResultRow]] = [
+    _ROW_RUN,
+    column("result BIGINT place among the results of its run, from 0", lambda of: of.place),
+    column("checkpoint VARCHAR joins checkpoints.path", lambda of: of.result.checkpoint),
+    column("checkpoint_sha256 VARCHAR", lambda of: of.result.checkpoint_sha256),
+    column("panel VARCHAR", lambda of: of.result.panel),
+    column("panel_id VARCHAR scores of different ids must not be compared", lambda of: of.result.panel_id),
+    column("purpose VARCHAR screening, confirmation or evaluation", lambda of: of.result.purpose),
+    column("confirmation BIGINT which confirmation of the run, from 1", lambda of: of.result.confirmation),
+    column("needed BIGINT successes that the run's rule asks for here", lambda of: of.result.needed),
+    column("successes BIGINT", lambda of: of.result.outcomes.successes),
+    column("episodes BIGINT", lambda of: of.result.outcomes.episodes),
+    column(
+        "passes BOOLEAN whether it reached them; missing for an evaluation",
+        lambda of: None if of.result.purpose == "evaluation" else of.result.passes,
+    ),
+    column("confirms BOOLEAN whether it proves that the checkpoint reaches the target", lambda of: of.result.confirms),
+    column("invalid VARCHAR why the score is no proof of anything; missing if it is one", lambda of: of.result.invalid),
+    column("exactness VARCHAR bitwise or statistical", lambda of: of.result.exactness),
+    column("device VARCHAR", lambda of: of.result.device),
+    column(
+        "wall_s DOUBLE age of the judging process when the last episode ended [s]", lambda of: of.result.wall_ns / 1e9
+    ),
+]
+
+_EPISODES: list[Column[_EpisodeRow]] = [
+    column("run_id VARCHAR", attrgetter("of.run.declared.run_id")),
+    column("result BIGINT joins panel_results", attrgetter("of.place")),
+    column("checkpoint VARCHAR", attrgetter("of.result.checkpoint")),
+    column("purpose VARCHAR", attrgetter("of.result.purpose")),
+    column("cell VARCHAR", lambda of: of.of.result.outcomes.cell[of.place]),
+    column("seed BIGINT", lambda of: of.of.result.outcomes.seed[of.place]),
+    column("success BOOLEAN success at the end of the episode", lambda of: of.of.result.outcomes.success[of.place]),
+    column("success_any BOOLEAN success at its best moment", lambda of: of.of.result.outcomes.success_any[of.place]),
+    column("steps BIGINT", lambda of: of.of.result.outcomes.steps[of.place]),
+    column(
+        "episode_return DOUBLE undiscounted sum of rewards", lambda of: of.of.result.outcomes.episode_return[of.place]
+    ),
+    column(
+        "ended_by VARCHAR horizon, non_finite, capacity or a termination term",
+        lambda of: of.of.result.outcomes.ended_by[of.place],
+    ),
+    column(
+        "fingerprint VARCHAR equal where two episodes went the same way, bit for bit",
+        lambda of: of.of.result.outcomes.fingerprint[of.place],
+    ),
+]
+
+_TELEMETRY: list[Column[_SampleRow]] = [
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    column("sample BIGINT place among the samples of its attempt, from 0", attrgetter("place")),
+    column("wall_s DOUBLE age of the attempt [s]", lambda of: of.row.wall_ns / 1e9),
+    *sql_columns(HostSample, lambda of: of.host),
+    column("device VARCHAR the accelerator's UUID", lambda of: of.device.uuid if of.device else None),
+    *sql_columns(DeviceSample, lambda of: of.device, but="uuid"),
+]
+
+_HEALTH: list[Column[_OwnRow[Health]]] = [
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    column("event VARCHAR", lambda of: of.row.event),
+    column("iteration BIGINT", lambda of: of.row.iteration),
+    _ROW_WALL,
+    column("evidence VARCHAR", lambda of: of.row.evidence),
+    column("advice VARCHAR", lambda of: of.row.advice),
+    column("stops BOOLEAN whether the run ended by it", lambda of: of.row.stops),
+]
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            "runs",
+            "one row per declared run, with every figure of the report",
+            _RUNS,
+            lambda contents: map(_RunRow, contents.runs, contents.summaries),
+        ),
+        Table("attempts", "one row per attempt of a run", _ATTEMPTS, _attempt_rows),
+        Table(
+            "iterations",
+            "one row per phase window of an attempt's first process: as a rule, per iteration",
+            _ITERATIONS,
+            _window_rows,
+        ),
+        Table("phases", "one row per phase within a phase window of an attempt's first process", _PHASES, _phase_rows),
+        Table("checkpoints", "one row per saved policy", _CHECKPOINTS, _own_rows(CheckpointSaved)),
+        Table("panel_results", "one row per score of a checkpoint on a panel", _PANEL_RESULTS, _result_rows),
+        Table("episodes", "one row per held-out episode of a panel result", _EPISODES, _episode_rows),
+        Table(
+            "telemetry",
+            "one row per sample and accelerator; one without an accelerator's figures where there is none",
+            _TELEMETRY,
+            _sample_rows,
+        ),
+        Table("health", "one row per health event", _HEALTH, _own_rows(Health)),
+        Table(
+            "cohorts",
+            "one row per cohort, task, panel and target",
+            list(sql_columns(CohortSummary, lambda cohort: cohort)),
+            lambda contents: iter(contents.cohorts),
+        ),
+    )
+}
+"""All tables by their names."""

@@ -1,0 +1,95 @@
+"""Whatever text stands in whichever field of whichever row, the page shows it as text, or the ledger is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.reports import CohortSummary, RunSummary, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports.page import build_model, render_page
+from tests.fakes.browser import open_browser, visit
+from tests.fakes.hostile import HostileField, write_hostile_runs
+from tests.fakes.ledgers import write_run
+
+TEXT = (
+    '"><meta http-equiv="refresh" content="0;url=https://FIELD.invalid/"></bdi></script><script>alert("FIELD")</script>'
+    "<img src=x onerror=alert(1)><a href='javascript:alert(2)'>FIELD</a>%{y}<base href=https://invalid/>"
+)
+RUNS_OF_A_PAGE = 30
+"""Few enough that each is drawn in every figure."""
+
+Shown = tuple[HostileField, Run, RunSummary, list[CohortSummary]]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
+    """The hostile runs that a report can be made of. A text in the place of a number ends most reports."""
+    found = []
+    for folder, hostile in write_hostile_runs(tmp_path_factory.mktemp("hostile"), TEXT):
+        try:
+            ledger = read_ledger(folder, use_cache=False)
+            (run,) = ledger.runs
+            summary = summarize_run(run)
+            cohorts = summarize_cohorts([summary], ledger.cohorts)
+            render_report([summary], cohorts, 200)
+            build_model([run], [summary], cohorts, source="logs", created_at="today")
+        except Exception as error:
+            assert str(error) or isinstance(error, MemoryError)
+            continue
+        found.append((hostile, run, summary, cohorts))
+    return found
+
+
+def test_every_field_of_text_reaches_the_report(shown: list[Shown]) -> None:
+    names = {hostile.name for hostile, *_ in shown}
+    texts = {
+        "RunDeclared": "run_id cohort task rl_library experiment overrides agent device panel panel_id physics timing",
+        "SupervisionStarted": "host",
+        "AttemptStarted": "host",
+        "PhaseWindow": "non_finite",
+        "Telemetry": "devices.uuid",
+        "Health": "event evidence advice",
+        "CheckpointSaved": "path sha256",
+        "PanelResult": "checkpoint panel panel_id device invalid outcomes.cell outcomes.ended_by outcomes.fingerprint",
+        "LearnerHashed": "sha256",
+        "AttemptEnded": "reason",
+        "ShutdownEnded": "signal",
+        "EvaluationStarted": "panel panel_id device host",
+        "CohortDeclared": "cohort",
+    }
+    assert {f"{kind}.{field}" for kind, named in texts.items() for field in named.split()} <= names
+
+
+def test_no_field_starts_a_script_or_leaves_the_page(shown: list[Shown], tmp_path: Path) -> None:
+    with open_browser() as browser:
+        for place, part in enumerate(itertools.batched(shown, RUNS_OF_A_PAGE)):
+            names = ", ".join(hostile.name for hostile, *_ in part)
+            runs, summaries = [run for _, run, _, _ in part], [summary for _, _, summary, _ in part]
+            cohorts = [cohort for *_, own in part for cohort in own]
+            model = build_model(runs, summaries, cohorts, source=TEXT, created_at=TEXT, absent=[])
+            path = tmp_path / f"page-{place}.html"
+            path.write_text(render_page(model), encoding="utf-8")
+            seen = visit(browser, path)
+            page = seen.page
+            page.wait_for_timeout(300)  # a refresh takes a moment
+            assert (seen.complaints, seen.requests, page.url) == ([], [], path.as_uri()), names
+            assert page.locator("script").count() == 3, names
+            assert (
+                page.locator("img, base, iframe, svg a, [href^='javascript:'], meta[http-equiv=refresh i]").count() == 0
+            )
+            assert page.title() == f"LedgerLab: {TEXT}"
+            page.context.close()
+
+
+def test_a_seed_that_is_no_number_stays_text(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    (run,) = read_ledger(tmp_path).runs
+    declared = dataclasses.replace(run.declared, seed=TEXT)  # type: ignore[arg-type]
+    run = dataclasses.replace(run, declared=declared)
+    page = render_page(build_model([run], [summarize_run(run)], [], source="logs", created_at="today"))
+    assert "seed &#34;&gt;&lt;meta http-equiv=&#34;refresh&#34;" in page
+    assert '<meta http-equiv="refresh"' not in page
