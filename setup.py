@@ -42,7 +42,6 @@ setup(
     install_requires=["duckdb", "numpy", "nvidia-ml-py", "orjson", "plotly", "psutil", "rich", "scipy"],
     extras_require={
         "mlflow": ["mlflow-skinny"],
-        "prices": ["gpuhunt"],
         "sim": ["isaaclab[ovphysx,rsl-rl,skrl]==3.0.*", "rl-games==1.6.5", "gym==0.26.2", "moviepy<2"],
         "tensorboard": ["tensorboard"],
         "wandb": ["wandb"],
