@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from argparse import Namespace
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from ledger_lab.checkpoints.film import in_studio, picture_of, recorded, recordi
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import play_parser
 from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
+from ledger_lab.checkpoints.viewer import require_viewer
 from ledger_lab.errors import UserError
 from ledger_lab.files import unused_path
 from ledger_lab.runners.command_line import launcher_args, parse
@@ -49,10 +49,7 @@ def play_run(argv: Sequence[str]) -> int:
         raise UserError(
             f"override {changed[0]!r}: a policy is played as it was trained; env.PATH=VALUE changes its world"
         )
-    if not args.video and not args.visualizer:
-        raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
-    if not args.video and "newton_gl" in args.visualizer and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
-        raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")
+    require_viewer(args)
     terminal = Terminal(quiet_libraries=not (args.verbose or args.info))
     try:
         _play(args, overrides, best_checkpoint(named_checkpoint(args), args.log_root), terminal)
