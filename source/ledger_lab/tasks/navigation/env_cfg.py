@@ -25,8 +25,7 @@ from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.navigation import mdp
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import PILLARS_USD
-from ledger_lab.assets.ground import PILLAR_SPACING_M
+from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.recipes.navigation import NAVIGATION
 from ledger_lab.tasks.navigation import terms
 from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
