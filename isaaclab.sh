@@ -68,6 +68,12 @@ python_candidates() {
     uv python find --system 3.12 2>/dev/null || true
 }
 
+# Installs the uv of requirements.lock into the environment $1, which has pip.
+install_uv() {
+    awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' requirements.lock >"$1/uv.lock"
+    "$1/bin/python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$1/uv.lock"
+}
+
 # Prints the first candidate that really runs (shims of version managers may not), is 3.12 and can create environments.
 find_python() {
     local candidate
@@ -83,6 +89,24 @@ else:
     return 1
 }
 
+# Lets uv install a Python 3.12 below the user's home, and sets base to it. Takes the uv on PATH, else the one of
+# requirements.lock, which any other Python 3 can run.
+fetch_python() {
+    local uv=(uv) other said
+    local missing="no Python 3.12 with venv found on PATH or in pyenv, conda or uv" way_out="install one (for example \
+'pyenv install 3.12', or Debian's python3.12 and python3.12-venv) or set ISAACLAB_PATH"
+    if ! type -P uv >/dev/null; then
+        other=$(type -P python3 || type -P python) &&
+            "$other" -m venv --clear "$venv.uv" >/dev/null 2>&1 && install_uv "$venv.uv" >/dev/null 2>&1 ||
+            die "$missing, and no uv to fetch one: $way_out"
+        uv=("$venv.uv/bin/python" -m uv)
+    fi
+    say "$missing: uv installs one below your home (about 30 MB to download)"
+    said=$("${uv[@]}" python install 3.12 2>&1) || die "uv cannot fetch a Python 3.12 (${said##*$'\n'}): $way_out"
+    base=$(UV_PYTHON_PREFERENCE=only-managed "${uv[@]}" python find 3.12)
+    rm -rf -- "$venv.uv"
+}
+
 # Builds .venv, or brings a complete one up to date. Runs in $root.
 build() {
     local python=$venv/bin/python base cache quiet=() sync
@@ -91,13 +115,11 @@ build() {
         --require-hashes --build-constraints requirements.lock requirements.lock)
 
     if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
-        base=$(find_python) || die "no Python 3.12 with venv found on PATH or in pyenv, conda or uv; install one" \
-            "(for example 'pyenv install 3.12', or Debian's python3.12-venv) or set ISAACLAB_PATH"
+        base=$(find_python) || fetch_python
         say "[1/4] creating $venv with $base (about 10 s)"
         "$base" -m venv --clear "$venv"
         say "[2/4] installing uv, the installer (about 10 s)"
-        awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' requirements.lock >"$venv/uv.lock"
-        "$python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$venv/uv.lock"
+        install_uv "$venv"
     elif ! grep -qxF -- "$(sha256sum requirements.lock)" "$stamp"; then
         say "requirements.lock has changed"
         "${sync[@]}" --dry-run --quiet # what fails here, say offline, leaves the environment as it was

@@ -41,8 +41,7 @@ setup(
     # Ledger, costs and reports work where neither torch nor Isaac Lab is installed.
     install_requires=["duckdb", "numpy", "nvidia-ml-py", "orjson", "plotly", "psutil", "rich", "scipy"],
     extras_require={
-        "mlflow": ["requests"],
-        "prices": ["gpuhunt"],
+        "mlflow": ["mlflow-skinny"],
         "sim": ["isaaclab[ovphysx,rsl-rl,skrl]==3.0.*", "rl-games==1.6.5", "gym==0.26.2", "moviepy<2"],
         "tensorboard": ["tensorboard"],
         "wandb": ["wandb"],

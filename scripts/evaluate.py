@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Sequence
 
-from ledger_lab.evaluation.request import evaluate_parser
+from ledger_lab.commands.first_look import first_look
+from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import run_supervised
-from ledger_lab.terminal.flags import answer_help
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -17,5 +17,6 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
 
 if __name__ == "__main__":
-    answer_help(evaluate_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
+    # before anything heavy is imported
+    first_look(evaluate_parser, sys.argv[1:], EvaluateRequest)
     run_supervised(main)

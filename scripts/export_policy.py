@@ -2,12 +2,13 @@
 
 import sys
 
-from ledger_lab.checkpoints.request import export_policy_parser
-from ledger_lab.terminal.flags import answer_help
+from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
+from ledger_lab.commands.first_look import first_look
 from ledger_lab.terminal.script import run_script
 
 if __name__ == "__main__":
-    answer_help(export_policy_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
+    # before anything heavy is imported
+    first_look(export_policy_parser, sys.argv[1:], ExportRequest)
     from ledger_lab.checkpoints.export import export_policy
 
     run_script(export_policy)

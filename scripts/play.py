@@ -2,12 +2,14 @@
 
 import sys
 
-from ledger_lab.checkpoints.request import play_parser
-from ledger_lab.terminal.flags import answer_help
+from ledger_lab.checkpoints.request import PlayRequest, play_parser
+from ledger_lab.checkpoints.viewer import require_viewer
+from ledger_lab.commands.first_look import first_look
 from ledger_lab.terminal.script import run_script
 
 if __name__ == "__main__":
-    answer_help(play_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
+    # before anything heavy is imported
+    first_look(play_parser, sys.argv[1:], PlayRequest, require_viewer)
     from ledger_lab.checkpoints.play import play_run
 
     run_script(play_run)

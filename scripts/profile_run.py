@@ -2,12 +2,13 @@
 
 import sys
 
-from ledger_lab.profiling.request import profile_parser
-from ledger_lab.terminal.flags import answer_help
+from ledger_lab.commands.first_look import first_look
+from ledger_lab.profiling.request import ProfileRequest, profile_parser
 from ledger_lab.terminal.script import run_script
 
 if __name__ == "__main__":
-    answer_help(profile_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
+    # before anything heavy is imported
+    first_look(profile_parser, sys.argv[1:], ProfileRequest)
     from ledger_lab.profiling.run import profile_run
 
     run_script(profile_run)

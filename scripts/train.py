@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Sequence
 
+from ledger_lab.commands.first_look import first_look
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import run_supervised
-from ledger_lab.terminal.flags import answer_help
-from ledger_lab.training.request import train_parser
+from ledger_lab.training.request import TrainRequest, train_parser
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -18,6 +18,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
 
 if __name__ == "__main__":
-    answer_help(train_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
+    # before anything heavy is imported
+    first_look(train_parser, sys.argv[1:], TrainRequest)
     launch_processes()
     run_supervised(main)

@@ -21,7 +21,6 @@ LIGHT = [
     "ledger_lab.recording",
     "ledger_lab.studies",
     "ledger_lab.mirrors",
-    "ledger_lab.mirrors.mlflow_sink",
     "ledger_lab.mirrors.tensorboard_sink",
     "ledger_lab.panels",
     "ledger_lab.runners",

@@ -223,6 +223,59 @@ def test_without_python_3_12_one_line_says_what_to_do(bare: Workshop) -> None:
     assert not (bare.root / ".venv").exists()
 
 
+UV = """#!/usr/bin/env bash
+echo "uv $*" >>"$TEST_LOG"
+case "$*" in
+    "python install 3.12")
+        [[ -e $HOME/offline ]] || exit 0
+        printf 'error: no download\\n  Caused by: no route\\n' >&2
+        exit 2
+        ;;
+    "python find 3.12") [[ $UV_PYTHON_PREFERENCE == only-managed ]] && printf '%s\\n' "$HOME/fetched/python3.12" ;;
+    *) exit 1 ;;
+esac
+"""
+"""A uv that has no Python yet, and installs one unless the machine is offline."""
+
+
+def test_uv_fetches_python_3_12_where_there_is_none(bare: Workshop) -> None:
+    write_program(bare.tools / "uv", UV)
+    python = write_program(bare.home / "fetched" / "python3.12", STAND_IN)
+    result = bare.run("-p", "-c", "print('out')")
+    assert (result.returncode, result.stdout) == (0, "out\n")
+    assert f"with {python} " in result.stderr
+    assert "uv python install 3.12" in bare.log.read_text()
+
+
+def test_another_python_3_runs_the_locked_uv_that_fetches_python_3_12(bare: Workshop) -> None:
+    """Its pip installs the uv of the lock, with hashes, into an environment that is removed afterwards."""
+    python = write_program(bare.home / "fetched" / "python3.12", STAND_IN)
+    uv = write_program(bare.home / "uv", UV)
+    other = STAND_IN.replace("""'%s\\n' "$0" ;;""", """'' ; exit 1 ;;""").replace(
+        '"-m uv cache', f'"-m uv python "*) exec "{uv}" "${{@:3}}" ;;\n    "-m uv cache'
+    )
+    write_program(bare.tools / "python3", other)
+    result = bare.run("-p", "-c", "print('out')")
+    assert (result.returncode, result.stdout) == (0, "out\n")
+    assert f"with {python} " in result.stderr
+    assert not list(bare.root.glob(".venv.uv*"))
+    first, bootstrap, *_ = bare.log.read_text().splitlines()
+    assert first == "venv"
+    assert "--require-hashes" in bootstrap
+    assert bare.steps() == ["venv", "pip", "uv", "uv", "venv", "pip", "sync", "install"]
+
+
+def test_a_python_3_12_that_cannot_be_fetched_is_one_line_with_the_way_out(bare: Workshop) -> None:
+    write_program(bare.tools / "uv", UV)
+    (bare.home / "offline").touch()
+    result = bare.run("-p", "-c", "pass")
+    assert (result.returncode, result.stdout) == (2, "")
+    refusal = result.stderr.splitlines()[-1]
+    assert "no route" in refusal
+    assert "or set ISAACLAB_PATH" in refusal
+    assert not (bare.root / ".venv").exists()
+
+
 # --- Building .venv -----------------------------------------------------------------------------------------------
 
 

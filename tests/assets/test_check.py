@@ -143,7 +143,7 @@ def test_a_refusal_is_one_line_with_status_2_before_anything_is_written(tmp_path
 def test_the_build_reports_a_damaged_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, complaint: str
 ) -> None:
-    from ledger_lab.assets import build, robots
+    from tools.assets import build, robots
 
     folder = shutil.copytree(DESCRIPTIONS, tmp_path / "descriptions")
     torn = folder / "go2" / name
@@ -155,7 +155,7 @@ def test_the_build_reports_a_damaged_description(
 
 
 def test_a_mesh_that_its_picture_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.assets import robots
+    from tools.assets import robots
 
     monkeypatch.setattr(robots, "read_looks", lambda path: {})
     with pytest.raises(UserError, match=r"looks.glb: has no mesh \w+: write it anew"):

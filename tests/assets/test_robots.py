@@ -15,9 +15,9 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 from scipy.spatial.transform import Rotation
 
 from ledger_lab.assets import ANYMAL_C_USD, DESCRIPTIONS, GO2_USD, HUMANOID_USD, PANDA_USD
-from ledger_lab.assets.mjcf import read_mjcf
-from ledger_lab.assets.urdf import read_urdf
 from ledger_lab.errors import UserError
+from tools.assets.mjcf import read_mjcf
+from tools.assets.urdf import read_urdf
 
 URDF_ROBOTS = {
     ANYMAL_C_USD: DESCRIPTIONS / "anymal_c/anymal.urdf",

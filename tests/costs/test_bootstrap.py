@@ -8,13 +8,11 @@ import pytest
 from ledger_lab.costs import percentile_levels
 
 
-@pytest.mark.parametrize(
-    ("runs", "level"),
-    [(5, 0.00095), (10, 0.00855), (20, 0.01588), (10_000, 0.025)],  # by scipy.stats.t
-)
+# norm.cdf(sqrt(n / (n - 1)) * t.ppf(0.025, n - 1)) of scipy.stats
+@pytest.mark.parametrize(("runs", "level"), [(5, 0.000954), (10, 0.008551), (20, 0.015881), (10_000, 0.02498)])
 def test_the_levels_are_those_of_the_t_distribution(runs: int, level: float) -> None:
     low, high = percentile_levels(runs)
-    assert low == pytest.approx(level, rel=0.05)
+    assert low == pytest.approx(level, rel=0.001)
     assert high == 1 - low
 
 

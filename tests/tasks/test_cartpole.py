@@ -12,6 +12,7 @@ from pxr import Usd, UsdPhysics
 
 from ledger_lab.assets import ASSET_ROOT, CARTPOLE_USD, GROUND_USD
 from ledger_lab.panels import load_panel
+from tests.conftest import ROOT
 from tests.fakes.robots import ENGINES, shaken, simulated
 
 PANEL = load_panel("cartpole_v1")
@@ -19,7 +20,7 @@ TOLERANCE_RAD = PANEL.success_params["tolerance_rad"]
 
 
 def test_the_committed_assets_are_what_the_script_writes(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "ledger_lab.assets.build", "--output", str(tmp_path)], check=True)
+    subprocess.run([sys.executable, "-m", "tools.assets.build", "--output", str(tmp_path)], check=True, cwd=ROOT)
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == sorted(path.name for path in ASSET_ROOT.iterdir())
     for name in written:

@@ -16,13 +16,13 @@ import pytest
 import torch
 from pxr import Gf, Usd, UsdGeom
 
-from ledger_lab.assets import PILLARS_USD
-from ledger_lab.assets.ground import PILLAR_SIDE_M, PILLAR_SPACING_M, pillars
+from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
 from tests.fakes.held_out import Trial, task_cfg
 from tests.fakes.robots import ENGINES, Repeats, robust, shaken, simulated, taken_twice
 from tests.fakes.walking import Crowded, Sway, write_policy
+from tools.assets.ground import PILLAR_SIDE_M, pillars
 
 PANEL = load_panel("navigation_flat_anymal_c_v1")
 POSITION_M = PANEL.success_params["position_tolerance_m"]

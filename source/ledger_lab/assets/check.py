@@ -67,8 +67,8 @@ def _require_file(place: str, file: str) -> None:
     if path.parent == ASSET_ROOT:
         if wrong := fault(path):
             raise UserError(
-                f"{place}: {path} is {wrong}: install LedgerLab again, or write what it ships anew with "
-                "./isaaclab.sh -p -m ledger_lab.assets.build"
+                f"{place}: {path} is {wrong}: install LedgerLab again, or in a clone write it anew with "
+                "./isaaclab.sh -p -m tools.assets.build"
             )
     elif not path.is_file():
         raise UserError(f"{place}: there is no file {file}: name another with {place}=FILE")

@@ -11,16 +11,6 @@ HASHES = "SHA256SUMS"
 """Name of the file of hashes in the same folder, in the format of ``sha256sum``."""
 
 
-def write_hashes(folder: Path) -> None:
-    """Write the hashes of a folder's USD files.
-
-    Args:
-        folder: The folder.
-    """
-    lines = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
-    (folder / HASHES).write_text("".join(lines))
-
-
 def fault(path: Path) -> Literal["missing", "damaged"] | None:
     """Return what is wrong with a shipped file; ``None`` if it is whole.
 

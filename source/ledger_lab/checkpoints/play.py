@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,7 +14,7 @@ from ledger_lab.checkpoints.film import in_studio, picture_of, recorded, recordi
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest, play_parser
 from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
-from ledger_lab.errors import UserError
+from ledger_lab.checkpoints.viewer import require_viewer
 from ledger_lab.files import unused_path
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
@@ -38,11 +37,7 @@ def play_run(argv: Sequence[str]) -> int:
         UserError: If the request can't be carried out.
     """
     request = parse(play_parser(), PlayRequest, argv)
-    visualizer = request.launcher["visualizer"]
-    if not request.video and not visualizer:
-        raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
-    if not request.video and "newton_gl" in visualizer and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
-        raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")
+    require_viewer(request)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
         name = named_checkpoint(request.checkpoint, pretrained=request.pretrained, task=request.task)

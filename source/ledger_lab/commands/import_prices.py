@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ledger_lab.costs import Price, load_prices, price_file
-from ledger_lab.costs.catalogs import Billing, CatalogTable, Offer, billing_of, price_entries, read_offers, read_tables
+from ledger_lab.costs.catalogs import Catalog, Offer, billing_of, price_entries, read_catalogs
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.terminal.console import make_console
 
@@ -82,34 +82,33 @@ def import_prices(argv: Sequence[str]) -> int:
         UserError: If a catalog can't be read, nothing in it was asked for, or the file can't be written.
     """
     args = build_parser().parse_args(argv)
-    tables = [table for path in args.catalogs for table in read_tables(path)]
-    _require_known("--provider", args.provider, {table.provider for table in tables})
-    tables = [table for table in tables if not args.provider or table.provider in _folded(args.provider)]
-    offers: dict[str, list[Offer]] = {}
-    for table in tables:
-        if table.origin in offers:
-            raise UserError(f"{table.origin} is named twice")
-        offers[table.origin], unread = read_offers(table)
-        if unread:
-            left_out = f"{table.origin}: {len(unread)} lines left out, the first: {unread[0]}"
+    catalogs = [catalog for path in args.catalogs for catalog in read_catalogs(path)]
+    origins = [catalog.origin for catalog in catalogs]
+    for catalog in catalogs:
+        if origins.count(catalog.origin) > 1:
+            raise UserError(f"{catalog.origin} is named twice")
+        if catalog.unread:
+            count = len(catalog.unread)
+            left_out = f"{catalog.origin}: {count} lines left out, the first: {catalog.unread[0]}"
             make_console(sys.stderr).print(left_out, soft_wrap=True)
-    every = [offer for members in offers.values() for offer in members]
-    _require_known("--gpu", args.gpu, {offer.gpu for offer in every})
-    _require_known("--region", args.region, {offer.region for offer in every})
+    _require_known("--provider", args.provider, {catalog.provider for catalog in catalogs})
+    catalogs = [catalog for catalog in catalogs if not args.provider or catalog.provider in _folded(args.provider)]
+    offers = [offer for catalog in catalogs for offer in catalog.offers]
+    _require_known("--gpu", args.gpu, {offer.gpu for offer in offers})
+    _require_known("--region", args.region, {offer.region for offer in offers})
     ours = load_prices()
     prices: dict[str, Price] = {}
-    for table in tables:
-        chosen = [offer for offer in offers[table.origin] if _is_chosen(offer, args)]
+    for catalog in catalogs:
+        chosen = [offer for offer in catalog.offers if _is_chosen(offer, args)]
         if not chosen:
             continue
-        billing, date = _billing(table, args, ours), _date(table, args.date)
-        entries = price_entries(chosen, offers[table.origin], billing, table, date)
+        entries = price_entries(catalog, chosen, *_billing(catalog, args, ours), _date(catalog, args.date))
         twice = next((name for name in entries if name in prices), None)
         if twice is not None:
-            raise UserError(f"{table.origin}: {twice} is in another of the catalogs, too: import one of them")
+            raise UserError(f"{catalog.origin}: {twice} is in another of the catalogs, too: import one of them")
         prices |= entries
     if not prices:
-        raise UserError(f"none of {len(every)} offers with accelerators is what was asked for: ask for less")
+        raise UserError(f"none of {len(offers)} offers with accelerators is what was asked for: ask for less")
     _write(prices, args.output)
     return 0
 
@@ -127,38 +126,34 @@ def _is_chosen(offer: Offer, args: argparse.Namespace) -> bool:
 
 def _require_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
     """Refuse names that no catalog has."""
-    folded = _folded(sorted(known))
     for name in asked:
-        if name.casefold() not in folded:
+        if name.casefold() not in _folded(known):
             raise UserError(f"{flag} {name}: in none of the catalogs; {nearest(name, known)}")
 
 
-def _folded(names: Sequence[str]) -> set[str]:
+def _folded(names: Iterable[str]) -> set[str]:
     """Return names without regard to case."""
     return {name.casefold() for name in names}
 
 
-def _billing(table: CatalogTable, args: argparse.Namespace, ours: Mapping[str, Price]) -> Billing:
-    """Return how the provider of a table bills."""
-    known = billing_of(table.provider, ours)
-    granularity_s = args.billing_granularity_s
-    minimum_s = args.billing_minimum_s
-    if known is None and (granularity_s is None or minimum_s is None):
+def _billing(catalog: Catalog, args: argparse.Namespace, ours: Mapping[str, Price]) -> tuple[float, float]:
+    """Return how the provider of a catalog bills: granularity and minimum [s]."""
+    known = billing_of(catalog.provider, ours)
+    granularity_s = known.granularity_s if args.billing_granularity_s is None else args.billing_granularity_s
+    minimum_s = known.minimum_s if args.billing_minimum_s is None else args.billing_minimum_s
+    if granularity_s is None or minimum_s is None:
         raise UserError(
-            f"{table.origin}: config/prices.toml doesn't say how {table.provider} bills: give --billing_granularity_s "
-            "and --billing_minimum_s"
+            f"{catalog.origin}: config/prices.toml doesn't say how {catalog.provider} bills: give "
+            "--billing_granularity_s and --billing_minimum_s"
         )
-    if known is not None:
-        granularity_s = known.granularity_s if granularity_s is None else granularity_s
-        minimum_s = known.minimum_s if minimum_s is None else minimum_s
-    return Billing(granularity_s=granularity_s, minimum_s=minimum_s)
+    return granularity_s, minimum_s
 
 
-def _date(table: CatalogTable, asked: datetime.date | None) -> datetime.date:
-    """Return the day of a table's prices."""
-    date = asked or table.dated
+def _date(catalog: Catalog, asked: datetime.date | None) -> datetime.date:
+    """Return the day of a catalog's prices."""
+    date = asked or catalog.dated
     if date is None:
-        raise UserError(f"{table.origin}: the table has no date: give the day of its prices with --date YYYY-MM-DD")
+        raise UserError(f"{catalog.origin}: the table has no date: give the day of its prices with --date YYYY-MM-DD")
     return date
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import sqrt
-from statistics import NormalDist
 
 
 def percentile_levels(runs: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -22,15 +21,7 @@ def percentile_levels(runs: int, confidence: float = 0.95) -> tuple[float, float
     Returns:
         Lower and upper level, in [0, 1].
     """
-    normal, freedom = NormalDist(), runs - 1
-    z = normal.inv_cdf(0.5 + confidence / 2)
-    # The quantile of Student's t (Abramowitz & Stegun 1964, 26.7.5): within 1 % from 5 runs on; fewer end at the
-    # outermost resamples anyhow.
-    t = (
-        z
-        + (z**3 + z) / (4 * freedom)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
-    )
-    tail = normal.cdf(-sqrt(runs / freedom) * t)
+    from scipy.special import ndtr, stdtrit  # takes longer to load than most reports
+
+    tail = float(ndtr(sqrt(runs / (runs - 1)) * stdtrit(runs - 1, (1 - confidence) / 2)))
     return tail, 1 - tail

@@ -1,4 +1,4 @@
-"""Catalogs of gpuhunt on disk, as price entries. Nothing here looks at a network."""
+"""Catalogs of gpuhunt on disk: the offers of a provider, and the price entries made of them."""
 
 from __future__ import annotations
 
@@ -7,49 +7,24 @@ import dataclasses
 import datetime
 import hashlib
 import io
-import logging
-import os
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from ledger_lab.costs.prices import Price
 from ledger_lab.errors import UserError
 
-_LARGEST_BYTES: Final = 1_000_000_000
-"""Largest table that is unpacked; gpuhunt's largest have some 10 MB."""
-
 _OUR_NAMES: Final = {"lambdalabs": "lambda"}
-"""How names of our entries begin, where that is not gpuhunt's name of the provider."""
+"""How names of our entries begin, where gpuhunt names the provider differently."""
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CatalogTable:
-    """One provider's table of a catalog file."""
-
-    provider: str
-    """The provider, as gpuhunt names it."""
-    origin: str
-    """The file as it was named, and the table within it."""
-    name: str
-    """The same without the file's folder."""
-    data: bytes
-    dated: datetime.date | None
-    """Day on which an archive says that the table was written; None where nothing says so."""
-
-    @property
-    def source(self) -> str:
-        """Where its prices come from, so that they can be found again."""
-        return f"gpuhunt catalog {self.name} (SHA-256 {hashlib.sha256(self.data).hexdigest()[:16]}…)"
+_VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer:
-    """One line of a catalog: an instance, in one place, on one market."""
+    """One line of a catalog: an instance, in one region, on one market."""
 
     provider: str
     instance: str
@@ -64,12 +39,38 @@ class Offer:
     memory_gb: float
     spot: bool
 
+    @classmethod
+    def from_row(cls, provider: str, row: Mapping[str, str]) -> Offer:
+        """Read a line of gpuhunt's format.
+
+        Args:
+            provider: The provider, as gpuhunt names it.
+            row: Texts by the names of the columns. Old catalogs have no vendors.
+
+        Raises:
+            KeyError: If a column is missing.
+            ValueError: If a number is none.
+        """
+        gpu = row["gpu_name"] or "accelerator"
+        return cls(
+            provider=provider,
+            instance=row["instance_name"],
+            region=row["location"],
+            usd_per_hour=float(row["price"]),
+            gpu=gpu.removeprefix("tpu-"),
+            gpu_count=int(row["gpu_count"]),
+            gpu_memory_gb=float(row["gpu_memory"]) if row["gpu_memory"] else None,
+            vendor=row.get("gpu_vendor") or ("google" if gpu.startswith("tpu-") else "nvidia"),
+            cpus=int(row["cpu"]),
+            memory_gb=float(row["memory"]),
+            spot=row["spot"].casefold() == "true",
+        )
+
     @property
     def accelerator(self) -> str:
         """Name of its accelerator as our entries have it."""
-        vendor = {"nvidia": "NVIDIA", "amd": "AMD"}.get(self.vendor, self.vendor.capitalize())
         memory = "" if self.gpu_memory_gb is None else f" {self.gpu_memory_gb:g}GB"
-        return f"{vendor} {self.gpu}{memory}"
+        return f"{_VENDORS.get(self.vendor, self.vendor.capitalize())} {self.gpu}{memory}"
 
     @property
     def name(self) -> str:
@@ -84,106 +85,94 @@ class Offer:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Billing:
-    """How a provider rounds the time that it bills."""
+class Catalog:
+    """The offers of one provider, as one table holds them."""
 
-    granularity_s: float
-    minimum_s: float
+    provider: str
+    """The provider, as gpuhunt names it."""
+    origin: str
+    """The file as it was named, and the table within it."""
+    source: str
+    """Where its prices come from, so that they can be found again."""
+    dated: datetime.date | None
+    """Day on which an archive says that the table was written; None where nothing says so."""
+    offers: tuple[Offer, ...]
+    """Offers that have accelerators."""
+    unread: tuple[str, ...]
+    """What is wrong with the lines that could not be read."""
 
 
-def read_tables(path: Path) -> list[CatalogTable]:
-    """Read the tables of a catalog file.
+class Billing(NamedTuple):
+    """How a provider rounds the time that it bills; None where nothing says it."""
+
+    granularity_s: float | None
+    minimum_s: float | None
+
+
+def read_catalogs(path: Path) -> list[Catalog]:
+    """Read a catalog file.
 
     Args:
         path: A table ``<provider>.csv``, or an archive ``*.zip`` of such tables, as gpuhunt publishes them.
 
     Raises:
-        UserError: If it can't be read, or holds no tables.
+        UserError: If it can't be read, or holds no tables, or a table has no line of a catalog.
     """
     try:
         if path.suffix == ".csv":
-            data = path.read_bytes()
-            return [CatalogTable(provider=path.stem, origin=str(path), name=path.name, data=data, dated=None)]
+            return [_catalog(path, path.name, path.read_bytes(), None)]
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".csv")]
-            tables = [_member(path, archive, info) for info in members]
+            catalogs = [_catalog(path, info.filename, archive.read(info), _day(info)) for info in members]
     except OSError as error:
         raise UserError(f"{path}: cannot read the catalog: {error.strerror}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, or packed in an unknown way
         raise UserError(f"{path}: neither a table <provider>.csv nor an archive of such: {error}") from error
-    if not tables:
+    if not catalogs:
         raise UserError(f"{path}: the archive holds no table <provider>.csv")
-    return tables
+    return catalogs
 
 
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> CatalogTable:
-    """Unpack one table in memory."""
-    if info.file_size > _LARGEST_BYTES:
-        raise UserError(f"{path}: {info.filename} unpacks to {info.file_size / 1e9:.1f} GB, which is no catalog")
+def _day(info: zipfile.ZipInfo) -> datetime.date | None:
+    """Return the day on which a file of an archive was written; archives that know no date say 1980."""
     try:
         day = datetime.date(*info.date_time[:3])
-        dated = day if day.year > 1980 else None  # archives that know no date say 1980
     except ValueError:
-        dated = None
-    return CatalogTable(
-        provider=PurePosixPath(info.filename).stem,
-        origin=f"{path}:{info.filename}",
-        name=f"{path.name}:{info.filename}",
-        data=archive.read(info),
-        dated=dated,
-    )
+        return None
+    return day if day.year > 1980 else None
 
 
-def read_offers(table: CatalogTable) -> tuple[list[Offer], list[str]]:
-    """Let gpuhunt read a table.
-
-    Args:
-        table: The table.
-
-    Returns:
-        Its offers that have accelerators, and what gpuhunt says of the lines that it could not read.
-
-    Raises:
-        UserError: If gpuhunt is missing, keeps no catalog of the provider on disk, or can read no line.
-    """
+def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -> Catalog:
+    """Read one table."""
+    inner = "" if table == path.name else f":{table}"
+    origin, provider = f"{path}{inner}", PurePosixPath(table).stem
     try:
-        import gpuhunt
-    except ImportError as error:
-        raise UserError("reading catalogs takes gpuhunt, which is not installed: pip install gpuhunt") from error
-    if not table.provider.isidentifier():
-        raise UserError(f"{table.origin}: a table is named after its provider, like aws.csv")
-    with tempfile.TemporaryDirectory() as folder, _said("gpuhunt") as complaints:
-        Path(folder, f"{table.provider}.csv").write_bytes(table.data)
-        with _environment(GPUHUNT_CATALOG_DIR=folder):
-            try:
-                # An empty catalog that never loads itself: it reads the folder, and nothing from the network.
-                items = gpuhunt.Catalog(auto_reload=False).query(provider=table.provider)
-            except (ValueError, csv.Error) as error:  # an unknown provider, one without a catalog on disk, or no text
-                raise UserError(f"{table.origin}: gpuhunt reads no table of {table.provider!r}: {error}") from error
-    if not items:
-        said = f": {complaints[0]}" if complaints else ""
-        raise UserError(f"{table.origin}: no line is one of gpuhunt's catalogs{said}")
-    return [_offer(item) for item in items if item.gpu_count], complaints
-
-
-def _offer(item: Any) -> Offer:  # noqa: ANN401 - gpuhunt may be missing
-    """Take over one of gpuhunt's items."""
-    return Offer(
-        provider=item.provider,
-        instance=item.instance_name,
-        region=item.location,
-        usd_per_hour=item.price,
-        gpu=item.gpu_name or "accelerator",
-        gpu_count=item.gpu_count,
-        gpu_memory_gb=item.gpu_memory,
-        vendor=item.gpu_vendor.value,
-        cpus=item.cpu,
-        memory_gb=item.memory,
-        spot=item.spot,
+        reader = csv.DictReader(io.StringIO(data.decode(), newline=""))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{origin}: not a table: {error}") from error
+    offers: list[Offer] = []
+    unread: list[str] = []
+    for row in reader:
+        try:
+            offers.append(Offer.from_row(provider, row))
+        except KeyError as error:
+            unread.append(f"line {reader.line_num} has no {error.args[0]}")
+        except (TypeError, ValueError) as error:  # a line that ends early has None for texts
+            unread.append(f"line {reader.line_num}: {error}")
+    if not offers:
+        said = f": {unread[0]}" if unread else ""
+        raise UserError(f"{origin}: no line is one of gpuhunt's catalogs{said}")
+    return Catalog(
+        provider=provider,
+        origin=origin,
+        source=f"gpuhunt catalog {path.name}{inner} (SHA-256 {hashlib.sha256(data).hexdigest()[:16]}…)",
+        dated=dated,
+        offers=tuple(offer for offer in offers if offer.gpu_count),
+        unread=tuple(unread),
     )
 
 
-def billing_of(provider: str, known: Mapping[str, Price]) -> Billing | None:
+def billing_of(provider: str, known: Mapping[str, Price]) -> Billing:
     """Return how a provider bills, as our own entries of it say.
 
     Args:
@@ -191,27 +180,27 @@ def billing_of(provider: str, known: Mapping[str, Price]) -> Billing | None:
         known: Prices by instance name.
 
     Returns:
-        The one rule of all its entries; None where there is no entry, or they differ.
+        The one rule of all its entries; of None where there is no entry, or they differ.
     """
     prefix = _OUR_NAMES.get(provider, provider) + "-"
     rules = {
-        Billing(granularity_s=price.billing_granularity_s, minimum_s=price.billing_minimum_s)
+        Billing(price.billing_granularity_s, price.billing_minimum_s)
         for name, price in known.items()
         if name.startswith(prefix)
     }
-    return rules.pop() if len(rules) == 1 else None
+    return rules.pop() if len(rules) == 1 else Billing(None, None)
 
 
 def price_entries(
-    chosen: Sequence[Offer], offers: Sequence[Offer], billing: Billing, table: CatalogTable, date: datetime.date
+    catalog: Catalog, chosen: Sequence[Offer], granularity_s: float, minimum_s: float, date: datetime.date
 ) -> dict[str, Price]:
-    """Turn offers of one table into price entries.
+    """Turn offers of one catalog into price entries.
 
     Args:
+        catalog: The catalog. A name that several of its offers share gets longer, whichever are chosen.
         chosen: The offers.
-        offers: All offers of the table: a name that several of them share gets longer, whichever are chosen.
-        billing: How their provider bills.
-        table: The table.
+        granularity_s: Billed time is rounded up to a multiple of this [s].
+        minimum_s: Least billed time [s].
         date: The day of the prices.
 
     Returns:
@@ -222,7 +211,7 @@ def price_entries(
             names file, entry and field.
     """
     names: dict[str, set[str]] = {}
-    for offer in offers:
+    for offer in catalog.offers:
         names.setdefault(offer.name, set()).add(offer.long_name)
     entries: dict[str, Price] = {}
     for offer in chosen:
@@ -235,49 +224,17 @@ def price_entries(
                 accelerator=offer.accelerator,
                 region=offer.region,
                 usd_per_hour=offer.usd_per_hour,
-                billing_granularity_s=billing.granularity_s,
-                billing_minimum_s=billing.minimum_s,
-                source=table.source,
+                billing_granularity_s=granularity_s,
+                billing_minimum_s=minimum_s,
+                source=catalog.source,
                 date=date.isoformat(),
             )
         except ValueError as error:
-            raise UserError(f"{table.origin}: {name}: {error}") from error
+            raise UserError(f"{catalog.origin}: {name}: {error}") from error
         other = entries.setdefault(name, price)
         if other != price:
             raise UserError(
-                f"{table.origin}: {name}: usd_per_hour is both {other.usd_per_hour} and {price.usd_per_hour}: leave it "
-                "out with --region, --gpu or --count"
+                f"{catalog.origin}: {name}: usd_per_hour is both {other.usd_per_hour} and {price.usd_per_hour}: leave "
+                "it out with --region, --gpu or --count"
             )
     return entries
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Set environment variables for a while."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _said(name: str) -> Iterator[list[str]]:
-    """Collect what a library's loggers say, in place of printing it."""
-    said = io.StringIO()
-    handler = logging.StreamHandler(said)
-    logger = logging.getLogger(name)
-    lines: list[str] = []
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield lines
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
-        lines += said.getvalue().splitlines()

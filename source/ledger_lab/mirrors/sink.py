@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.metadata
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -98,9 +99,9 @@ class Sink(Protocol):
 SINKS = {
     "tensorboard": ("ledger_lab.mirrors.tensorboard_sink", "TensorboardSink", "tensorboard"),
     "wandb": ("ledger_lab.mirrors.wandb_sink", "WandbSink", "wandb"),
-    "mlflow": ("ledger_lab.mirrors.mlflow_sink", "MlflowSink", "requests"),
+    "mlflow": ("ledger_lab.mirrors.mlflow_sink", "MlflowSink", "mlflow-skinny"),
 }
-"""Destinations by name: module, class, and the package that it needs."""
+"""Destinations by name: module, class, and the distribution that it needs."""
 
 
 def require_sink(name: str) -> None:
@@ -115,8 +116,11 @@ def require_sink(name: str) -> None:
     if name not in SINKS:
         raise UserError(f"no mirror {name!r}; {nearest(name, SINKS)}")
     package = SINKS[name][2]
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f"the {name} mirror needs the package {package}: install it with pip install {package}")
+    try:
+        importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError as error:
+        way_out = f"install it with {sys.executable} -m pip install {package}"
+        raise UserError(f"the {name} mirror needs the package {package}: {way_out}") from error
 
 
 def load_sink(name: str, options: Mapping[str, Any]) -> Sink:

@@ -238,6 +238,19 @@ class Adapter(Protocol):
         """
 
 
+def require_library(library: str) -> None:
+    """Refuse an unknown library.
+
+    Args:
+        library: Its name.
+
+    Raises:
+        UserError: If there is none of this name.
+    """
+    if library not in LIBRARIES:
+        raise UserError(f"unknown library {library!r}: {nearest(library, LIBRARIES)}")
+
+
 def load_adapter(library: str) -> Adapter:
     """Return the adapter of a library.
 
@@ -247,8 +260,7 @@ def load_adapter(library: str) -> Adapter:
     Raises:
         UserError: If there is none.
     """
-    if library not in LIBRARIES:
-        raise UserError(f"unknown library {library!r}: {nearest(library, LIBRARIES)}")
+    require_library(library)
     module, _, name = LIBRARIES[library].partition(":")
     adapter: Adapter = getattr(importlib.import_module(module), name)()
     return adapter

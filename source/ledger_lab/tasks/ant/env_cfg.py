@@ -1,4 +1,4 @@
-"""Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Ant``.
+"""Robot, physics engines and environment of ``LedgerLab-Ant``.
 
 The task is the well-known ant of Isaac Lab (``Isaac-Ant``): the same dynamics, starts, observations, rewards and
 limits, on assets that need no network. What counts as success is not decided here but by a panel.
@@ -6,29 +6,19 @@ limits, on assets that need no network. What counts as success is not decided he
 
 import isaaclab.sim as sim_utils
 from isaaclab.actuators import ImplicitActuatorCfg
-from isaaclab.assets import ArticulationCfg, AssetBaseCfg
-from isaaclab.envs import ManagerBasedRLEnvCfg
-from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
-from isaaclab.managers import SceneEntityCfg as Entity
-from isaaclab.physics import PhysxAutoCfg
-from isaaclab.scene import InteractiveSceneCfg
-from isaaclab.sensors import JointWrenchSensorCfg
+from isaaclab.assets import ArticulationCfg
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import KaminoPADMMSolverCfg, MJWarpSolverCfg, NewtonCfg
+from isaaclab_newton.physics import KaminoPADMMSolverCfg, NewtonCfg
 from isaaclab_newton.sim.schemas import NewtonArticulationCfg
-from isaaclab_ov.physics import OvPhysxCfg
-from isaaclab_physx.physics import PhysxCfg
 from isaaclab_physx.sim.schemas import PhysxArticulationCfg, PhysxRigidBodyCfg
 from isaaclab_tasks.core.locomotion import mdp
-from isaaclab_tasks.utils import PresetCfg
-from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import ANT_USD, GROUND_USD
+from ledger_lab.assets import ANT_USD
 from ledger_lab.recipes.ant import ANT
+from ledger_lab.tasks.locomotion import LocomotionEnvCfg
+from ledger_lab.tasks.parts import EnginesCfg, mjwarp
 
 FEET = ["front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"]
-TARGET_M = (1000.0, 0.0, 0.0)
-"""Where to walk, from the slot's origin [m]: too far away to be reached."""
 GEARS = {".*": 15.0}
 """Relative strengths of the joints."""
 
@@ -67,136 +57,30 @@ ANT_CFG = ArticulationCfg(
 
 
 @configclass
-class AntPhysicsCfg(PresetCfg):
-    """Physics engines, chosen on the command line with ``physics=NAME``."""
+class AntPhysicsCfg(EnginesCfg):
+    """Physics engines, with room for an ant's contacts."""
 
-    isaacsim_physx: PhysxCfg = PhysxCfg(bounce_threshold_velocity=0.2)
-    ovphysx: OvPhysxCfg = OvPhysxCfg()
-    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, with ants that are thrown and lie on their backs: 27 constraint rows, 9 contacts
-        solver_cfg=MJWarpSolverCfg(njmax=45, nconmax=25, cone="pyramidal", impratio=1, integrator="implicitfast"),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
+    # measured, with ants that are thrown and lie on their backs: 27 constraint rows, 9 contacts
+    newton_mjwarp: NewtonCfg = mjwarp(45, 25, impratio=1)
     newton_kamino: NewtonCfg = NewtonCfg(solver_cfg=KaminoPADMMSolverCfg(sparse_jacobian=True), use_cuda_graph=True)
     default: NewtonCfg = newton_mjwarp
 
 
 @configclass
-class AntSceneCfg(InteractiveSceneCfg):
-    """Ground, robot, the feet's sensors and light."""
-
-    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
-    robot: ArticulationCfg = ANT_CFG.replace(prim_path="{ENV_REGEX_NS}/Robot")
-    joint_wrench = JointWrenchSensorCfg(prim_path="{ENV_REGEX_NS}/Robot")
-    light = AssetBaseCfg(
-        prim_path="/World/light",
-        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
-        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
-    )
-
-
-@configclass
-class ActionsCfg:
-    """One action per joint: its torque, clipped at a unit action, because unbounded torques drive the solver to NaN."""
-
-    joint_effort = mdp.JointEffortActionCfg(asset_name="robot", joint_names=[".*"], scale=7.5, clip={".*": (-7.5, 7.5)})
-
-
-@configclass
-class ObservationsCfg:
-    """What the policy sees: torso, joints, the forces on the feet and its last action."""
-
-    @configclass
-    class PolicyCfg(ObservationGroupCfg):
-        """Observations of the policy, in order; shape (num_envs, 60)."""
-
-        base_height = ObservationTermCfg(func=mdp.base_pos_z)
-        base_lin_vel = ObservationTermCfg(func=mdp.base_lin_vel)
-        base_ang_vel = ObservationTermCfg(func=mdp.base_ang_vel)
-        base_yaw_roll = ObservationTermCfg(func=mdp.base_yaw_roll)
-        base_angle_to_target = ObservationTermCfg(func=mdp.base_angle_to_target, params={"target_pos": TARGET_M})
-        base_up_proj = ObservationTermCfg(func=mdp.base_up_proj)
-        base_heading_proj = ObservationTermCfg(func=mdp.base_heading_proj, params={"target_pos": TARGET_M})
-        joint_pos_norm = ObservationTermCfg(func=mdp.joint_pos_limit_normalized)
-        joint_vel_rel = ObservationTermCfg(func=mdp.joint_vel_rel, scale=0.2)
-        feet_body_forces = ObservationTermCfg(
-            func=mdp.body_incoming_wrench,
-            scale=0.1,
-            params={"sensor_cfg": Entity("joint_wrench", body_names=FEET, preserve_order=True)},
-        )
-        actions = ObservationTermCfg(func=mdp.last_action)
-
-    policy: PolicyCfg = PolicyCfg()
-
-
-@configclass
-class EventsCfg:
-    """Where an episode starts."""
-
-    reset_base = EventTermCfg(
-        func=mdp.reset_root_state_uniform, mode="reset", params={"pose_range": {}, "velocity_range": {}}
-    )
-    reset_robot_joints = EventTermCfg(
-        func=mdp.reset_joints_by_offset,
-        mode="reset",
-        params={"position_range": (-0.2, 0.2), "velocity_range": (-0.1, 0.1)},
-    )
-
-
-@configclass
-class RewardsCfg:
-    """What is rewarded, per second."""
-
-    progress = RewardTermCfg(func=mdp.progress_reward, weight=1.0, params={"target_pos": TARGET_M})
-    alive = RewardTermCfg(func=mdp.is_alive, weight=0.5)
-    upright = RewardTermCfg(func=mdp.upright_posture_bonus, weight=0.1, params={"threshold": 0.93})
-    move_to_target = RewardTermCfg(
-        func=mdp.move_to_target_bonus, weight=0.5, params={"threshold": 0.8, "target_pos": TARGET_M}
-    )
-    action_l2 = RewardTermCfg(func=mdp.action_l2, weight=-0.005)
-    energy = RewardTermCfg(func=mdp.power_consumption, weight=-0.05, params={"gear_ratio": GEARS})
-    joint_pos_limits = RewardTermCfg(
-        func=mdp.joint_pos_limits_penalty_ratio, weight=-0.1, params={"threshold": 0.99, "gear_ratio": GEARS}
-    )
-    terminating = RewardTermCfg(func=mdp.terminated_penalty, weight=-2.0)
-    survival = RewardTermCfg(func=mdp.survival_success_rate, weight=0.0)
-    """Isaac Lab's stock success metric, logged beside ours for comparison; it has no weight."""
-
-
-@configclass
-class TerminationsCfg:
-    """When an episode ends."""
-
-    time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
-    torso_height = TerminationTermCfg(func=mdp.root_height_below_minimum, params={"minimum_height": 0.31})
-
-
-@configclass
-class AntEnvCfg(ManagerBasedRLEnvCfg):
-    """The whole environment: 120 Hz physics, 60 Hz control, episodes of 16 s."""
-
-    scene: AntSceneCfg = AntSceneCfg(num_envs=ANT.num_envs, env_spacing=5.0)
-    observations: ObservationsCfg = ObservationsCfg()
-    actions: ActionsCfg = ActionsCfg()
-    rewards: RewardsCfg = RewardsCfg()
-    terminations: TerminationsCfg = TerminationsCfg()
-    events: EventsCfg = EventsCfg()
+class AntEnvCfg(LocomotionEnvCfg):
+    """The whole environment; the policy observes 60 numbers."""
 
     def __post_init__(self) -> None:
-        """Set the rates, the physics engine, the friction and the camera."""
-        self.decimation = 2
-        self.episode_length_s = 16
-        self.sim.dt = 1 / 120
-        self.sim.render_interval = self.decimation
-        self.sim.physics = AntPhysicsCfg()
-        self.sim.physics_material.static_friction = 1.0
-        self.sim.physics_material.dynamic_friction = 1.0
-        self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(2.8, -1.6, 1.6),
-            lookat=(0.0, 0.0, -0.1),
-            origin_type="asset",
-            origin_track_path="robot",
-            focal_length=20.0,
+        """Set the robot, its scales, its physics engine and the camera."""
+        super().__post_init__()
+        self.scene.num_envs = ANT.num_envs
+        self.scene.robot = ANT_CFG.replace(prim_path="{ENV_REGEX_NS}/Robot")
+        self.actions.joint_effort = mdp.JointEffortActionCfg(
+            asset_name="robot", joint_names=[".*"], scale=7.5, clip={".*": (-7.5, 7.5)}
         )
+        self.know_joints(FEET, GEARS)
+        self.observations.policy.joint_vel_rel.scale = 0.2
+        self.observations.policy.feet_body_forces.scale = 0.1
+        self.sim.physics = AntPhysicsCfg()
+        self.sim.default_visualizer_cfg.eye = (2.8, -1.6, 1.6)
+        self.sim.default_visualizer_cfg.lookat = (0.0, 0.0, -0.1)

@@ -9,14 +9,14 @@ import math
 import isaaclab.envs.mdp as mdp
 import isaaclab.sim as sim_utils
 from isaaclab.actuators import ImplicitActuatorCfg
-from isaaclab.assets import ArticulationCfg, AssetBaseCfg
+from isaaclab.assets import ArticulationCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
 from isaaclab.managers import SceneEntityCfg as Entity
 from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import KaminoPADMMSolverCfg, MJWarpSolverCfg, NewtonCfg
+from isaaclab_newton.physics import KaminoPADMMSolverCfg, NewtonCfg
 from isaaclab_newton.sim.schemas import NewtonArticulationCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
@@ -24,8 +24,9 @@ from isaaclab_physx.sim.schemas import PhysxArticulationCfg
 from isaaclab_tasks.utils import PresetCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import CARTPOLE_USD, GROUND_USD
+from ledger_lab.assets import CARTPOLE_USD
 from ledger_lab.recipes.cartpole import CARTPOLE
+from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
 
 CART, POLE = "slider_to_cart", "cart_to_pole"
 
@@ -55,11 +56,7 @@ class CartpolePhysicsCfg(PresetCfg):
     isaacsim_physx: PhysxCfg = PhysxCfg()
     ovphysx: OvPhysxCfg = OvPhysxCfg()
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        solver_cfg=MJWarpSolverCfg(njmax=5, nconmax=3, cone="pyramidal", impratio=1, integrator="implicitfast"),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
+    newton_mjwarp: NewtonCfg = mjwarp(5, 3, impratio=1)
     newton_kamino: NewtonCfg = NewtonCfg(solver_cfg=KaminoPADMMSolverCfg(sparse_jacobian=True), use_cuda_graph=True)
     default: NewtonCfg = newton_mjwarp
 
@@ -68,13 +65,9 @@ class CartpolePhysicsCfg(PresetCfg):
 class CartpoleSceneCfg(InteractiveSceneCfg):
     """Ground, robot and light."""
 
-    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
+    ground = ground_cfg()
     robot: ArticulationCfg = CARTPOLE_CFG.replace(prim_path="{ENV_REGEX_NS}/Robot")
-    light = AssetBaseCfg(
-        prim_path="/World/light",
-        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
-        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
-    )
+    light = light_cfg()
 
 
 @configclass

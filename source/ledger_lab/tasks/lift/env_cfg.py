@@ -12,7 +12,7 @@ What counts as success is not decided here but by a panel.
 
 import isaaclab.envs.mdp as mdp
 import isaaclab.sim as sim_utils
-from isaaclab.assets import ArticulationCfg, AssetBaseCfg, RigidObjectCfg
+from isaaclab.assets import ArticulationCfg, RigidObjectCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.managers import (
     CurriculumTermCfg,
@@ -23,18 +23,13 @@ from isaaclab.managers import (
     TerminationTermCfg,
 )
 from isaaclab.managers import SceneEntityCfg as Entity
-from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+from isaaclab_newton.physics import NewtonCfg
 from isaaclab_newton.sim.schemas import MujocoCollisionCfg
-from isaaclab_ov.physics import OvPhysxCfg
-from isaaclab_physx.physics import PhysxCfg
 from isaaclab_physx.sim.schemas import PhysxRigidBodyCfg
-from isaaclab_tasks.utils import PresetCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.franka import franka_cfg
 from ledger_lab.recipes.lift import LIFT
 from ledger_lab.tasks.lift.starts import BeginAtObject, share_of_starts
@@ -49,6 +44,7 @@ from ledger_lab.tasks.lift.terms import (
     out_of_reach,
     pointing_down,
 )
+from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
 HAND = Entity("robot", body_names="panda_hand")
@@ -70,18 +66,12 @@ def hovering_franka() -> ArticulationCfg:
 
 
 @configclass
-class LiftPhysicsCfg(PresetCfg):
-    """Physics engines, chosen on the command line with ``physics=NAME``."""
+class LiftPhysicsCfg(EnginesCfg):
+    """Physics engines, with room for the contacts of the task."""
 
-    isaacsim_physx: PhysxCfg = PhysxCfg(bounce_threshold_velocity=0.2)
-    ovphysx: OvPhysxCfg = OvPhysxCfg()
-    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, in training and under a policy that lifts: 113 constraint rows, and 32 contacts in the mean of all
-        solver_cfg=MJWarpSolverCfg(njmax=160, nconmax=48, cone="pyramidal", impratio=10, integrator="implicitfast"),
-        num_substeps=4,  # its contacts are no stiffer than two steps are long; with 2 the cube slips out of the grasp
-        use_cuda_graph=True,
-    )
+    # measured, in training and under a policy that lifts: 113 constraint rows, and 32 contacts in the mean of all
+    # its contacts are no stiffer than two steps are long; with 2 the cube slips out of the grasp
+    newton_mjwarp: NewtonCfg = mjwarp(160, 48, impratio=10, num_substeps=4)
     default: NewtonCfg = newton_mjwarp
 
 
@@ -89,7 +79,7 @@ class LiftPhysicsCfg(PresetCfg):
 class LiftSceneCfg(InteractiveSceneCfg):
     """A robot and a cube on the ground as on a table, and light."""
 
-    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
+    ground = ground_cfg()
     robot: ArticulationCfg = hovering_franka()
     object: RigidObjectCfg = RigidObjectCfg(
         prim_path="{ENV_REGEX_NS}/Object",
@@ -106,11 +96,7 @@ class LiftSceneCfg(InteractiveSceneCfg):
             visual_material=sim_utils.PreviewSurfaceCfg(diffuse_color=(0.9, 0.45, 0.1)),
         ),
     )
-    light = AssetBaseCfg(
-        prim_path="/World/light",
-        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
-        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
-    )
+    light = light_cfg()
 
 
 @configclass

@@ -11,8 +11,7 @@ a fall costs a quarter. What counts as success is not decided here but by a pane
 
 import math
 
-import isaaclab.sim as sim_utils
-from isaaclab.assets import ArticulationCfg, AssetBaseCfg
+from isaaclab.assets import ArticulationCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.managers import EventTermCfg, RewardTermCfg, TerminationTermCfg
 from isaaclab.managers import ObservationGroupCfg as GroupCfg
@@ -22,16 +21,16 @@ from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.sensors import ContactSensorCfg, RayCasterCfg, patterns
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg as Noise
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.navigation import mdp
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import PILLARS_USD
-from ledger_lab.assets.ground import PILLAR_SPACING_M
+from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.recipes.navigation import NAVIGATION
 from ledger_lab.tasks.navigation import terms
 from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
 from ledger_lab.tasks.navigation.commands import NeighbourPoseCommandCfg
+from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
 from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
 from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 
@@ -50,12 +49,8 @@ LIDAR = {"sensor_cfg": Entity("lidar")}
 class NavigationPhysicsCfg(VelocityPhysicsCfg):
     """The engines of who walks, with room for what is bumped into."""
 
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, under a policy that navigates: 40 constraint rows, and 13 contacts in the mean of all
-        solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=40, cone="pyramidal", impratio=10, integrator="implicitfast"),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
+    # measured, under a policy that navigates: 40 constraint rows, and 13 contacts in the mean of all
+    newton_mjwarp: NewtonCfg = mjwarp(120, 40, impratio=10)
     default: NewtonCfg = newton_mjwarp
 
 
@@ -63,7 +58,7 @@ class NavigationPhysicsCfg(VelocityPhysicsCfg):
 class NavigationSceneCfg(InteractiveSceneCfg):
     """Pillars, a robot among them, what touches it, what it sees, and light."""
 
-    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(PILLARS_USD)))
+    ground = ground_cfg(PILLARS_USD)
     robot: ArticulationCfg = WALKER.scene.robot
     contact_forces = ContactSensorCfg(
         prim_path="{ENV_REGEX_NS}/Robot/(base|[LR][FH]_THIGH)",
@@ -82,11 +77,7 @@ class NavigationSceneCfg(InteractiveSceneCfg):
         max_distance=REACH_M,
         global_world_only=True,
     )
-    light = AssetBaseCfg(
-        prim_path="/World/light",
-        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
-        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
-    )
+    light = light_cfg()
 
 
 @configclass

@@ -13,24 +13,19 @@ cost nothing. What counts as success is not decided here but by a panel.
 import math
 
 import isaaclab.envs.mdp as mdp
-import isaaclab.sim as sim_utils
-from isaaclab.assets import ArticulationCfg, AssetBaseCfg
+from isaaclab.assets import ArticulationCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
 from isaaclab.managers import SceneEntityCfg as Entity
-from isaaclab.physics import PhysxAutoCfg
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
-from isaaclab_ov.physics import OvPhysxCfg
-from isaaclab_physx.physics import PhysxCfg
-from isaaclab_tasks.utils import PresetCfg
+from isaaclab_newton.physics import NewtonCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.franka import franka_cfg
 from ledger_lab.recipes.reach import REACH
+from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
 from ledger_lab.tasks.reach.terms import pose_error
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
@@ -46,19 +41,12 @@ def closed_franka() -> ArticulationCfg:
 
 
 @configclass
-class ReachPhysicsCfg(PresetCfg):
-    """Physics engines, chosen on the command line with ``physics=NAME``."""
+class ReachPhysicsCfg(EnginesCfg):
+    """Physics engines, with room for the contacts of the task."""
 
-    isaacsim_physx: PhysxCfg = PhysxCfg(bounce_threshold_velocity=0.2)
-    ovphysx: OvPhysxCfg = OvPhysxCfg()
-    physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, under a policy that reaches: 9 constraint rows; arms pressed onto themselves and the ground with all
-        # force need 169, and 11 contacts: an episode that comes to that is no proof of anything
-        solver_cfg=MJWarpSolverCfg(njmax=100, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
+    # measured, under a policy that reaches: 9 constraint rows; arms pressed onto themselves and the ground with all
+    # force need 169, and 11 contacts: an episode that comes to that is no proof of anything
+    newton_mjwarp: NewtonCfg = mjwarp(100, 30, impratio=10)
     default: NewtonCfg = newton_mjwarp
 
 
@@ -66,13 +54,9 @@ class ReachPhysicsCfg(PresetCfg):
 class ReachSceneCfg(InteractiveSceneCfg):
     """A robot that stands on the ground as on a table, and light."""
 
-    ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
+    ground = ground_cfg()
     robot: ArticulationCfg = closed_franka()
-    light = AssetBaseCfg(
-        prim_path="/World/light",
-        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
-        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
-    )
+    light = light_cfg()
 
 
 @configclass

@@ -14,7 +14,6 @@ robot and to a ground. What counts as success is not decided here but by a panel
 import math
 from dataclasses import MISSING, dataclass
 
-import isaaclab.sim as sim_utils
 from isaaclab.assets import ArticulationCfg, AssetBaseCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.managers import CurriculumTermCfg, EventTermCfg, RewardTermCfg, TerminationTermCfg
@@ -29,10 +28,10 @@ from isaaclab.utils.noise import UniformNoiseCfg as Noise
 from isaaclab_tasks.core.velocity import mdp
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import GROUND_USD
 from ledger_lab.assets.anymal_c import anymal_c_cfg
 from ledger_lab.assets.go2 import go2_cfg
 from ledger_lab.recipes.velocity import velocity
+from ledger_lab.tasks.parts import ground_cfg, light_cfg
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
 from ledger_lab.tasks.velocity.curriculum import FrontierPatches
 from ledger_lab.tasks.velocity.gait import gait_phase, in_step
@@ -94,18 +93,12 @@ def _contacts(bodies: str | list[str]) -> Entity:
 class VelocitySceneCfg(InteractiveSceneCfg):
     """Ground, the robot that a factory puts on it, its contacts and light."""
 
-    ground: AssetBaseCfg | None = AssetBaseCfg(
-        prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD))
-    )
+    ground: AssetBaseCfg | None = ground_cfg()
     terrain: TerrainImporterCfg | None = None
     robot: ArticulationCfg = MISSING
     contact_forces = ContactSensorCfg(prim_path="{ENV_REGEX_NS}/Robot/[^/]*", history_length=3, track_air_time=True)
     height_scanner: RayCasterCfg | None = None
-    light = AssetBaseCfg(
-        prim_path="/World/light",
-        init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
-        spawn=sim_utils.DistantLightCfg(intensity=2000.0),
-    )
+    light = light_cfg()
 
 
 @configclass

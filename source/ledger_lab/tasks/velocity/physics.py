@@ -2,10 +2,12 @@
 
 from isaaclab.physics import PhysxAutoCfg
 from isaaclab.utils import configclass
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg, NewtonCollisionPipelineCfg
+from isaaclab_newton.physics import NewtonCfg, NewtonCollisionPipelineCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.utils import PresetCfg
+
+from ledger_lab.tasks.parts import mjwarp
 
 
 @configclass
@@ -15,12 +17,8 @@ class VelocityPhysicsCfg(PresetCfg):
     isaacsim_physx: PhysxCfg = PhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
     ovphysx: OvPhysxCfg = OvPhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, with Go2s that are thrown and lie on their backs: 52 constraint rows, 14 contacts
-        solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
+    # measured, with Go2s that are thrown and lie on their backs: 52 constraint rows, 14 contacts
+    newton_mjwarp: NewtonCfg = mjwarp(120, 30, impratio=10)
     default: NewtonCfg = newton_mjwarp
 
 
@@ -28,21 +26,10 @@ class VelocityPhysicsCfg(PresetCfg):
 class RoughPhysicsCfg(VelocityPhysicsCfg):
     """The same engines on a height field."""
 
-    newton_mjwarp: NewtonCfg = NewtonCfg(
-        # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
-        # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts; under a
-        # policy that walks, perturbed: 120 rows, and 14 contacts in the mean of all
-        solver_cfg=MJWarpSolverCfg(
-            njmax=136,
-            nconmax=32,
-            cone="pyramidal",
-            impratio=10,
-            integrator="implicitfast",
-            use_mujoco_contacts=False,
-        ),
-        # 80 a robot at the worst moment of the panel, with a policy that falls often: room for 6,000 robots
-        collision_cfg=NewtonCollisionPipelineCfg(max_triangle_pairs=500_000),
-        num_substeps=1,
-        use_cuda_graph=True,
-    )
+    # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
+    # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts; under a policy
+    # that walks, perturbed: 120 rows, and 14 contacts in the mean of all
+    newton_mjwarp: NewtonCfg = mjwarp(136, 32, impratio=10, use_mujoco_contacts=False)
+    # 80 a robot at the worst moment of the panel, with a policy that falls often: room for 6,000 robots
+    newton_mjwarp.collision_cfg = NewtonCollisionPipelineCfg(max_triangle_pairs=500_000)
     default: NewtonCfg = newton_mjwarp

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics, Vt
 from scipy.spatial.transform import Rotation
 
-from ledger_lab.assets.robot import Array, Axis, Body, Joint, Robot, Shape
-from ledger_lab.assets.stage import new_stage
 from ledger_lab.errors import UserError
+from tools.assets.robot import Array, Axis, Body, Joint, Robot, Shape
+from tools.assets.stage import new_stage
 
 type Color = tuple[float, float, float]
 

@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ledger_lab.assets.robot import Array, Axis, Body, Joint, Look, Robot, Shape
 from ledger_lab.errors import UserError
+from tools.assets.robot import Array, Axis, Body, Joint, Look, Robot, Shape
 
 _MOVING = ("revolute", "continuous", "prismatic")
 

@@ -1,8 +1,8 @@
-"""Writes the USD files of this folder.
+"""Writes the USD files that the package ships.
 
 After a change to an asset, run this module and commit the files that it writes::
 
-    ./isaaclab.sh -p -m ledger_lab.assets.build
+    ./isaaclab.sh -p -m tools.assets.build
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ledger_lab.assets import ASSET_ROOT
-from ledger_lab.assets.ant import write_ant
-from ledger_lab.assets.cartpole import write_cartpole
-from ledger_lab.assets.ground import write_ground, write_pillars
-from ledger_lab.assets.hashes import write_hashes
-from ledger_lab.assets.robots import ROBOTS, write
+from ledger_lab.assets.hashes import HASHES
 from ledger_lab.errors import UserError
+from ledger_lab.files import file_sha256
+from tools.assets.ant import write_ant
+from tools.assets.cartpole import write_cartpole
+from tools.assets.ground import write_ground, write_pillars
+from tools.assets.robots import ROBOTS, write
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,7 +61,8 @@ def write_all(output: Path) -> None:
         write_pillars(folder / "pillars.usda")
         for name in ROBOTS:
             write(name, folder / f"{name}.usda")
-        write_hashes(folder)
+        hashes = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
+        (folder / HASHES).write_text("".join(hashes))
         output.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():  # all of them, or none
             shutil.copyfile(path, output / path.name)

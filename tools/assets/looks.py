@@ -3,9 +3,9 @@
 The descriptions of this folder come from the ``example-robot-data`` package, whose meshes are far too large to ship::
 
     pip download --no-deps example-robot-data==6.0.0 && python -m zipfile -e example_robot_data-*.whl data
-    ./isaaclab.sh -p -m ledger_lab.assets.looks data/cmeel.prefix/share/example-robot-data/robots
+    ./isaaclab.sh -p -m tools.assets.looks data/cmeel.prefix/share/example-robot-data/robots
 
-copies each description unchanged and writes ``looks.glb`` beside it; :mod:`ledger_lab.assets.build` makes USD of both.
+copies each description unchanged and writes ``looks.glb`` beside it; :mod:`tools.assets.build` makes USD of both.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import trimesh
 from scipy.spatial import cKDTree
 
 from ledger_lab.assets import DESCRIPTIONS
-from ledger_lab.assets.robot_usd import Mesh
 from ledger_lab.errors import UserError
+from tools.assets.robot_usd import Mesh
 
 SOURCES = {
     "anymal_c/anymal.urdf": "anymal_c_simple_description/urdf/anymal.urdf",
@@ -44,7 +44,7 @@ def read_looks(path: Path) -> dict[str, list[Mesh]]:
         scene = trimesh.load_scene(path)
     except (ValueError, LookupError, struct.error) as error:
         raise UserError(
-            f"{path}: no readable meshes ({type(error).__name__}): write it anew with ledger_lab.assets.looks"
+            f"{path}: no readable meshes ({type(error).__name__}): write it anew with tools.assets.looks"
         ) from error
     for name in sorted(scene.geometry):
         mesh = scene.geometry[name]

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
-from ledger_lab.assets.stage import new_stage
+from ledger_lab.assets import PILLAR_SPACING_M
+from tools.assets.stage import new_stage
 
-PILLAR_SPACING_M = 3.0
-"""Distance between the grid positions of neighbouring pillars [m]."""
 PILLAR_SIDE_M, PILLAR_HEIGHT_M = 0.4, 1.2
 _HALF_SIZE_M = 50.0  # of the square that shows the plane
 _PILLARS_PER_SIDE = 4

@@ -14,13 +14,13 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from ledger_lab.assets import DESCRIPTIONS
-from ledger_lab.assets.ant import BLUE, ORANGE
-from ledger_lab.assets.looks import read_looks
-from ledger_lab.assets.mjcf import read_mjcf
-from ledger_lab.assets.robot import Body, Robot, Shape, merge_fixed, with_shapes
-from ledger_lab.assets.robot_usd import write_robot
-from ledger_lab.assets.urdf import read_urdf
 from ledger_lab.errors import UserError
+from tools.assets.ant import BLUE, ORANGE
+from tools.assets.looks import read_looks
+from tools.assets.mjcf import read_mjcf
+from tools.assets.robot import Body, Robot, Shape, merge_fixed, with_shapes
+from tools.assets.robot_usd import write_robot
+from tools.assets.urdf import read_urdf
 
 
 def anymal_c() -> Robot:
@@ -63,7 +63,7 @@ def write(name: str, path: Path) -> None:
     robot, looks = ROBOTS[name](), DESCRIPTIONS / name / "looks.glb"
     meshes = read_looks(looks) if looks.exists() else {}
     if missing := {look.mesh for body in robot.bodies for look in body.looks} - meshes.keys():
-        raise UserError(f"{looks}: has no mesh {min(missing)}: write it anew with ledger_lab.assets.looks")
+        raise UserError(f"{looks}: has no mesh {min(missing)}: write it anew with tools.assets.looks")
     trunk = ("torso", "lower_waist", "pelvis")
     write_robot(path, robot, meshes, lambda body: BLUE if body in trunk else ORANGE)
 

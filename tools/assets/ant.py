@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
-from ledger_lab.assets.stage import new_stage
+from tools.assets.stage import new_stage
 
 DENSITY_KG_M3 = 5.0
 TORSO_RADIUS_M = 0.25

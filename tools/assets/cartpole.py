@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics
 
-from ledger_lab.assets.stage import new_stage
+from tools.assets.stage import new_stage
 
 RAIL_LENGTH_M = 8.0
 CART_SIZE_M = (0.2, 0.25, 0.2)

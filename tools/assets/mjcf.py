@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ledger_lab.assets.robot import Array, Axis, Body, Joint, Robot, Shape
 from ledger_lab.errors import UserError, first_line
+from tools.assets.robot import Array, Axis, Body, Joint, Robot, Shape
 
 
 def read_mjcf(path: Path, name: str) -> Robot:

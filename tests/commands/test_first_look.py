@@ -1,0 +1,102 @@
+"""A request that can't be carried out is refused before torch or Isaac Lab is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from ledger_lab.commands.first_look import first_look, stock_tasks
+from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
+from ledger_lab.training.request import TrainRequest, train_parser
+from tests.conftest import ROOT
+from tests.fakes.ledgers import write_run
+
+HEAVY = ("torch", "isaaclab", "gymnasium", "warp", "newton", "pxr", "numpy")
+
+
+def refused(name: str, arguments: list[str], cwd: Path) -> str:
+    """Run a script where heavy packages are missing, and return the one line that it refuses with."""
+    program = (
+        "import runpy, sys\n"
+        f"for name in {HEAVY!r}: sys.modules[name] = None\n"
+        f"sys.argv = {[f'{name}.py', *arguments]!r}\n"
+        f"runpy.run_path({str(ROOT / 'scripts' / f'{name}.py')!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=cwd)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("train", ["--nonsense"], "unknown argument '--nonsense': see --help"),
+        ("train", ["agnt.seed=1"], "override 'agnt.seed=1' matches nothing: did you mean 'agent'?"),
+        ("train", ["--num_envs", "many"], "argument --num_envs: invalid int value: 'many'; see --help"),
+        ("train", ["--num_envs", "0"], "--num_envs 0: must be at least 1"),
+        ("train", ["--target", "1.5"], "--target 1.5: must lie above 0 and not above 1"),
+        ("train", ["--task", "LedgerLab-Cartpoel"], "did you mean 'LedgerLab-Cartpole'"),
+        ("train", ["--task", "Isaac-Cartpoel"], "did you mean 'Isaac-Cartpole'"),
+        ("train", ["--rl_library", "rsl"], "unknown library 'rsl'"),
+        ("train", ["--panel", "absent.toml"], "cannot read panel file absent.toml: No such file or directory"),
+        ("train", ["--panel", "cartpole_v2"], "unknown panel 'cartpole_v2': did you mean 'cartpole_v1'"),
+        ("train", ["--instance", "h900"], "--instance: unknown instance 'h900'"),
+        ("train", ["--prices", "absent.toml"], "absent.toml: cannot read the price file"),
+        ("train", ["--mirror", "tensorbord"], "no mirror 'tensorbord'; did you mean 'tensorboard'?"),
+        ("train", ["--resume", "bb"], "no checkpoint, run directory or run id 'bb' (run ids under logs: known: aa)"),
+        ("train", ["--checkpoint", "bb"], "no checkpoint, run directory or run id 'bb'"),
+        ("train", ["--nproc", "2", "--num_envs", "0"], "--num_envs 0: must be at least 1"),
+        ("evaluate", ["bb"], "no checkpoint, run directory or run id 'bb'"),
+        ("evaluate", [], "name a run or a checkpoint, or say --task X --pretrained"),
+        ("evaluate", ["aa", "--versus", "bb"], "no checkpoint, run directory or run id 'bb'"),
+        ("evaluate", ["aa", "--nonsense"], "unrecognized arguments: --nonsense; see --help"),
+        ("play", ["--pretrained"], "nothing to see: record with --video, or open a viewer with --viz newton_gl"),
+        ("play", ["--video", "bb"], "no checkpoint, run directory or run id 'bb'"),
+        ("export_policy", ["--pretrained", "--task", "LedgerLab-Cartpoel"], "no policy of LedgerLab-Cartpoel comes"),
+        ("ship_policy", ["bb"], "no checkpoint, run directory or run id 'bb'"),
+        ("new_panel", [], "the following arguments are required: --task; see --help"),
+        ("new_panel", ["--task", "Isaac-Cartpoel"], "unknown task 'Isaac-Cartpoel'"),
+        ("list_envs", ["--nonsense"], "unrecognized arguments: --nonsense; see --help"),
+        ("profile_run", ["--iterations", "0"], "--iterations 0: must be at least 1"),
+    ],
+)
+def test_a_refusal_does_not_wait_for_torch_or_isaac_lab(
+    tmp_path: Path, name: str, arguments: list[str], said: str
+) -> None:
+    write_run(tmp_path / "logs", "aa")
+    assert said in refused(name, arguments, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--task", "Isaac-Ant", "--rl_library", "skrl", "physics=newton_mjwarp", "env.sim.dt=0.01", "--viz", "kit"],
+        ["--checkpoint", "LedgerLab-Ant", "--panel", "ant_v1", "--target", "0.5", "--usd_per_hour", "2"],
+        ["--resume", "aa", "--task", "LedgerLab-Cartpoel"],
+        ["--resume", "LOGS/r_aa"],
+    ],
+)
+def test_nothing_is_refused_that_may_be_right(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = write_run(tmp_path / "logs", "aa")
+    monkeypatch.chdir(tmp_path)
+    arguments = [str(run_dir) if each == "LOGS/r_aa" else each for each in arguments]
+    first_look(train_parser, arguments, TrainRequest)
+
+
+def test_processes_that_a_launcher_started_refuse_together_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    first_look(train_parser, ["--num_envs", "0"], TrainRequest)
+
+
+def test_the_tasks_in_the_text_of_isaac_lab_are_those_that_it_registers() -> None:
+    registered = {task for task in registered_tasks() if task_package(task) == STOCK_TASKS}
+    assert registered <= stock_tasks()
+    assert stock_tasks() <= set(gym.registry)

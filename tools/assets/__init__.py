@@ -1,0 +1,1 @@
+"""What writes the USD files of robots and ground that the package ships."""
