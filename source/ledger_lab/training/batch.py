@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.recipes import scaled_learning_rate
 from ledger_lab.runners import Adapter, BatchPlan
 from ledger_lab.runners.configs import read_setting, require_values, resolve_configs
 
-if TYPE_CHECKING:
-    pass
 
-
-def check_batch(num_envs: int, batch: BatchPlan) -> None:
+def check_batch(num_envs: int, batch: BatchPlan, *, by_flag: bool = True) -> None:
     """Check that a batch splits into equal minibatches.
 
     Args:
         num_envs: Environments per process.
         batch: The library's batch arithmetic.
+        by_flag: Whether the number of environments is from ``--num_envs``; otherwise it is the task's.
 
     Raises:
         UserError: If it doesn't, with numbers of environments that do.
@@ -35,9 +33,16 @@ def check_batch(num_envs: int, batch: BatchPlan) -> None:
         if batch.minibatches is not None
         else f"minibatches of {batch.minibatch_size}"
     )
+    setting, many = batch.minibatch_setting, f"{fitting} environments (any multiple of {step})"
+    steps = f"{num_envs} × {batch.horizon} = {num_envs * batch.horizon} steps"
+    if by_flag:
+        raise UserError(
+            f"--num_envs {num_envs}: a batch of {steps} does not split into {parts}, which "
+            f"{setting} asks for: use {many}"
+        )
     raise UserError(
-        f"--num_envs {num_envs}: a batch of {num_envs} × {batch.horizon} = {num_envs * batch.horizon} steps does not "
-        f"split into {parts}: use {fitting} environments (any multiple of {step})"
+        f"{setting} asks for {parts}, and the task's batch of {steps} does not split into them: change {setting}, or "
+        f"set env.scene.num_envs to {many}"
     )
 
 

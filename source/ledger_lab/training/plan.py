@@ -213,7 +213,7 @@ def _check(args: Namespace, overrides: list[str], world: World, resumed: Resumpt
         batch = adapter.plan(agent_cfg)
     except ValueError as error:
         raise UserError(f"the agent's configuration: {error}") from error
-    check_batch(env_cfg.scene.num_envs, batch)
+    check_batch(env_cfg.scene.num_envs, batch, by_flag=args.num_envs is not None)
     if args.eval_every is not None:
         _at_least_one("--eval_every", args.eval_every)
     if args.save_state_every is not None and args.save_state_every < 0:
