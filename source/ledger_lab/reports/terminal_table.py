@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ledger_lab.ledger import Status
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cohorts import cohort_line
@@ -167,7 +168,12 @@ def _status(summary: RunSummary) -> str:
 
 def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
     """Return why runs failed, one line each."""
-    failed = [Text(f"{s.run_id} {_status(s)}: {s.reason}", style="red") for s in summaries if s.reason]
+    wanted = (Status.INTERRUPTED, Status.PREEMPTED)
+    failed = [
+        Text(f"{s.run_id} {_status(s)}: {s.reason}", style="" if s.status in wanted else "red")
+        for s in summaries
+        if s.reason
+    ]
     invalid = [
         Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
     ]

@@ -12,6 +12,7 @@ from typing import IO
 from rich.console import Console
 
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.ledger.endings import Terminated
 
 PLAIN_WIDTH = 180
 """Columns of the output where it goes to a file or a pipe."""
@@ -100,6 +101,9 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
         console.print(f"error: {error}", style="bold red", markup=False, soft_wrap=True)
         return EXIT_USER_ERROR
     traceback.print_exception(error)
+    if isinstance(error, KeyboardInterrupt | Terminated):  # somebody wanted the end: it is no failure
+        console.print(f"{error} asked the process to end", markup=False, soft_wrap=True)
+        return 1
     where = f" (traceback in {log})" if log else ""
     console.print(f"{type(error).__name__}: {first_line(error)}{where}", style="bold red", markup=False, soft_wrap=True)
     return 1

@@ -38,7 +38,7 @@ from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.process_group import ProcessGroup, joined
 from ledger_lab.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
-from ledger_lab.supervision.attempt import GRACE_S, Attempt, attempt_life
+from ledger_lab.supervision.attempt import Attempt, attempt_life, resume_command
 from ledger_lab.supervision.link import Link
 from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.terminal.progress import Progress, judged, training_figures
@@ -138,9 +138,8 @@ def _carry_out(
                 for state in plan.run_dir.glob(f"{STATE_FILE}*"):  # one that was never whole, too
                     state.unlink()
             elif attempt.resumable:
-                flags = f" --nproc {plan.world.size}" if plan.world.size > 1 and plan.world.one_machine else ""
-                flags += f" --grace_s {plan.grace_s:g}" if plan.grace_s != GRACE_S else ""
-                command = f"./isaaclab.sh -p scripts/train.py --resume {plan.run_dir}{flags}"
+                processes = plan.world.size if plan.world.one_machine else 1
+                command = resume_command(plan.run_dir, processes, plan.grace_s)
                 console.print(f"go on with it: {command}", markup=False, soft_wrap=True)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
