@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.ledger import read_ledger
 from ledger_lab.physics import physics_name
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
@@ -39,10 +40,16 @@ def greet(plan: TrainPlan, console: Console) -> None:
         f"run {plan.run_id}{again} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
         f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}\n{describe_batch(plan)}\n"
         f"{plan.run_dir}\n"
-        "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
+        f"{_ground(plan)}starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         markup=False,
         soft_wrap=True,
     )
+
+
+def _ground(plan: TrainPlan) -> str:
+    """Return a line that names the parts of the scene with LedgerLab's ground; nothing where there are none."""
+    places = ", ".join(local_grounds(plan.env_cfg))
+    return f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web\n" if places else ""
 
 
 def report(plan: TrainPlan, console: Console) -> None:
