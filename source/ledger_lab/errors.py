@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(Exception):
@@ -17,6 +19,28 @@ class UserError(Exception):
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says; its type's name where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def place_of(error: BaseException, folder: Path | None = None) -> str:
+    """Describe an error of foreign code in one line, with the file and line that it comes from.
+
+    Args:
+        error: The error, as it was caught.
+        folder: Folder of the user's code. The deepest line of the traceback in this folder is named; without a folder,
+            or where no line lies in it, the deepest line outside LedgerLab and Python's import system.
+    """
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
+    files = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(file, line) for file, line in files if folder is not None and file.is_relative_to(folder)]
+    foreign = [(file, line) for file, line in files if not _is_of_the_way(file)]
+    where = "".join(f" ({file}:{line})" for file, line in (own or foreign)[-1:])
+    return f"{type(error).__name__}: {first_line(error)}{where}"
+
+
+def _is_of_the_way(file: Path) -> bool:
+    """Tell whether a line of a traceback only led to foreign code: LedgerLab's, or that of Python's import system."""
+    return file.is_relative_to(Path(__file__).parent) or "importlib" in str(file)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -100,6 +100,20 @@ def test_selected_joints_and_bodies_are_named() -> None:
     assert chosen == {"name": "robot", "joint_names": ["toe", "hip"]}
     assert params(name="robot", body_ids=slice(1, 2))["asset_cfg"]["body_names"] == ["leg"]
     assert params(name="feet")["asset_cfg"] == {"name": "feet", "body_names": ["left", "right"]}
+    listed = params(name="robot", joint_names=["hip", "knee", "toe"])["asset_cfg"]
+    assert listed["joint_names"] == ["hip", "knee", "toe"], "a list of all joints is still the list that was asked for"
+
+
+@pytest.mark.parametrize("name", ["joint_pos_rel", "joint_vel", "joint_vel_rel"])
+def test_a_term_with_a_value_per_joint_names_all_joints(name: str) -> None:
+    from isaaclab.envs import mdp
+    from isaaclab.managers import SceneEntityCfg
+
+    function = getattr(mdp, name)
+    for given in ({}, {"asset_cfg": SceneEntityCfg("robot")}):
+        env = observed({"policy": {"a": ((3,), term(func=function, params=given))}})
+        said = described(env, "policy")["observations"][0]["terms"][0]["params"]
+        assert said["asset_cfg"] == {"name": "robot", "joint_names": ["hip", "knee", "toe"]}
 
 
 @pytest.mark.parametrize(("at_once", "hz"), [(False, 200.0), (True, 50.0)])

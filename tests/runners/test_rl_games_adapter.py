@@ -190,6 +190,7 @@ def test_configurations_of_isaac_lab_are_taken_with_what_they_leave_out() -> Non
     assert (config["device"], config["value_bootstrap"]) == ("cpu", True)
     batch = adapter().plan(agent_cfg)
     assert (batch.max_iterations, batch.minibatch_size, batch.save_interval) == (7, 8192, 25)
+    assert batch.minibatch_setting == "agent.params.config.minibatch_size"
     assert batch.num_envs_step() == 512
     assert adapter().prepare(resolved(task=STOCK), "cpu")["params"]["config"]["torch_compile"] is False
     with pytest.raises(UserError, match="has no 'torch_compil': did you mean 'torch_compile'"):

@@ -45,6 +45,13 @@ def test_a_study_without_factors_has_one_arm(tmp_path: Path) -> None:
     assert [(arm.cohort, arm.arguments) for arm in study.arms] == [("s", ())]
 
 
+def test_the_home_folder_is_found_in_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    study = 'version = 1\nseeds = [1]\narguments = ["--panel", "~/own.toml", "--prices=~/p.toml", "env.name=a~b"]\n'
+    (arm,) = load_study(written(tmp_path, study)).arms
+    assert arm.arguments == ("--panel", "/home/ada/own.toml", "--prices=/home/ada/p.toml", "env.name=a~b")
+
+
 def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
     study = load_study("libraries")
     assert {arm.arguments[-1] for arm in study.arms} == {"rsl_rl", "rl_games", "skrl"}

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from ledger_lab.commands.verify import verify_ledger
-from ledger_lab.ledger import ShutdownEnded, Status, Telemetry
+from ledger_lab.ledger import STATE_FILE, ShutdownEnded, Status, Telemetry
 from ledger_lab.terminal.exit_status import status_of_exit
 from tests.fakes.supervised import attempt_of, worker
 
@@ -87,6 +87,23 @@ def test_a_signal_to_the_supervisor_reaches_the_work(
     assert attempt.status is status
     assert signum.name in str(attempt.ended.reason)
     assert "killed" not in str(attempt.ended.reason)
+
+
+@pytest.mark.parametrize(("saved", "told"), [(True, 1), (False, 0)])
+def test_after_a_kill_the_command_that_resumes_is_told_if_there_is_a_state(
+    tmp_path: Path, saved: bool, told: int
+) -> None:
+    if saved:
+        (tmp_path / STATE_FILE).write_bytes(b"")
+    with worker(tmp_path, "wait", "10", "60", "7") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        child.kill()
+        assert process.wait(60) == 137
+        assert process.stderr is not None
+        said = process.stderr.read()
+    line = f"supervisor: go on with it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
+    assert said.count(line) == said.count("go on with it") == told
 
 
 def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path: Path) -> None:

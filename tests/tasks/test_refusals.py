@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from importlib.metadata import EntryPoint
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ledger_lab.errors import UserError
+from ledger_lab.paths import config_root
+from tests.conftest import command
 
 
 def test_a_task_without_a_panel_is_told_how_to_write_one() -> None:
@@ -35,32 +38,148 @@ def test_a_study_in_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest
     assert load_study("~/own.toml").name == "own"
 
 
-def test_isaac_labs_ground_is_answered_with_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+PACKAGE = """
+import gymnasium as gym
+import isaaclab.envs
+
+{}
+
+
+def register(task, env_cfg):
+    gym.register(
+        id=task,
+        entry_point="isaaclab.envs:ManagerBasedRLEnv",
+        kwargs={{
+            "env_cfg_entry_point": f"theirs.cfg:{{env_cfg}}",
+            "rsl_rl_cfg_entry_point": "ledger_lab.tasks.cartpole.agents:rsl_rl_cfg",
+            "default_panel": "theirs.toml",
+        }},
+    )
+
+
+register("Theirs-v0", "broken")
+register({}, "broken")
+"""
+
+CONFIGURATION = """
+from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
+
+
+def broken():
+    cfg = CartpoleEnvCfg()
+    cfg.no_such_part.weight = 1.0
+    return cfg
+"""
+
+
+def install(site: Path, imports: str = "", second: str = '"Theirs-v1"') -> dict[str, str]:
+    """Write a package of tasks with its entry point, as pip installs it, and return variables that let it be found."""
+    info = site / "theirs-1.0.dist-info"
+    for folder in (site / "theirs", info):
+        folder.mkdir(parents=True)
+    (site / "theirs" / "__init__.py").write_text(PACKAGE.format(imports, second))
+    (site / "theirs" / "cfg.py").write_text(CONFIGURATION)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[isaaclab.tasks]\ntheirs = theirs\n")
+    panel = config_root() / "panels" / "cartpole_v1.toml"
+    (site / "theirs.toml").write_text(panel.read_text().replace("LedgerLab-Cartpole", "Theirs-v0"))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
+
+
+def run(environment: dict[str, str], name: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(name, *arguments), env=environment, cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_broken_task_package_is_named_and_blocks_no_other_task(tmp_path: Path) -> None:
+    environment = install(tmp_path, imports="import no_such_library")
+    listed = run(environment, "list_envs", "--keyword", "cartpole", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "LedgerLab-Cartpole" in listed.stdout
+    assert listed.stderr == (
+        "warning: task package theirs (entry point theirs = theirs) cannot be imported: ModuleNotFoundError: No module "
+        f"named 'no_such_library' ({tmp_path / 'theirs' / '__init__.py'}:5); its tasks are left out\n"
+    )
+
+
+def test_a_task_that_shadows_another_is_refused_by_name(tmp_path: Path) -> None:
+    environment = install(tmp_path, second='"LedgerLab-Cartpole"')
+    refused = run(environment, "train", "--log_root", "logs", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        "error: task LedgerLab-Cartpole is registered twice: task package theirs (entry point theirs = theirs) "
+        "registers it again. Rename the task in that package, or uninstall the package\n"
+    )
+    assert not (tmp_path / "logs").exists()
+
+
+def test_an_error_in_a_configuration_is_one_line_that_names_the_users_line(tmp_path: Path) -> None:
+    environment = install(tmp_path)
+    told = (
+        "error: task Theirs-v0: its env_cfg_entry_point, theirs.cfg:broken, fails: AttributeError: 'CartpoleEnvCfg' "
+        f"object has no attribute 'no_such_part' ({tmp_path / 'theirs' / 'cfg.py'}:7)\n"
+    )
+    refused = run(environment, "train", "--task", "Theirs-v0", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", told)
+    in_full = run(environment, "train", "--task", "Theirs-v0", "--verbose", cwd=tmp_path)
+    assert in_full.returncode == 2
+    assert "cfg.no_such_part.weight = 1.0\n" in in_full.stderr and in_full.stderr.endswith(told)
+    listed = run(environment, "list_envs", "--keyword", "theirs", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "Theirs-v1" in listed.stdout and told.removeprefix("error: ").rstrip() in listed.stdout
+
+
+@pytest.mark.parametrize("kind", ["GroundPlaneCfg", "plane terrain"])
+def test_ledger_labs_ground_takes_the_place_of_isaac_labs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import isaaclab.sim as sim_utils
+    from isaaclab.assets import AssetBaseCfg
+    from isaaclab.terrains import TerrainImporterCfg
+    from isaaclab.utils import assets
 
-    from ledger_lab.assets import check
+    from ledger_lab.assets import GROUND_USD, check
+    from ledger_lab.assets.ground_plane import local_grounds, use_local_ground
+    from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
 
-    monkeypatch.setattr(check, "check_file_path", lambda file: 0)
-    with pytest.raises(UserError, match=r"env\.scene\.ground\.spawn: .* import GROUND_USD; ground = AssetBaseCfg"):
-        check._require_file("env.scene.ground.spawn", sim_utils.GroundPlaneCfg().usd_path)
+    def ask_the_network(path: str) -> None:
+        raise AssertionError(f"the network was asked for {path}")
+
+    monkeypatch.setattr(assets, "_remote_fingerprint", ask_the_network)
+    env_cfg = CartpoleEnvCfg()
+    if kind == "GroundPlaneCfg":
+        material = sim_utils.RigidBodyMaterialCfg(static_friction=0.7)
+        spawn = sim_utils.GroundPlaneCfg(physics_material=material, color=(1.0, 0.0, 0.0))
+        env_cfg.scene.ground = AssetBaseCfg(prim_path="/World/ground", spawn=spawn)
+    else:
+        env_cfg.scene.ground = TerrainImporterCfg(prim_path="/World/ground", terrain_type="plane")
+    use_local_ground(env_cfg)
+    check.require_assets(env_cfg)
+    assert local_grounds(env_cfg) == ["env.scene.ground"]
+    if kind == "GroundPlaneCfg":
+        spawn = env_cfg.scene.ground.spawn  # configurations copy their parts
+        assert (spawn.usd_path, spawn.color, spawn.physics_material) == (str(GROUND_USD), None, material)
 
 
-def test_a_broken_task_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.tasks import registry
+def test_a_ground_of_the_users_own_file_stays(tmp_path: Path) -> None:
+    import isaaclab.sim as sim_utils
+    from isaaclab.assets import AssetBaseCfg
 
-    broken = EntryPoint("theirs", "no_such_package.tasks", "isaaclab.tasks")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
-    monkeypatch.setattr(registry, "load_external_tasks", broken.load)
-    with pytest.raises(UserError, match=r"task package theirs \(entry point theirs = no_such_package\.tasks\) cannot"):
-        registry.registered_tasks()
+    from ledger_lab.assets.ground_plane import local_grounds, use_local_ground
+    from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
+
+    env_cfg, own = CartpoleEnvCfg(), sim_utils.GroundPlaneCfg(usd_path="/own/ground.usd")
+    env_cfg.scene.ground = AssetBaseCfg(prim_path="/World/ground", spawn=own)
+    use_local_ground(env_cfg)
+    assert (env_cfg.scene.ground.spawn.usd_path, local_grounds(env_cfg)) == ("/own/ground.usd", [])
 
 
-def test_a_task_on_isaac_sims_physics_gets_the_lines_that_configure_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    from isaaclab.envs import ManagerBasedRLEnvCfg
+def test_a_task_on_isaac_sims_physics_gets_the_lines_that_configure_another() -> None:
+    from isaaclab.sim import SimulationCfg
 
-    from ledger_lab.runners import session
+    from ledger_lab.runners.session import require_runtime
+    from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
 
-    monkeypatch.setattr(session, "validate_launch", lambda env_cfg, flags: (None, ["PhysxCfg"]))
-    monkeypatch.setattr(session, "validate", lambda env_cfg: None)
+    env_cfg = CartpoleEnvCfg()
+    env_cfg.sim.physics = SimulationCfg().physics  # what a task has that says nothing
     with pytest.raises(UserError, match=r"NewtonCfg\(solver_cfg=MJWarpSolverCfg\(\)\)\. Or OvPhysX: .*OvPhysxCfg\(\)"):
-        session.require_runtime(ManagerBasedRLEnvCfg(), {})
+        require_runtime(env_cfg, {})

@@ -299,6 +299,11 @@ def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
         ("success:pole_upright", "success:pole_up", "has no attribute 'pole_up'"),
         ("tasks.cartpole.success", "tasks.cartpol.success", "No module named 'ledger_lab.tasks.cartpol'"),
         ("LedgerLab-Cartpole", "Isaac-Cartpole", "panel mine judges task Isaac-Cartpole, not LedgerLab-Cartpole"),
+        (
+            "[seeds]",
+            '[[cells]]\nname = "heavy"\nmass = { asset = "crane", bodies = "pole", scale = [1.0, 1.5] }\n\n[seeds]',
+            "panel mine: cell 'heavy' perturbs 'crane', and the scene has no such part: known: .*robot",
+        ),
         ("episode_length_s = 5.0", "episode_length_s = 0.001", "hold_s must lie|shorter than one step"),
     ],
 )

@@ -23,7 +23,8 @@ def planned(*arguments: str, log_root: Path) -> TrainPlan:
 
 
 def batch(**changed: int | None) -> BatchPlan:
-    plain: dict[str, int | None] = {"max_iterations": 1, "horizon": 16, "epochs": 4, "save_interval": 1}
+    plain: dict[str, int | str | None] = {"max_iterations": 1, "horizon": 16, "epochs": 4, "save_interval": 1}
+    plain["minibatch_setting"] = "agent.cut_into"
     return BatchPlan(**{**plain, **changed})  # type: ignore[arg-type]
 
 
@@ -34,8 +35,31 @@ def test_a_library_that_fixes_the_size_of_minibatches_needs_environments_to_fill
     assert fixed.num_envs_step() == 1024
     assert fixed.minibatches_of(2048) == 2
     check_batch(1024, fixed)
-    with pytest.raises(UserError, match=r"does not split into minibatches of 16384: use 1024 environments \(any mult"):
+    with pytest.raises(UserError, match=r"into minibatches of 16384, .* use 1024 environments \(any mult"):
         check_batch(512, fixed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["agent.algorithm.num_mini_batches=7"],
+            r"^agent\.algorithm\.num_mini_batches asks for 7 equal minibatches, and the task's batch of 256 × 32 = "
+            r"8192 steps .*: change agent\.algorithm\.num_mini_batches, or set env\.scene\.num_envs to 252 or 259",
+        ),
+        (
+            ["--rl_library", "skrl", "agent.agent.mini_batches=7"],
+            r"^agent\.agent\.mini_batches asks for 7 equal minibatches",
+        ),
+        (
+            ["agent.algorithm.num_mini_batches=7", "--num_envs", "250"],
+            r"^--num_envs 250: .* 7 equal minibatches, which agent\.algorithm\.num_mini_batches asks for: use 2",
+        ),
+    ],
+)
+def test_a_refused_batch_names_what_was_given(arguments: list[str], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=complaint):
+        planned(*arguments, log_root=tmp_path)
 
 
 def test_minibatches_have_either_a_number_or_a_size() -> None:

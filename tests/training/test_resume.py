@@ -61,10 +61,22 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert f"scripts/train.py --resume {one_run_dir(root)}" in asked.stdout
     killed = interrupted("2:SIGKILL", "--resume", run_id, "--log_root", root)
     assert killed.returncode == 137, killed.stdout + killed.stderr
+    assert killed.stderr.rstrip().endswith(
+        f"go on with it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(root)}"
+    )
     finished = script("train", "--resume", one_run_dir(root), "--num_envs", "64", "--device", "cpu")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert f"run {run_id} · attempt 3, from iteration 1 ·" in finished.stdout
     return root
+
+
+def test_after_ctrl_c_the_run_can_be_resumed_and_nothing_is_called_an_error(tmp_path: Path) -> None:
+    stopped = interrupted("1:SIGINT", *SHORT, "--log_root", tmp_path)
+    assert stopped.returncode == 130, stopped.stdout + stopped.stderr
+    said = stopped.stdout.splitlines()
+    assert "SIGINT asked the process to end" in said
+    assert said[-1] == f"go on with it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(tmp_path)}"
+    assert not [line for line in said if line.startswith(("error", "KeyboardInterrupt"))]
 
 
 def test_it_comes_to_the_same_bit_for_bit(trained: Path, resumed: Path) -> None:

@@ -15,6 +15,7 @@ from isaaclab.utils.assets import check_file_path
 from pxr import Sdf, Tf
 
 from ledger_lab.assets import ASSET_ROOT
+from ledger_lab.assets.ground_plane import PLANE_IMPORTER
 from ledger_lab.assets.hashes import fault
 from ledger_lab.errors import UserError, first_line, nearest
 
@@ -52,12 +53,6 @@ def _require_file(place: str, file: str) -> None:
     """
     if not _is_local(file):
         if check_file_path(file) == 0:
-            if file == sim_utils.GroundPlaneCfg().usd_path:
-                raise UserError(
-                    f"{place}: Isaac Lab's ground plane, {file}, is out of reach, and no copy of it is cached here: "
-                    "put LedgerLab's ground in its place: from ledger_lab.assets import GROUND_USD; ground = "
-                    'AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))'
-                )
             raise UserError(
                 f"{place}: {file} is out of reach, and no copy of it is cached here: connect to the network, set "
                 "ISAACSIM_ASSET_ROOT to a folder or server that has it, or put a file of this machine in its place"
@@ -125,7 +120,8 @@ def _files(node: Any, place: str) -> Iterator[tuple[str, str]]:
             yield f"{place}.{key}", child
         elif key not in _UNUSED:
             yield from _files(child, f"{place}.{key}")
-    if isinstance(node, TerrainImporterCfg) and node.terrain_type == "plane":  # Isaac Lab's, which lies on the web
+    plane = isinstance(node, TerrainImporterCfg) and node.terrain_type == "plane"
+    if plane and node.class_type != PLANE_IMPORTER:  # Isaac Lab's, which lies on the web
         yield f"{place}.terrain_type", sim_utils.GroundPlaneCfg().usd_path
 
 

@@ -183,22 +183,32 @@ def _params(env: ManagerBasedRLEnv, func: Callable[..., Any], given: dict[str, A
         for name, parameter in signature.items()
         if name != "out" and parameter.default is not inspect.Parameter.empty
     }
+    reads_joints = getattr(getattr(func, "_descriptor", None), "observation_type", None) == "JointState"
     return {
-        name: _entity(env, value) if isinstance(value, SceneEntityCfg) else value
+        name: _entity(env, value, reads_joints) if isinstance(value, SceneEntityCfg) else value
         for name, value in {**defaults, **given}.items()
     }
 
 
-def _entity(env: ManagerBasedRLEnv, entity: SceneEntityCfg) -> dict[str, Any]:
+def _entity(env: ManagerBasedRLEnv, entity: SceneEntityCfg, reads_joints: bool) -> dict[str, Any]:
     """Name a part of the scene, and its joints and bodies in the order that a term reads them.
 
-    All of an articulation's are not listed: its own description does.
+    Args:
+        env: The environment.
+        entity: The part, as the manager resolved it.
+        reads_joints: Whether Isaac Lab says that the term returns a value per joint.
+
+    Returns:
+        The names. Where a term neither names joints or bodies nor returns a value for each, those of an articulation
+        are left out: its own description lists them.
     """
     found: dict[str, Any] = {"name": entity.name}
     for kind in ("joint", "body"):
         names, chosen = getattr(env.scene[entity.name], f"{kind}_names", None), getattr(entity, f"{kind}_ids")
+        # Isaac Lab turns a list of all joints into this slice, and keeps the list.
         every = isinstance(chosen, slice) and chosen == slice(None)
-        if names is None or (every and entity.name in env.scene.articulations):
+        asked = getattr(entity, f"{kind}_names") is not None or (kind == "joint" and reads_joints)
+        if names is None or (every and not asked and entity.name in env.scene.articulations):
             continue
         found[f"{kind}_names"] = names[chosen] if isinstance(chosen, slice) else [names[int(i)] for i in chosen]
     return found

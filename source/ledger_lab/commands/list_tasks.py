@@ -52,14 +52,15 @@ def list_tasks(argv: Sequence[str]) -> int:
         UserError: If there is no such task.
     """
     args = list_envs_parser().parse_args(argv)
+    tasks = registered_tasks()  # before the terminal is taken: it names packages that are left out
     terminal = Terminal()
     try:
-        known = find_panels()
+        known, broken = find_panels(), []
         panels = [load_panel(name) for name in known]
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in _COLUMNS:
             table.add_column(name, no_wrap=name not in ("physics", "libraries"))
-        for task in registered_tasks():
+        for task in tasks:
             kwargs = gym.spec(task).kwargs
             if args.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not args.all):
                 continue
@@ -74,7 +75,12 @@ def list_tasks(argv: Sequence[str]) -> int:
             if not own:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
-            env_cfg, _ = resolve_configs(task, libraries[0], [])
+            try:
+                env_cfg, _ = resolve_configs(task, libraries[0], [])
+            except UserError as error:
+                broken.append(str(error))
+                table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
+                continue
             simulation = describe_simulation(held_out_config(env_cfg, 1))
             sizes, records = _shipped(task)
             shown += [*sizes, str(env_cfg.scene.num_envs)]
@@ -88,6 +94,8 @@ def list_tasks(argv: Sequence[str]) -> int:
         if not table.row_count:
             raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
         terminal.console.print(table)
+        for sentence in broken:
+            terminal.console.print(f"warning: {sentence}", markup=False, soft_wrap=True)
     finally:
         terminal.restore()
     return 0

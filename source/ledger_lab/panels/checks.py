@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 import torch
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels import Panel, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
@@ -74,9 +74,11 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
         env_cfg: Resolved configuration.
 
     Raises:
-        UserError: If the task has parts that a seed does not determine, or the length of the episodes does not fit.
+        UserError: If the task has parts that a seed does not determine, a cell perturbs a part that the scene does not
+            have, or the length of the episodes does not fit.
     """
     require_seedable(env_cfg)
+    _require_assets(panel, env_cfg)
     _require_memory(panel, env_cfg.sim.device)
     step_s = env_cfg.sim.dt * env_cfg.decimation
     if round(panel.episode_length_s / step_s) < 1:
@@ -86,6 +88,21 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
             f"panel {panel.name}: episode_length_s {panel.episode_length_s} is longer than the task's own episodes of "
             f"{env_cfg.episode_length_s} s: shorten it, or set env.episode_length_s"
         )
+
+
+def _require_assets(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Refuse cells that perturb a part which the scene doesn't have."""
+    known = [
+        name for name, part in vars(env_cfg.scene).items() if hasattr(part, "spawn") and hasattr(part, "init_state")
+    ]
+    for cell in panel.cells:
+        for perturbation in cell.perturbations:
+            asset = perturbation.params.get("asset")
+            if asset is not None and asset not in known:
+                raise UserError(
+                    f"panel {panel.name}: cell {cell.name!r} perturbs {asset!r}, and the scene has no such part: "
+                    f'{nearest(asset, known)}; say which with asset = "NAME"'
+                )
 
 
 def _require_memory(panel: Panel, device: str) -> None:

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ledger_lab.ledger import Status
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cells import status_cell
@@ -113,7 +114,12 @@ def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) ->
 
 def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
     """Return why runs failed, one line each."""
-    failed = [Text(f"{s.run_id} {status_cell(s).text}: {s.reason}", style="red") for s in summaries if s.reason]
+    wanted = (Status.INTERRUPTED, Status.PREEMPTED)
+    failed = [
+        Text(f"{s.run_id} {status_cell(s).text}: {s.reason}", style="" if s.status in wanted else "red")
+        for s in summaries
+        if s.reason
+    ]
     invalid = [
         Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
     ]

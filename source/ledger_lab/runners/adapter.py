@@ -33,6 +33,8 @@ class BatchPlan:
     """Parts that each batch is cut into; ``None`` where the library fixes their size."""
     minibatch_size: int | None = None
     """Samples of a part, where the library fixes that and not their number."""
+    minibatch_setting: str
+    """Setting of the agent's configuration that says so, like ``agent.algorithm.num_mini_batches``."""
     save_interval: int
     """Iterations between two checkpoints."""
 
@@ -46,6 +48,8 @@ class BatchPlan:
         if (self.minibatches is None) == (self.minibatch_size is None):
             raise ValueError("minibatches have either a number or a size")
         for name, value in vars(self).items():
+            if name == "minibatch_setting":
+                continue
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.util
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.utils import to_dict
 from isaaclab_tasks.utils import PresetCfg, resolve_task_config
@@ -18,10 +20,12 @@ from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
-from ledger_lab.errors import UserError, first_line, nearest
+from ledger_lab.assets.ground_plane import use_local_ground
+from ledger_lab.errors import UserError, first_line, nearest, place_of
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.recipes import dialect_of
 from ledger_lab.runners.adapter import Adapter, load_adapter
+from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
@@ -41,13 +45,10 @@ def resolve_configs(
         play_mode: Whether to have the task as it is played (its ``play_mode``), where overrides don't say otherwise.
 
     Raises:
-        UserError: If an override matches nothing, or has the wrong type.
+        UserError: If an override matches nothing or has the wrong type, or the code of a configuration fails.
     """
     agent_key = agent or f"{library}_cfg_entry_point"
-    plain = {
-        "env": load_cfg_from_registry(task, "env_cfg_entry_point"),
-        "agent": load_cfg_from_registry(task, agent_key),
-    }
+    plain = {"env": _load(task, "env_cfg_entry_point"), "agent": _load(task, agent_key)}
     choices = [override for override in overrides if _is_choice(override, task, plain)]
     env_cfg, agent_cfg = _resolve(task, agent_key, choices)
     complete(agent_cfg, load_adapter(library).optional)
@@ -57,7 +58,24 @@ def resolve_configs(
     env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides), play_mode)
     if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
         raise UserError(f"task {task} is not manager-based: only the managers let a panel see how an episode ends")
+    use_local_ground(env_cfg)
     return env_cfg, agent_cfg
+
+
+def _load(task: str, key: str) -> Any:
+    """Make a configuration as the task registers it; tell any error of the task's code in one line.
+
+    Args:
+        task: Gymnasium id.
+        key: What the configuration is registered by.
+    """
+    entry = gym.spec(task).kwargs[key]
+    try:
+        return load_cfg_from_registry(task, key)
+    except Exception as error:
+        spec = importlib.util.find_spec(task_package(task))
+        folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+        raise UserError(f"task {task}: its {key}, {entry}, fails: {place_of(error, folder)}") from error
 
 
 def _resolve(

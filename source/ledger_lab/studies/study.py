@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,9 @@ def check_arguments(where: str, found: object) -> tuple[str, ...]:
         where: Where they stand.
         found: The arguments.
 
+    Returns:
+        The arguments. Where a value begins with ``~``, the home folder takes its place, as in a shell.
+
     Raises:
         UserError: If they are no list of texts, or name a flag that the study sets itself.
     """
@@ -130,4 +134,10 @@ def check_arguments(where: str, found: object) -> tuple[str, ...]:
         raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')
     if taken := next((each for each in found if each.partition("=")[0] in _OURS), None):
         raise UserError(f"{where}: {taken} is set by the study itself")
-    return tuple(found)
+    return tuple(_at_home(each) for each in found)
+
+
+def _at_home(argument: str) -> str:
+    """Put the home folder in place of a ``~`` at the beginning of an argument, or of its value after ``=``."""
+    name, equals, value = argument.rpartition("=")
+    return f"{name}{equals}{os.path.expanduser(value)}"

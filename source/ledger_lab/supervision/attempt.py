@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +21,19 @@ GRACE_S = 20.0
 
 PATIENCE = 0.6
 """Share of the grace that a process may use to reach a good moment to end."""
+
+
+def resume_command(run_dir: Path, processes: int, grace_s: float) -> str:
+    """Return the command that goes on with a run.
+
+    Args:
+        run_dir: Its directory.
+        processes: Processes of the training that ``--nproc`` starts; 1 where each is started by another launcher.
+        grace_s: Time that an attempt may take to end after a signal [s].
+    """
+    flags = f" --nproc {processes}" if processes > 1 else ""
+    flags += f" --grace_s {grace_s:g}" if grace_s != GRACE_S else ""
+    return f"./isaaclab.sh -p scripts/train.py --resume {run_dir}{flags}"
 
 
 class Attempt:

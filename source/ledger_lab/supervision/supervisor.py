@@ -33,7 +33,7 @@ from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
-from ledger_lab.supervision.attempt import GRACE_S
+from ledger_lab.supervision.attempt import GRACE_S, resume_command
 from ledger_lab.supervision.channel import Channel
 from ledger_lab.supervision.forked import become_worker, end_with, noted_signals, open_standard_streams
 from ledger_lab.supervision.insist import insist
@@ -384,6 +384,7 @@ class Supervisor:
                 ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
                 who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
                 _say(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
+                self._say_how_to_resume()
             elif self._killed is not None:
                 _say(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
@@ -424,8 +425,20 @@ class Supervisor:
 
     def _is_resumable(self) -> bool:
         """Tell whether there is a state that the run can be resumed from, as there is where it is being resumed."""
+        return asks_to_resume(sys.argv[1:]) or self._has_state()
+
+    def _has_state(self) -> bool:
+        """Tell whether the training has saved a state that it can be resumed from."""
         saved = [(journal.path.parent / STATE_FILE).is_file() for journal in self._journals]
-        return asks_to_resume(sys.argv[1:]) or (self._ended_row is AttemptEnded and bool(saved) and all(saved))
+        return self._ended_row is AttemptEnded and bool(saved) and all(saved)
+
+    def _say_how_to_resume(self) -> None:
+        """If there is a state, print the command that goes on with the run; of several ranks, the first prints it."""
+        if not self._has_state() or (self._peers is not None and self._peers.rank):
+            return
+        size = os.environ.get("WORLD_SIZE", "1")
+        processes = int(size) if os.environ.get("LOCAL_WORLD_SIZE") == size else 1
+        _say(f"go on with it: {resume_command(self._journals[0].path.parent, processes, self._grace_s)}")
 
     def _wall_ns(self) -> int:
         """Return the age of the attempt [ns]."""

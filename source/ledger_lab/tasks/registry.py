@@ -2,41 +2,60 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+import warnings
+from collections.abc import Mapping
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
-from isaaclab.cli import load_external_tasks
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError, nearest, place_of
 from ledger_lab.recipes import DIALECTS
 
 STOCK_TASKS = "isaaclab_tasks"
 """The package with the tasks that come with Isaac Lab."""
 
 
-def registered_tasks() -> list[str]:
-    """Return the Gymnasium ids of every task that is registered with Isaac Lab, ours and others'."""
-    try:
-        load_external_tasks()
-    except Exception as error:
-        raise UserError(f"{_broken_package()} cannot be imported: {type(error).__name__}: {error}") from error
+@functools.cache
+def load_task_packages() -> Mapping[str, str]:
+    """Import the packages that register tasks: Isaac Lab's own, LedgerLab's and those of entry points.
+
+    A package that cannot be imported is named on standard error and left out.
+
+    Returns:
+        The ids that a later package registered again, with one sentence about each. The first registration stays.
+    """
     import isaaclab_tasks  # noqa: F401 - registers the stock tasks
 
-    import ledger_lab.tasks  # noqa: F401 - and ours, where the package is on the path but not installed
+    import ledger_lab.tasks  # noqa: F401 - registers ours
 
-    return sorted(name for name, spec in gym.registry.items() if "env_cfg_entry_point" in spec.kwargs)
-
-
-def _broken_package() -> str:
-    """Return how to call the first task package that cannot be imported."""
+    warnings.filterwarnings("ignore", message=".*Overriding environment .* already in registry")  # refused by name
+    shadowed = {}
     for entry_point in entry_points(group="isaaclab.tasks"):
+        owner = entry_point.dist.name if entry_point.dist else entry_point.name
+        package = f"task package {owner} (entry point {entry_point.name} = {entry_point.value})"
+        before = dict(gym.registry)
         try:
             entry_point.load()
-        except Exception:  # whatever a foreign package raises; the caller has the error, and tells it
-            owner = entry_point.dist.name if entry_point.dist else entry_point.name
-            return f"task package {owner} (entry point {entry_point.name} = {entry_point.value})"
-    return "a task package"
+        except Exception as error:  # noqa: BLE001 - whatever a foreign package raises, the other tasks work
+            print(f"warning: {package} cannot be imported: {place_of(error)}; its tasks are left out", file=sys.stderr)
+        for task, spec in before.items():
+            if gym.registry[task] is not spec:
+                shadowed[task] = (
+                    f"task {task} is registered twice: {package} registers it again. Rename the task in that package, "
+                    "or uninstall the package"
+                )
+                gym.registry[task] = spec
+    return MappingProxyType(shadowed)
+
+
+def registered_tasks() -> list[str]:
+    """Return the Gymnasium ids of every task that is registered with Isaac Lab, ours and others'."""
+    load_task_packages()
+    return sorted(name for name, spec in gym.registry.items() if "env_cfg_entry_point" in spec.kwargs)
 
 
 def require_task(task: str, library: str, agent: str | None = None) -> dict[str, Any]:
@@ -48,11 +67,13 @@ def require_task(task: str, library: str, agent: str | None = None) -> dict[str,
         agent: Name that one of its configurations for the library is registered by, if not the usual one.
 
     Raises:
-        UserError: If the task is unknown, or has no such configuration for the library.
+        UserError: If the task is unknown or registered twice, or has no such configuration for the library.
     """
-    known = registered_tasks()
+    known, shadowed = registered_tasks(), load_task_packages()
     if task not in known:
         raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py lists them)")
+    if task in shadowed:
+        raise UserError(shadowed[task])
     kwargs: dict[str, Any] = gym.spec(task).kwargs
     if f"{library}_cfg_entry_point" not in kwargs:
         raise UserError(f"task {task} has no configuration for {library}: it registers no {library}_cfg_entry_point")

@@ -15,6 +15,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
 
 PLAIN_WIDTH = 1_000_000
@@ -138,6 +139,9 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
         return EXIT_USER_ERROR
     for line in "".join(traceback.format_exception(error)).splitlines():
         print(visible(line), file=sys.stderr)
+    if isinstance(error, KeyboardInterrupt | Terminated):  # somebody wanted the end: it is no failure
+        console.print(f"{error} asked the process to end", soft_wrap=True)
+        return 1
     where = f" (traceback in {log})" if log else ""
     console.print(f"{type(error).__name__}: {first_line(error)}{where}", style="bold red", soft_wrap=True)
     return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -14,7 +15,8 @@ from ledger_lab.terminal.console import tell_error
 def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     """Run a program with the command line, and exit with its status.
 
-    What the user can mend is told in one line, with status 2 and without a traceback.
+    What the user can mend is told in one line, with status 2. With ``--verbose``, the traceback of the error of foreign
+    code behind it comes first.
 
     Args:
         program: Takes the command line without the program's name, and returns the exit status.
@@ -22,6 +24,8 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     try:
         sys.exit(program(sys.argv[1:]))
     except UserError as error:
+        if error.__cause__ is not None and "--verbose" in sys.argv:
+            traceback.print_exception(error.__cause__)
         sys.exit(tell_error(error))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -11,12 +11,13 @@ from ledger_lab.runners.configs import read_setting, require_values, resolve_con
 from ledger_lab.training.request import TrainRequest
 
 
-def check_batch(num_envs: int, batch: BatchPlan) -> None:
+def check_batch(num_envs: int, batch: BatchPlan, *, by_flag: bool = True) -> None:
     """Check that a batch splits into equal minibatches.
 
     Args:
         num_envs: Environments per process.
         batch: The library's batch arithmetic.
+        by_flag: Whether the number of environments is from ``--num_envs``; otherwise it is the task's.
 
     Raises:
         UserError: If it doesn't, with numbers of environments that do.
@@ -31,9 +32,16 @@ def check_batch(num_envs: int, batch: BatchPlan) -> None:
         if batch.minibatches is not None
         else f"minibatches of {batch.minibatch_size}"
     )
+    setting, many = batch.minibatch_setting, f"{fitting} environments (any multiple of {step})"
+    steps = f"{num_envs} × {batch.horizon} = {num_envs * batch.horizon} steps"
+    if by_flag:
+        raise UserError(
+            f"--num_envs {num_envs}: a batch of {steps} does not split into {parts}, which "
+            f"{setting} asks for: use {many}"
+        )
     raise UserError(
-        f"--num_envs {num_envs}: a batch of {num_envs} × {batch.horizon} = {num_envs * batch.horizon} steps does not "
-        f"split into {parts}: use {fitting} environments (any multiple of {step})"
+        f"{setting} asks for {parts}, and the task's batch of {steps} does not split into them: change {setting}, or "
+        f"set env.scene.num_envs to {many}"
     )
 
 

@@ -210,7 +210,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     experiment = adapter.experiment(agent_cfg)
     require_folder_name(adapter.dialect.overrides["experiment_name"], experiment)
     batch = plan_batch(adapter, agent_cfg)
-    check_batch(env_cfg.scene.num_envs, batch)
+    check_batch(env_cfg.scene.num_envs, batch, by_flag=request.num_envs is not None)
     if request.scale_lr:
         effective_batch = batch.effective_batch(env_cfg.scene.num_envs * world.size)
         overrides.append(scale_learning_rate(request, adapter, agent_cfg, effective_batch))

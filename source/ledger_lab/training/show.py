@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.ledger import AttemptEnded, Status, read_ledger
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.physics import physics_name
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.runners.configs import read_setting
-from ledger_lab.supervision.attempt import GRACE_S, Attempt
+from ledger_lab.supervision.attempt import Attempt, resume_command
 from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.units import duration
 
@@ -43,10 +44,16 @@ def greet(plan: TrainPlan, console: Console) -> None:
         f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
         describe_batch(plan),
         plan.run_dir,
-        "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
+        f"{_ground(plan)}starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         sep="\n",
         soft_wrap=True,
     )
+
+
+def _ground(plan: TrainPlan) -> str:
+    """Return a line that names the parts of the scene with LedgerLab's ground; nothing where there are none."""
+    places = ", ".join(local_grounds(plan.env_cfg))
+    return f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web\n" if places else ""
 
 
 def report(plan: TrainPlan, console: Console) -> None:
@@ -92,7 +99,6 @@ def tell_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, 
 
 def tell_how_to_resume(plan: TrainPlan, console: Console) -> None:
     """Print the command that goes on with an interrupted run."""
-    flags = f" --nproc {plan.world.size}" if plan.world.size > 1 and plan.world.one_machine else ""
-    flags += f" --grace_s {plan.grace_s:g}" if plan.grace_s != GRACE_S else ""
-    command = f"./isaaclab.sh -p scripts/train.py --resume {plan.run_dir}{flags}"
+    processes = plan.world.size if plan.world.one_machine else 1
+    command = resume_command(plan.run_dir, processes, plan.grace_s)
     console.print(f"go on with it: {command}", markup=False, soft_wrap=True)

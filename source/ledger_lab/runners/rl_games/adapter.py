@@ -136,6 +136,7 @@ class RlGamesAdapter:
                 epochs=config["mini_epochs"],
                 minibatches=None if size is not None else horizon // per_env,
                 minibatch_size=size,
+                minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
                 save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: at the end alone
             )
         except KeyError as error:

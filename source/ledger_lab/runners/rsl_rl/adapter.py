@@ -90,6 +90,7 @@ class RslRlAdapter:
             horizon=agent_cfg.num_steps_per_env,
             epochs=agent_cfg.algorithm.num_learning_epochs,
             minibatches=agent_cfg.algorithm.num_mini_batches,
+            minibatch_setting=self.dialect.overrides["minibatches"],
             save_interval=agent_cfg.save_interval,
         )
 

@@ -89,6 +89,7 @@ class SkrlAdapter:
             horizon=horizon,
             epochs=agent["learning_epochs"],
             minibatches=agent["mini_batches"],
+            minibatch_setting=self.dialect.overrides["minibatches"],
             save_interval=max(1, steps // horizon),
         )
 
