@@ -58,7 +58,7 @@ def sample(number: int, energy_mj: int | None = 0) -> Telemetry:
     """Return what was seen in a second, with figures whose sums depend on the order in which they are added."""
     device = DeviceSample(
         uuid="GPU-a",
-        utilization=number / 7,
+        utilization=number / 7 % 1.0,
         memory_used_bytes=number,
         power_w=0.1 * number,
         energy_mj=None if energy_mj is None else energy_mj + 300_000 * number,
