@@ -8,7 +8,7 @@ a tally that says anything else.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, get_type_hints
 
 import msgspec
@@ -120,8 +120,11 @@ class Sums:
         """Build the sums from their JSON value, or the fields of a tally.
 
         Raises:
-            ValueError: If a field is missing, or a value has the wrong type or range.
+            ValueError: If a field is missing or unknown, or a value has the wrong type or range.
         """
+        for name, sums in (("windows", WindowSums), ("telemetry", TelemetrySums)):
+            if set(data[name]) != {each.name for each in fields(sums)}:
+                raise ValueError(f"the fields of {name} are {sorted(data[name])}")
         return msgspec.convert(data, cls)
 
 

@@ -52,7 +52,7 @@ class HostSums:
     watched_ns: Count = 0
     """Age of the attempt at the last sample [ns]: samples speak for all the time until then."""
     cpu_s: float = 0.0
-    threads_ns: Count = 0
+    threads_ns: int = 0
     """Time that samples with a busiest thread speak for [ns]."""
     threads_busy_ns: float = 0.0
     """The same, times the share of a core that the busiest thread took."""
