@@ -234,3 +234,11 @@ def test_no_bytes_in_place_of_the_fields_end_a_command_in_a_traceback(
         line = encode_line(len(lines), rows[0][0], kind, text.replace(b"\n", b" "), hash_of(lines[-1]))
         path.write_bytes(b"".join([*lines, line]))
         run_commands(root, tmp_path_factory.mktemp("out"))
+
+
+@pytest.mark.parametrize("path", ["../model.pt", "/etc/passwd", "a/../../b", "..", "a\n/../b", "", "a\0b"])
+def test_a_checkpoint_lies_below_its_run(path: str) -> None:
+    fields_of = {"sha256": "00", "size_bytes": 1, "iteration": 1, "env_steps": 1, "wall_ns": 1}
+    assert KINDS["CheckpointSaved"].from_data({"path": "nn/..model..pt", **fields_of})
+    with pytest.raises(ValueError, match="path"):
+        KINDS["CheckpointSaved"].from_data({"path": path, **fields_of})

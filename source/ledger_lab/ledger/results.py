@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger_lab.ledger.rows import Count, Positive, Row, RunId, Seed
+from ledger_lab.ledger.rows import Count, PathBelow, Positive, Row, RunId, Seed
 
 HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
 """How an episode can end besides by a termination term: it lasted, its figures are no numbers, or the physics engine
@@ -81,7 +81,7 @@ class PanelResult(Row):
     """A checkpoint's score on every episode of a panel."""
 
     run_id: RunId
-    checkpoint: str
+    checkpoint: PathBelow
     """Path below the run's directory."""
     checkpoint_sha256: str
     panel: str

@@ -34,6 +34,9 @@ Seed = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 RunId = Annotated[str, msgspec.Meta(pattern=r"\A[\w.+-]{1,128}\Z")]
 """Id of a run."""
 
+PathBelow = Annotated[str, msgspec.Meta(pattern=r"\A(?!/)(?![\s\S]*(?:\A|/)\.\.(?:/|\Z))[^\0]+\Z")]
+"""Path of a file below a run's directory, from which it never leads out."""
+
 _MOST_NESTED = 64
 """How deep the fields of a row may be nested: what they are used for is written as recursive functions."""
 
@@ -119,7 +122,7 @@ class _BeganFrom(TypedDict):
 
     run_id: RunId
     task: str
-    checkpoint: str
+    checkpoint: PathBelow
     """Path below that run's directory."""
     sha256: str
     env_steps: Count
@@ -416,7 +419,7 @@ class Health(Row):
 class CheckpointSaved(Row):
     """A policy is safely on disk."""
 
-    path: str
+    path: PathBelow
     """Path below the run's directory."""
     sha256: str
     size_bytes: Count
