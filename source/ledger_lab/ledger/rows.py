@@ -85,6 +85,24 @@ class Row:
     DURABLE: ClassVar[bool] = True
     """Whether the row is on disk before the program goes on; telemetry may be batched by the system."""
 
+    IDENTITY: ClassVar[frozenset[str]] = frozenset(
+        {
+            "run_id",
+            "cohort",
+            "task",
+            "rl_library",
+            "panel",
+            "panel_id",
+            "checkpoint",
+            "checkpoint_sha256",
+            "path",
+            "sha256",
+            "outcomes",
+            "anchors",
+        }
+    )
+    """Fields by which rows are told apart and belong together. They are never taken for secrets."""
+
     def to_data(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
         return asdict(self)
