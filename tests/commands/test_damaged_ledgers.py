@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,7 +39,11 @@ def claimed_twice(run_dir: Path) -> str:
 
 
 def declared_twice(run_dir: Path) -> str:
-    shutil.copy(run_dir / "journal-1-0.jsonl", run_dir / "journal-2-0.jsonl")
+    lines = (run_dir / "journal-1-0.jsonl").read_bytes().splitlines()
+    data = re.search(rb'"data":(.*),"prev"', lines[0])
+    assert data is not None
+    line = encode_line(0, "2026-01-01T00:00:00.000+00:00", "RunDeclared", data[1], GENESIS)
+    (run_dir / "journal-2-0.jsonl").write_bytes(line)
     return r"journal-2-0\.jsonl:1: run aa is declared here already"
 
 

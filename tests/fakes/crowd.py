@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.synthetic_ledger import checkpoint, declared, result, telemetry, window
@@ -39,7 +40,7 @@ def _rows(run: int, rank: int) -> Iterator[Row]:
     run_id = f"{run:08x}"
     if rank == 0:
         yield CohortDeclared(cohort="crowd", size=75)
-        yield declared(run_id, run)
+        yield replace(declared(run_id, run), world_size=RANKS)
         yield SupervisionStarted(run_id=run_id, attempt=1, pid=2**22 + 1, host="node", wall_ns=0)
     yield AttemptStarted(run_id=run_id, attempt=1, rank=rank, pid=2**22 + 1, host="node", wall_ns=1)
     for number in range(1, 21):

@@ -56,7 +56,7 @@ def test_sums_are_those_of_the_rows(ledger: Path) -> None:
         (attempt,) = run.attempts
         expected = WindowSums()
         for row in attempt.windows:
-            expected.add(row.to_data())
+            expected.add(row)
         assert attempt.sums == expected
         assert attempt.sums.count == len(attempt.windows) > 10
         assert sum(attempt.sums.phase_ns.values()) == attempt.sums.count * 390_000_000

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ledger_lab.ledger.redaction import REDACTED, Redactor, redact_files
+from tests.fakes.ledgers import declared
 
 SECRET = "correct-horse-battery"
 
@@ -67,6 +72,83 @@ def test_what_the_environment_keeps_secret_is_found_anywhere() -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert Redactor({}).text(text) == text
+
+
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\nMIIE{SECRET}\nabc=\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("use_token:\n  enabled: true\n", "use_token:\n  enabled: true\n"),
+        (f"before\n{PEM}\nafter", f"before\n{REDACTED}\nafter"),
+        (f"ssh: {PEM[:50]}", f"ssh: {REDACTED}"),
+        (f"https://1{SECRET}@example.org/x", f"https://{REDACTED}@example.org/x"),
+        ("ssh://git@example.org/x", "ssh://git@example.org/x"),
+        (f"https://a.example/b?sv=1&sig={SECRET}%3D&se=2", f"https://a.example/b?sv=1&sig={REDACTED}&se=2"),
+        (f"s3?X-Amz-Signature={SECRET}&x=1", f"s3?X-Amz-Signature={REDACTED}&x=1"),
+        (f"Authorization: ApiKey {SECRET}\nHost: x", f"Authorization: {REDACTED}\nHost: x"),
+        (f"train.py --password {SECRET} --seed 3", f"train.py --password {REDACTED} --seed 3"),
+        (f"  passphrase: two words, {SECRET}\n  seed: 3", f"  passphrase: {REDACTED}\n  seed: 3"),
+        (f'{{"password": "a\\" {SECRET}", "seed": 3}}', f'{{"password": "{REDACTED}", "seed": 3}}'),
+        (f'{{"t": "{{\\"api_key\\": \\"{SECRET}\\", 1}}"}}', f'{{"t": "{{\\"api_key\\": \\"{REDACTED}\\", 1}}"}}'),
+        (f"a:\n  key_password: |\n    {SECRET}\n    x\n  seed: 3\n", f"a:\n  key_password: {REDACTED}\n  seed: 3\n"),
+        ('{"api_key": null, "seed": 3}', '{"api_key": null, "seed": 3}'),
+        (f"AccountKey={SECRET};x", f"AccountKey={REDACTED}"),
+    ],
+)
+def test_a_secret_goes_and_all_else_stays(text: str, clean: str) -> None:
+    assert Redactor({}).text(text) == clean
+
+
+def test_whatever_stands_under_a_secret_name_is_replaced() -> None:
+    value = {"credentials": {"user": SECRET, "port": 3, "more": [SECRET]}}
+    assert Redactor({}).value(value) == {"credentials": {"user": REDACTED, "port": 3, "more": [REDACTED]}}
+
+
+def test_what_follows_a_secret_flag_is_found_anywhere() -> None:
+    redactor = Redactor({}, ["train.py", "--wandb_api_key", SECRET, f"agent.db_password=x{SECRET}x"])
+    assert redactor.text(f"refused: {SECRET}, x{SECRET}x") == f"refused: {REDACTED}, {REDACTED}"
+
+
+def test_what_a_row_is_about_is_never_taken_for_a_secret() -> None:
+    row = declared("aa", cohort="ant-lr-sweep-0001", command=["--x", "ant-lr-sweep-0001"])
+    for environment in ({"SWEEP_TOKEN": "ant-lr-sweep-0001"}, {"SWEEP_KEY": "ant-lr-sweep"}):
+        data = Redactor(environment).row(row)
+        assert data["cohort"] == "ant-lr-sweep-0001"
+    assert Redactor({"SWEEP_KEY": "ant-lr-sweep"}).row(row) == row.to_data()
+    assert Redactor({"SWEEP_TOKEN": "ant-lr-sweep-0001"}).row(row)["command"] == ["--x", REDACTED]
+
+
+secret_names = st.sampled_from(["api_key", "wandb_token", "db.password", "passphrase", "private_key"])
+
+
+def configurations(letters: str) -> st.SearchStrategy[object]:
+    """Return nested settings, some of them secrets whose last characters are these letters."""
+    secrets = st.dictionaries(secret_names, st.text(letters, min_size=1).map(SECRET.__add__), max_size=3)
+    return st.recursive(
+        secrets,
+        lambda inner: st.dictionaries(st.sampled_from(["a", "b", "use"]), inner | st.integers() | st.booleans()),
+        max_leaves=8,
+    )
+
+
+@given(configurations("abc \"'\n:#|,{}[]=0"), st.booleans())
+def test_a_dumped_configuration_stays_one_and_holds_no_secret(configuration: object, flow: bool) -> None:
+    clean = Redactor({}).text(yaml.safe_dump(configuration, default_flow_style=flow, width=10_000))
+    assert SECRET not in clean
+    assert shape(yaml.safe_load(clean)) == shape(configuration)
+
+
+@given(configurations("abc \"'\\\n:#|,{}[]=0"))
+def test_a_text_of_json_stays_one_and_holds_no_secret(configuration: object) -> None:
+    clean = Redactor({}).text(json.dumps(configuration))
+    assert SECRET not in clean
+    assert shape(json.loads(clean)) == shape(configuration)
+
+
+def shape(value: object) -> object:
+    return {key: shape(each) for key, each in value.items()} if isinstance(value, dict) else None
 
 
 def test_words_of_any_length_are_looked_at_in_passing() -> None:

@@ -15,7 +15,7 @@ from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, Run, read_ledger
-from ledger_lab.ledger.find import telling_damage
+from ledger_lab.ledger.find import tell_damage, telling_damage
 from ledger_lab.reports import (
     Bottleneck,
     CohortSummary,
@@ -98,10 +98,10 @@ def build_report(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0.
+        0, or 1 if damaged runs were left out.
 
     Raises:
-        UserError: If there is no such ledger or run, or a journal is damaged.
+        UserError: If there is no such ledger or run, or no run is undamaged.
     """
     args = build_parser().parse_args(argv)
     _require_sense(args)
@@ -123,14 +123,14 @@ def build_report(argv: Sequence[str]) -> int:
             show_comparison(comparison)
         else:
             _write_json(args.json, comparison_json(comparison))
-        return 0
+        return _status(ledger)
     summaries, cohorts = summarize_selected(ledger, runs, price)
     if args.sql is not None:
         from ledger_lab.commands.query import answer_sql
         from ledger_lab.reports.ledger_tables import Contents
 
         answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
-        return 0
+        return _status(ledger)
     if args.html is not None:
         from ledger_lab.reports.page import write_page
 
@@ -143,7 +143,7 @@ def build_report(argv: Sequence[str]) -> int:
             )  # fmt: skip
         count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
         make_console().print(f"wrote {args.html}: {count}", soft_wrap=True)
-        return 0
+        return _status(ledger)
     explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
     bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
     if args.json is None:
@@ -159,7 +159,7 @@ def build_report(argv: Sequence[str]) -> int:
         if args.checkpoints:
             for summary in summaries:
                 console.print(render_checkpoints(summary), "")
-        return 0
+        return _status(ledger)
     found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
     report = {
         "asked_price": None if price is None else price.to_dict(),
@@ -172,7 +172,12 @@ def build_report(argv: Sequence[str]) -> int:
         ],
     }
     _write_json(args.json, report)
-    return 0
+    return _status(ledger)
+
+
+def _status(ledger: Ledger) -> int:
+    """Return the exit status of a report."""
+    return 1 if ledger.damage else 0
 
 
 def _require_sense(args: argparse.Namespace) -> None:
@@ -237,7 +242,10 @@ def whole_ledger(log_root: Path) -> Ledger:
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
     with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
-        ledger = read_ledger(log_root, on_progress=progress.show)
+        ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
+        if ledger.damage and not ledger.runs:
+            raise ledger.damage[0]
+    tell_damage(ledger)
     if not ledger.runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
     return ledger

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, find_journals
-from ledger_lab.ledger.digest import Digest
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.reader import assemble_ledger, without_telemetry
 from ledger_lab.terminal.console import make_console
@@ -30,11 +29,12 @@ def verify_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         description=(
-            "Verify the hash chain of every journal, from the first byte to the last, whatever was verified before, "
-            "that tallies are what their rows come to, and that no two journals claim the same process, run or cohort. "
-            "Telemetry that was left out of the ledger is reported; it is not damage. "
-            "A last line that a killed writer left unfinished is reported and tolerated; anything else is damage, told "
-            "with file and line. Exit status 0 or 1."
+            "Verify every journal under a root, whatever was verified before: the hash chain, from the first byte to "
+            "the last; the type and range of each field; that tallies equal the sums of their rows; that all journals "
+            "of a run belong to it; that none is missing or cut, as far as other journals tell; and that no two claim "
+            "the same process, run or cohort. Telemetry that was left out of the ledger is reported; it is not damage. "
+            "A last line that a killed writer left unfinished is reported and tolerated. Anything else is damage, and "
+            "is told with file and line. Exit status 0 or 1."
         )
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
@@ -45,14 +45,13 @@ def verify_ledger(argv: Sequence[str]) -> int:
     with ReadingProgress(make_console(sys.stderr), "verifying journals, MB") as progress:
         digests = digest_journals(journals, on_progress=progress.show)
     console = make_console()
-    damaged = rows = torn = 0
-    whole: dict[Path, Digest | LedgerDamageError] = {}
+    ledger = assemble_ledger(args.log_root, digests)
+    for damage in ledger.damage:
+        console.print(f"damaged: {damage}", soft_wrap=True)
+    rows = torn = 0
     for path, digest in digests.items():
         if isinstance(digest, LedgerDamageError):
-            damaged += 1
-            console.print(f"damaged: {digest}", soft_wrap=True)
             continue
-        whole[path] = digest
         rows += digest.rows
         if digest.torn_bytes:
             torn += 1
@@ -60,16 +59,10 @@ def verify_ledger(argv: Sequence[str]) -> int:
             console.print(
                 f"torn: {line}: the writer was stopped within this line; its row is not counted", soft_wrap=True
             )
-    try:
-        ledger = assemble_ledger(args.log_root, whole)
-    except LedgerDamageError as error:  # each journal is what its writer wrote, but they contradict each other
-        damaged += 1
-        console.print(f"damaged: {error}", soft_wrap=True)
-    else:
-        if left_out := without_telemetry(ledger.journals):
-            first = left_out[0].path
-            console.print(
-                f"telemetry left out: of {len(left_out)} supervised processes; the first: {first}", soft_wrap=True
-            )
-    console.print(f"{len(digests)} journals, {rows} rows, {torn} torn, {damaged} damaged")
-    return 1 if damaged else 0
+    if left_out := without_telemetry(ledger.journals):
+        first = left_out[0].path
+        console.print(
+            f"telemetry left out: of {len(left_out)} supervised processes; the first: {first}", soft_wrap=True
+        )
+    console.print(f"{len(digests)} journals, {rows} rows, {torn} torn, {len(ledger.damage)} damaged")
+    return 1 if ledger.damage else 0

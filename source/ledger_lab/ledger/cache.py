@@ -25,7 +25,7 @@ SETTLED_NS = 2_000_000_000
 """How long nobody must have touched a journal before its digest is kept [ns]. Within one tick of the file system's
 clock, two changes can bear the same time."""
 
-_FORMAT = f"ledger_lab digests 2 of rows {VERSION}".encode()
+_FORMAT = f"ledger_lab digests 3 of rows {VERSION}".encode()
 """To be raised whenever the meaning of a digest changes."""
 
 Digests = Mapping[Path, tuple[Stamp, Digest]]

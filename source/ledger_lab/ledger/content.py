@@ -13,7 +13,15 @@ import orjson
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, digest_journal, open_journal
-from ledger_lab.ledger.encoding import GENESIS, hash_of_body, kind_begins, split_line, verify_lines, what_is_wrong
+from ledger_lab.ledger.encoding import (
+    GENESIS,
+    hash_of_body,
+    kind_begins,
+    parse_time,
+    split_line,
+    verify_lines,
+    what_is_wrong,
+)
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import Row
@@ -88,12 +96,12 @@ class JournalContent:
     @property
     def first_time(self) -> datetime:
         """When the first row was written."""
-        return datetime.fromisoformat(self.digest.first_time)
+        return parse_time(self.digest.first_time)
 
     @property
     def last_time(self) -> datetime:
         """When the last row was written."""
-        return datetime.fromisoformat(self.digest.last_time)
+        return parse_time(self.digest.last_time)
 
     @property
     def torn_bytes(self) -> int:
@@ -126,7 +134,7 @@ class JournalContent:
         places = self.places(kind)
         # A result has columns as long as its panel: too large to be kept.
         rows = self.fetch(places) if kind is PanelResult else [self._kept[place.sequence] for place in places]
-        times = [datetime.fromisoformat(place.time) for place in places]
+        times = [parse_time(place.time) for place in places]
         return list(zip(cast(list[_R], rows), times, strict=True))
 
     def places(self, kind: type[Row]) -> list[Place]:
@@ -212,7 +220,7 @@ def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> Deco
     try:
         parts = split_line(line, kind_begins(sequence))
         row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-        return DecodedLine(datetime.fromisoformat(parts.time), row, hashes[0])
+        return DecodedLine(parse_time(parts.time), row, hashes[0])
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
 

@@ -25,6 +25,7 @@ from ledger_lab.ledger.encoding import (
     kind_and_data,
     kind_begins,
     may_be_torn,
+    parse_time,
     split_line,
     verify_lines,
     what_is_wrong,
@@ -38,7 +39,6 @@ from ledger_lab.ledger.rows import (
     Health,
     PhaseWindow,
     Row,
-    RunDeclared,
     ShutdownEnded,
     SupervisionStarted,
     Telemetry,
@@ -57,9 +57,6 @@ _MOST_DECOMPRESSED = 256 << 20
 
 _MOST_WAITING = 32
 """Buffers whose rows wait for a tally at most."""
-
-_LONG = (PanelResult.__name__, RunDeclared.__name__)
-"""Kinds whose rows are long, and are parsed when somebody asks for them."""
 
 _AGED = (
     SupervisionStarted,
@@ -130,6 +127,15 @@ class Place(NamedTuple):
     """Its own hash, which stands for all rows before it, too."""
 
 
+class Score(NamedTuple):
+    """What a panel result is about."""
+
+    run_id: str
+    checkpoint: str
+    """Path below the run's directory."""
+    sha256: str
+
+
 @dataclass(kw_only=True)
 class Digest:
     """What is kept of a journal. Plain data."""
@@ -151,12 +157,14 @@ class Digest:
     """What its phase windows and telemetry come to."""
     places: list[Place] = field(default_factory=list)
     """All other rows but tallies, in order."""
+    scores: list[Score] = field(default_factory=list)
+    """What its panel results are about, in order."""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
         """Build a digest from its JSON value."""
-        places = [Place(*place) for place in data["places"]]
-        return cls(**{**data, "sums": Sums.from_data(data["sums"]), "places": places})
+        places, scores = [Place(*place) for place in data["places"]], [Score(*score) for score in data["scores"]]
+        return cls(**{**data, "sums": Sums.from_data(data["sums"]), "places": places, "scores": scores})
 
     @classmethod
     def of(cls, rows: Sequence[Row], times: Sequence[datetime]) -> Self:
@@ -170,13 +178,55 @@ class Digest:
         digest = cls(rows=len(rows), first_time=first, last_time=last)
         for row, time in zip(rows, times, strict=True):
             if isinstance(row, PhaseWindow):
-                digest.sums.windows.add(row.to_data())
+                digest.sums.windows.add(row)
             elif isinstance(row, Telemetry):
-                digest.sums.telemetry.add(time.isoformat(), row.to_data())
+                digest.sums.telemetry.add(time.isoformat(), row)
+            elif isinstance(row, PanelResult):
+                digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
             elif isinstance(row, _AGED):
                 digest.wall_ns = max(digest.wall_ns, row.wall_ns)
         digest.wall_ns = max(digest.wall_ns, digest.sums.wall_ns)
         return digest
+
+
+def find_journals(root: Path) -> list[Path]:
+    """Return every journal under a directory, compressed or not, in a stable order.
+
+    Others may write, make directories and delete them at the same time. Symbolic links are followed; a directory that
+    several of them lead to is looked into once.
+
+    Args:
+        root: The directory; it need not exist.
+
+    Raises:
+        UserError: If a directory can't be read: what is in it must not be missing unnoticed.
+    """
+    found, seen = [], set()
+    for directory, folders, names in os.walk(root, onerror=_require_gone, followlinks=True):
+        try:
+            status = os.stat(directory)
+        except FileNotFoundError:
+            continue
+        identity = (status.st_dev, status.st_ino)
+        if identity in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        folders.sort()
+        found += [
+            Path(directory, name)
+            for name in names
+            if name.startswith("journal-") and name.removesuffix(COMPRESSED).endswith(".jsonl")
+        ]
+    return sorted(found)
+
+
+def _require_gone(error: OSError) -> None:
+    """Pass over a directory that is gone, and refuse one that can't be read."""
+    if not isinstance(error, FileNotFoundError):
+        raise UserError(
+            f"cannot read {error.filename}: {error.strerror}: make it readable, or move it out of the ledger"
+        )
 
 
 def open_journal(path: Path) -> BinaryIO:
@@ -196,6 +246,8 @@ def open_journal(path: Path) -> BinaryIO:
 def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
     """Return the lines of a compressed journal, in memory."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # the format of gzip
+    if os.fstat(file.fileno()).st_size > _MOST_DECOMPRESSED:
+        raise LedgerDamageError(path, 1, f"the compressed journal has more than {_MOST_DECOMPRESSED >> 20} MiB")
     try:
         lines = stream.decompress(file.read(), _MOST_DECOMPRESSED)
     except zlib.error as error:
@@ -274,8 +326,17 @@ class _Reading:
             self._sum_up()  # the first damage is the one to tell
             raise LedgerDamageError(self._path, first + len(verified) + 1, what_is_wrong(lines[len(verified)]))
         digest.rows, digest.size, self._previous = first + len(lines), offsets[-1], hashes[-1]
-        digest.first_time = digest.first_time or split_line(lines[0], kind_at).time
-        digest.last_time = split_line(lines[-1], kind_at).time
+        digest.first_time = digest.first_time or self._time(first, lines[0])
+        digest.last_time = self._time(digest.rows - 1, lines[-1])
+
+    def _time(self, number: int, line: bytes) -> str:
+        """Return the time of a line."""
+        try:
+            time = split_line(line, kind_begins(number)).time
+            parse_time(time)
+        except _INVALID as error:
+            raise self._invalid(number, error) from error
+        return time
 
     def _take(self, number: int, line: bytes, offset: int, row_hash: bytes) -> None:
         """Take a row that no tally stands for; it is kept where it stands."""
@@ -283,10 +344,12 @@ class _Reading:
             parts = split_line(line, kind_begins(number))
             if parts.kind not in KINDS:
                 raise ValueError(f"no row is of the kind {parts.kind!r}")
-            if self._thorough or parts.kind not in _LONG:
-                row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-                if isinstance(row, _AGED):
-                    self._digest.wall_ns = max(self._digest.wall_ns, row.wall_ns)
+            parse_time(parts.time)
+            row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
+            if isinstance(row, _AGED):
+                self._digest.wall_ns = max(self._digest.wall_ns, row.wall_ns)
+            if isinstance(row, PanelResult):
+                self._digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
         except _INVALID as error:
             raise self._invalid(number, error) from error
         self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash.decode()))
@@ -308,7 +371,9 @@ class _Reading:
             kind_at = kind_begins(first)
             for number, line in enumerate(lines, start=first):
                 try:
-                    self._digest.sums.add(line, kind_at, thorough=self._thorough)
+                    self._digest.sums.add(line, kind_at)
+                    if self._thorough:
+                        parse_time(split_line(line, kind_at).time)
                 except _INVALID as error:
                     raise self._invalid(number, error) from error
         self._tally, self._waiting = None, []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from hashlib import sha256
 from operator import and_
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ GENESIS = sha256(f"ledger_lab/journal/v{VERSION}".encode()).hexdigest().encode()
 
 TIME_LENGTH = len("2026-01-01T00:00:00.000+00:00")
 """Bytes of a line's time, which stands right before the kind [B]."""
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199
+"""Years of a line's time: a machine without a clock begins in 1970, and local time must not leave the calendar."""
 
 _KIND_KEY, _DATA_KEY, _HASH_KEY = b'","kind":"', b'","data":', b',"hash":"'
 _HASH_LENGTH = len(_HASH_KEY) + 64 + len(b'"}\n')
@@ -135,6 +139,21 @@ def split_line(line: bytes, kind_at: int) -> Line:
         raise ValueError("it is not laid out as a row")
     data = line[kind_ends + len(_DATA_KEY) : -TAIL_LENGTH]
     return Line(line[kind_at - TIME_LENGTH : kind_at].decode(), line[kind_begins:kind_ends].decode(), data)
+
+
+def parse_time(text: str) -> datetime:
+    """Return the time of a line.
+
+    Args:
+        text: ISO 8601, in UTC.
+
+    Raises:
+        ValueError: If it is anything else, or far outside the years in which rows are written.
+    """
+    time = datetime.fromisoformat(text)
+    if time.utcoffset() != timedelta(0) or not _FIRST_YEAR <= time.year <= _LAST_YEAR:
+        raise ValueError(f"{text!r} is not a time in UTC between {_FIRST_YEAR} and {_LAST_YEAR}")
+    return time
 
 
 def kind_and_data(kind: str) -> bytes:

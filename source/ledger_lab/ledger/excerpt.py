@@ -76,9 +76,15 @@ def _selected(lines: list[Line], checkpoint: str | None) -> Iterator[Line]:
         if merged is not None:
             yield merged
             merged = None
-        yield line
+        yield _without_anchors(line)
     if merged is not None:
         yield merged
+
+
+def _without_anchors(line: Line) -> Line:
+    """Return a line that says nothing of how far other journals had been written: those of an excerpt are shorter."""
+    data = orjson.loads(line.data)
+    return line if not data.get("anchors") else line._replace(data=encode_value({**data, "anchors": {}}))
 
 
 def _checkpoint_of(line: Line) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
+from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
 
 
 def find_run(name: str, log_root: Path) -> Run:
@@ -27,16 +28,23 @@ def find_run(name: str, log_root: Path) -> Run:
 
 
 def read_runs(root: Path) -> tuple[Run, ...]:
-    """Read all runs under a root, which need not exist.
+    """Read all runs under a root, which need not exist. Damaged runs are left out, and named on standard error.
 
     Args:
         root: Root of a ledger.
 
     Raises:
-        UserError: If a journal is damaged.
+        UserError: If a journal or a directory can't be read.
     """
-    with telling_damage():
-        return read_ledger(root.resolve()).runs
+    ledger = read_ledger(root.resolve(), tolerate_damage=True)
+    tell_damage(ledger)
+    return ledger.runs
+
+
+def tell_damage(ledger: Ledger) -> None:
+    """Name the damaged runs of a ledger, which are left out of what a program does, on standard error."""
+    for damage in ledger.damage:
+        print(f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)", file=sys.stderr)
 
 
 @contextmanager
@@ -50,7 +58,8 @@ def telling_damage() -> Iterator[None]:
 
 def _run_in(directory: Path) -> Run:
     """Return the one run whose journals lie in a directory."""
-    runs = read_runs(directory)
+    with telling_damage():
+        runs = read_ledger(directory.resolve()).runs
     if len(runs) != 1:
         raise UserError(f"{directory} holds {len(runs)} runs: name one of their directories or ids")
     return runs[0]

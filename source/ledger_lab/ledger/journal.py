@@ -94,7 +94,7 @@ class Journal:
 
     def _append(self, row: Row) -> bytes:
         """Write a row, and return its line."""
-        data = encode_value(self._redactor.value(row.to_data())) if row.DURABLE else encode_fields(row)
+        data = encode_value(self._redactor.row(row)) if row.DURABLE else encode_fields(row)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         tail = self._tail
         line = encode_line(tail.sequence + len(tail.lines), now, type(row).__name__, data, tail.newest)

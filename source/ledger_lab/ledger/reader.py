@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +12,18 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeVar
 
+from ledger_lab.ledger.anchors import Anchored, require_anchored
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError
+from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, find_journals
 from ledger_lab.ledger.digests import digest_journals
+from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     CohortDeclared,
+    EvaluationStarted,
     PhaseWindow,
     Row,
     RunDeclared,
@@ -29,7 +32,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     TelemetryStarted,
 )
-from ledger_lab.ledger.states import StateRestored
+from ledger_lab.ledger.states import StateRestored, StateSaved
 from ledger_lab.ledger.tally import WindowSums
 
 __all__ = [
@@ -103,7 +106,7 @@ class Attempt:
         return Status.RUNNING if self.shows_life() else Status.LOST
 
     def shows_life(self, *, here: bool = False) -> bool:
-        """Look for a process of it on this host; of another host's, for a recent row.
+        """Look for a process of it where that is possible, which is on this host; elsewhere, for a recent row.
 
         Args:
             here: Look on this host alone.
@@ -112,8 +115,11 @@ class Attempt:
         for journal in self.journals:
             starts += journal.timed(AttemptStarted)
             starts += journal.timed(SupervisionStarted)
-        if any(start.host == socket.gethostname() for start, _ in starts):
-            return any(is_alive(start.pid, time) for start, time in starts if start.host == socket.gethostname())
+        found = [
+            is_alive(start.pid, time, start.process) for start, time in starts if start.host == socket.gethostname()
+        ]
+        if known := [alive for alive in found if alive is not None]:
+            return any(known)
         silent = datetime.now(UTC) - max(journal.last_time for journal in self.journals)
         return not here and silent < self.silence_limit
 
@@ -142,17 +148,6 @@ def silence_limit(*, supervised: bool) -> timedelta:
         supervised: Whether it has a supervisor.
     """
     return _SILENCE_LIMIT if supervised else _UNSUPERVISED_LIMIT
-
-
-def is_alive(pid: int, seen: datetime) -> bool:
-    """Tell whether the process that was seen at a time still runs on this host."""
-    import psutil  # takes longer to load than all else here
-
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
-    except psutil.NoSuchProcess:
-        return False
 
 
 @dataclass(frozen=True)
@@ -256,22 +251,8 @@ class Ledger:
     """Journals with an unfinished last line."""
     journals: tuple[JournalContent, ...] = field(default=(), repr=False)
     """All journals, also those that belong to no run."""
-
-
-def find_journals(root: Path) -> list[Path]:
-    """Return every journal under a directory, compressed or not, in a stable order.
-
-    Others may write, make directories and delete them at the same time.
-
-    Args:
-        root: The directory.
-    """
-    return sorted(
-        Path(directory, name)
-        for directory, _, names in os.walk(root)
-        for name in names
-        if name.startswith("journal-") and name.removesuffix(COMPRESSED).endswith(".jsonl")
-    )
+    damage: tuple[LedgerDamageError, ...] = field(default=())
+    """What is wrong with the ledger. Runs in whose directories it was found are left out."""
 
 
 def telemetry_path(supervision: Path) -> Path:
@@ -299,7 +280,13 @@ def without_telemetry(journals: Sequence[JournalContent]) -> list[JournalContent
     ]
 
 
-def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = None, use_cache: bool = True) -> Ledger:
+def read_ledger(
+    root: Path,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+    use_cache: bool = True,
+    tolerate_damage: bool = False,
+) -> Ledger:
     """Read every run under a directory.
 
     Every line of every journal is verified, or was at an earlier time, and nobody has touched the journal since: see
@@ -309,111 +296,246 @@ def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = 
         root: The directory, by default ``logs``.
         on_progress: Hears how many bytes of journals are read, of how many that have to be.
         use_cache: Whether to believe what was verified earlier.
+        tolerate_damage: Whether to leave damaged runs out and list the damage, instead of raising the first damage.
 
     Returns:
         The ledger; empty where there is no journal.
 
     Raises:
-        LedgerDamageError: If a journal is damaged beyond a torn last line.
-        UserError: If a journal can't be read.
+        LedgerDamageError: If a journal is damaged beyond a torn last line, and damage is not tolerated.
+        UserError: If a journal or a directory can't be read.
     """
-    return assemble_ledger(root, digest_journals(find_journals(root), root if use_cache else None, on_progress))
+    ledger = assemble_ledger(root, digest_journals(find_journals(root), root if use_cache else None, on_progress))
+    if ledger.damage and not tolerate_damage:
+        raise ledger.damage[0]
+    return ledger
 
 
 def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageError]) -> Ledger:
-    """Make runs and cohorts of journals.
+    """Make runs and cohorts of journals. A damaged run does not make the others unreadable.
 
     Args:
         root: The directory that they lie under.
         digests: What came of each journal.
 
     Raises:
-        LedgerDamageError: If a journal is damaged, or two of them contradict each other.
         UserError: If a journal can't be read any more.
     """
+    damage: list[LedgerDamageError] = []
     by_directory: dict[Path, list[JournalContent]] = {}
+    damaged: set[Path] = set()
     for path, digest in digests.items():
         if isinstance(digest, LedgerDamageError):
-            raise digest
-        by_directory.setdefault(path.parent, []).append(JournalContent.stored(path, digest))
-    runs = [run for directory, journals in by_directory.items() if (run := _assemble(directory, journals))]
-    directories: dict[str, Path] = {}
-    for run in runs:
-        other = directories.setdefault(run.declared.run_id, run.directory)
-        if other != run.directory:
-            raise LedgerDamageError(run.directory, 1, f"run {run.declared.run_id} lies in {other}, too")
+            damage.append(digest)
+            damaged.add(path.parent)
+        else:
+            by_directory.setdefault(path.parent, []).append(JournalContent.stored(path, digest))
+    by_id: dict[str, list[Run]] = {}
+    for directory, journals in by_directory.items():
+        if directory in damaged:
+            continue
+        try:
+            run = _assemble_live(directory, journals)
+        except LedgerDamageError as error:
+            damage.append(error)
+            damaged.add(directory)
+        else:
+            if run is not None:
+                by_id.setdefault(run.declared.run_id, []).append(run)
+    runs = []
+    for run_id, found in by_id.items():
+        also = f"run {run_id} lies in {found[0].directory}, too"
+        damage += (LedgerDamageError(run.directory, 1, also) for run in found[1:])
+        if len(found) == 1:
+            runs += found
     runs.sort(key=lambda run: (run.declared_at, run.declared.run_id))
-    journals = tuple(journal for found in by_directory.values() for journal in found)
+    journals = [journal for directory, each in by_directory.items() if directory not in damaged for journal in each]
     torn = tuple(journal for journal in journals if journal.torn_bytes)
-    return Ledger(root, tuple(runs), _cohorts(journals, runs), torn, journals)
+    cohorts = _cohorts(journals, runs, damage)
+    return Ledger(root, tuple(runs), cohorts, torn, tuple(journals), tuple(damage))
 
 
-def _cohorts(journals: Sequence[JournalContent], runs: list[Run]) -> tuple[Cohort, ...]:
-    """Find the declared cohorts, and their runs."""
+def _cohorts(
+    journals: Sequence[JournalContent], runs: list[Run], damage: list[LedgerDamageError]
+) -> tuple[Cohort, ...]:
+    """Find the declared cohorts and their runs; add contradictions to the damage."""
     declared: dict[str, tuple[int, Path]] = {}
+    contradicted: set[str] = set()
     for journal in journals:
         for row in journal.of(CohortDeclared):
             size, path = declared.setdefault(row.cohort, (row.size, journal.path))
             if size != row.size:
-                raise LedgerDamageError(
-                    journal.path, 1, f"cohort {row.cohort} has {row.size} runs here, and {size} in {path}"
-                )
+                contradicted.add(row.cohort)
+                what = f"cohort {row.cohort} has {row.size} runs here, and {size} in {path}"
+                damage.append(LedgerDamageError(journal.path, 1, what))
     members: dict[str | None, list[str]] = {}
     for run in runs:
         members.setdefault(run.declared.cohort, []).append(run.declared.run_id)
-    return tuple(Cohort(name, size, tuple(members.get(name, ()))) for name, (size, _) in sorted(declared.items()))
-
-
-def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
-    """Make a run of the journals of one directory; ``None`` where none was declared."""
-    declared: tuple[RunDeclared, datetime] | None = None
-    ranks: dict[int, dict[int, JournalContent]] = {}
-    supervisions: dict[int, dict[int, JournalContent]] = {}
-    telemetries: dict[int, dict[int, JournalContent]] = {}
-    evaluations: list[tuple[str, JournalContent]] = []
-    for journal in sorted(journals, key=lambda journal: journal.path):
-        for declaration in journal.timed(RunDeclared):
-            if declared is not None:
-                raise LedgerDamageError(journal.path, 1, f"run {declared[0].run_id} is declared here already")
-            declared = declaration
-        starts, supervised = journal.of(AttemptStarted), journal.of(SupervisionStarted)
-        for start in starts:
-            own = ranks.setdefault(start.attempt, {})
-            _claim(own, start.rank, journal, f"rank {start.rank} of attempt {start.attempt}")
-        for supervision in supervised:
-            if supervision.attempt is not None:
-                own = supervisions.setdefault(supervision.attempt, {})
-                who = f"the supervisor of rank {supervision.rank} of attempt {supervision.attempt}"
-                _claim(own, supervision.rank, journal, who)
-        for telemetry in journal.of(TelemetryStarted):
-            if telemetry.attempt is not None:
-                own = telemetries.setdefault(telemetry.attempt, {})
-                who = f"the telemetry of rank {telemetry.rank} of attempt {telemetry.attempt}"
-                _claim(own, telemetry.rank, journal, who)
-        results = journal.places(PanelResult)
-        if results and not starts:
-            evaluations.append((results[0].time, journal))
-    if declared is None:
-        return None
-    attempts = tuple(
-        Attempt(
-            number,
-            *(
-                tuple(content for _, content in sorted(each.get(number, {}).items()))
-                for each in (ranks, supervisions, telemetries)
-            ),
-        )
-        for number in sorted({*ranks, *supervisions})
+    return tuple(
+        Cohort(name, size, tuple(members.get(name, ())))
+        for name, (size, _) in sorted(declared.items())
+        if name not in contradicted
     )
-    return Run(directory, *declared, attempts, tuple(each for _, each in sorted(evaluations, key=itemgetter(0))))
 
 
-def _claim(owners: dict[int, JournalContent], place: int, journal: JournalContent, who: str) -> None:
-    """Note whose journal it is.
+class _Journals:
+    """The journals of one directory, sorted by what they are."""
+
+    def __init__(self, directory: Path, journals: list[JournalContent]) -> None:
+        """Sort them.
+
+        Raises:
+            LedgerDamageError: If two of them claim to be the same one, or one is a copy of another.
+        """
+        self.directory = directory
+        self.all = sorted(journals, key=lambda journal: journal.path)
+        self.declarations: list[tuple[JournalContent, RunDeclared, datetime]] = []
+        self.ranks: dict[int, dict[int, JournalContent]] = {}
+        self.supervisions: dict[int, dict[int, JournalContent]] = {}
+        self.telemetries: dict[int, dict[int, JournalContent]] = {}
+        self.evaluations: list[JournalContent] = []
+        """Those with scores, in the order in which they began."""
+        self.run_ids: list[tuple[JournalContent, str]] = []
+        """Which run each journal says that it belongs to."""
+        self.anchored: list[Anchored] = []
+        scored: list[tuple[str, JournalContent]] = []
+        originals: dict[str, JournalContent] = {}
+        for journal in self.all:
+            for place in journal.digest.places[:1]:
+                original = originals.setdefault(place.hash, journal)
+                if original is not journal:
+                    raise LedgerDamageError(journal.path, 1, f"it is a copy of {original.path.name}")
+            self._sort(journal)
+            results = journal.places(PanelResult)
+            if results and not journal.places(AttemptStarted):
+                scored.append((results[0].time, journal))
+        self.evaluations = [journal for _, journal in sorted(scored, key=itemgetter(0))]
+
+    def _sort(self, journal: JournalContent) -> None:
+        """Note what a journal is."""
+        self.declarations += ((journal, row, time) for row, time in journal.timed(RunDeclared))
+        self.run_ids += ((journal, score.run_id) for score in journal.digest.scores)
+        rows: list[AttemptStarted | SupervisionStarted | TelemetryStarted | EvaluationStarted]
+        for start in (rows := journal.of(AttemptStarted)):
+            self._claim(self.ranks, start.attempt, start.rank, journal, "rank")
+        for supervision in journal.of(SupervisionStarted):
+            rows.append(supervision)
+            if supervision.attempt is not None:
+                self._claim(self.supervisions, supervision.attempt, supervision.rank, journal, "the supervisor of rank")
+        for telemetry in journal.of(TelemetryStarted):
+            rows.append(telemetry)
+            if telemetry.attempt is not None:
+                self._claim(self.telemetries, telemetry.attempt, telemetry.rank, journal, "the telemetry of rank")
+        rows += journal.of(EvaluationStarted)
+        self.run_ids += ((journal, row.run_id) for row in rows)
+        anchors = [row.anchors for row in journal.of(AttemptStarted)]
+        anchors += [row.anchors for row in journal.of(EvaluationStarted)]
+        anchors += [row.anchors for row in journal.of(ShutdownEnded)]
+        self.anchored += (Anchored(name, anchor, journal.path) for each in anchors for name, anchor in each.items())
+
+    @staticmethod
+    def _claim(
+        owners: dict[int, dict[int, JournalContent]], attempt: int, rank: int, journal: JournalContent, what: str
+    ) -> None:
+        """Note whose journal it is."""
+        other = owners.setdefault(attempt, {}).setdefault(rank, journal)
+        if other is not journal:
+            raise LedgerDamageError(
+                journal.path, 1, f"{other.path.name} claims to be {what} {rank} of attempt {attempt}, too"
+            )
+
+    def attempt(self, number: int) -> Attempt:
+        """Return an attempt."""
+        kinds = (self.ranks, self.supervisions, self.telemetries)
+        return Attempt(
+            number, *(tuple(content for _, content in sorted(each.get(number, {}).items())) for each in kinds)
+        )
+
+    @property
+    def numbers(self) -> set[int]:
+        """Numbers of the attempts that there are, those included that never wrote a row."""
+        named = (re.match(r"journal-(\d{1,9})-", journal.path.name) for journal in self.all)
+        return {*self.ranks, *self.supervisions, *(int(found[1]) for found in named if found)}
+
+
+def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | None:
+    """Make a run of the journals of one directory, others of whose processes may be writing.
+
+    The journals were read one after the other. What one of them says of another may have been written after the other
+    was read: so before that counts as damage, the others are read once more.
 
     Raises:
-        LedgerDamageError: If another journal says that it is the same one's.
+        LedgerDamageError: As for :func:`_assemble`.
     """
-    other = owners.setdefault(place, journal)
-    if other is not journal:
-        raise LedgerDamageError(journal.path, 1, f"{other.path.name} claims to be {who}, too")
+    try:
+        return _assemble(directory, journals, journals)
+    except LedgerDamageError:
+        paths = [path for path in find_journals(directory) if path.parent == directory]
+        later = [JournalContent.stored(path, digest_journal(path, thorough=False)[1]) for path in paths]
+        return _assemble(directory, journals, later)
+
+
+def _assemble(directory: Path, journals: list[JournalContent], later: list[JournalContent]) -> Run | None:
+    """Make a run of the journals of one directory; ``None`` where none was declared.
+
+    Args:
+        directory: The directory.
+        journals: Its journals.
+        later: All of its journals, read at the same time or later: what those above refer to must be there.
+
+    Raises:
+        LedgerDamageError: If the journals can't be those of one run, or one of them is missing or was cut.
+    """
+    found = _Journals(directory, journals)
+    if not found.declarations:
+        _require_undeclared(found, later)
+        return None
+    first, declared, declared_at = found.declarations[0]
+    for journal, *_ in found.declarations[1:]:
+        raise LedgerDamageError(journal.path, 1, f"run {declared.run_id} is declared here already")
+    for journal, run_id in found.run_ids:
+        if run_id != declared.run_id:
+            raise LedgerDamageError(
+                journal.path, 1, f"it belongs to run {run_id}, and {first.path.name} declares run {declared.run_id}"
+            )
+    names = {each.path.name.removesuffix(COMPRESSED): (each.path, each.digest) for each in later}
+    require_anchored(found.anchored, names)
+    numbers = found.numbers
+    for number in range(1, max(numbers, default=0)):
+        if number not in numbers:
+            raise LedgerDamageError(directory, 1, f"attempt {number} of {max(numbers)} is missing")
+    for number, ranks in found.ranks.items():
+        for rank, journal in ranks.items():
+            if rank >= declared.world_size:
+                what = f"it is rank {rank} of attempt {number} of a run of {declared.world_size} processes"
+                raise LedgerDamageError(journal.path, 1, what)
+    attempts = tuple(map(found.attempt, sorted({*found.ranks, *found.supervisions})))
+    run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
+    _require_references(found.all, later)
+    return run
+
+
+def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> None:
+    """Refuse attempts whose run is declared nowhere, unless its declaration may be under way."""
+    numbers = {*found.ranks, *found.supervisions}
+    if (
+        numbers
+        and not any(journal.places(RunDeclared) for journal in later)
+        and not any(found.attempt(number).shows_life() for number in numbers)
+    ):
+        raise LedgerDamageError(found.directory, 1, "the declaration of its run is missing")
+
+
+def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:
+    """Refuse scores of checkpoints that were never saved, and attempts that go on from such a state."""
+    saved = {(row.path, row.sha256) for journal in later for row in journal.of(CheckpointSaved)}
+    states = {row.sha256 for journal in later for row in journal.of(StateSaved)}
+    for journal in journals:
+        for score in journal.digest.scores:
+            if (score.checkpoint, score.sha256) not in saved:
+                what = f"it scores {score.checkpoint} ({score.sha256[:12]}…), which no attempt of the run saved"
+                raise LedgerDamageError(journal.path, 1, what)
+        for row in journal.of(StateRestored):
+            if row.sha256 not in states:
+                what = f"it goes on from a state of attempt {row.attempt} that no attempt of the run saved"
+                raise LedgerDamageError(journal.path, 1, what)

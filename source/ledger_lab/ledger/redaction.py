@@ -5,72 +5,128 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from ledger_lab.ledger.rows import Row
 
 REDACTED = "[redacted]"
 
 _ENDING = (
     r"(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key)"
+    r"|account[_-]?key|private[_-]?key)"
 )
-"""How names of secrets end. Where one is looked for in a text, that is all of it: what comes before stays in any case,
-and to try every beginning would take forever on words of a megabyte."""
+"""How names of secrets end. In a text, only this ending is searched for: the rest of the name stays in any case, and a
+search that begins at every letter would take forever on words of a megabyte."""
 
 _SECRET_NAME = rf"[\w.-]*{_ENDING}"
 
-_SECRET_VARIABLE = re.compile(rf"(?i)(?:{_SECRET_NAME}|\w+_(?:key|pat|jwt))$")
-"""How environment variables that hold secrets are called: more may be taken for one there, as only values count."""
+_SECRET_VARIABLE = re.compile(rf"(?i){_SECRET_NAME}$")
+"""Names of environment variables that hold secrets."""
+
+_KEY_VARIABLE = re.compile(r"(?i)\w+_(?:key|pat|jwt)$")
+"""Names of environment variables that may hold secrets. A value counts as one if it looks drawn at random."""
 
 _LEAST_LENGTH = 8
-"""Shortest value of an environment variable that counts as a secret: shorter ones occur by chance everywhere."""
+"""Shortest value that counts as a secret wherever it stands: shorter ones occur by chance everywhere."""
 
 _WORD = re.compile(r"[a-z]{1,12}")
-"""What is no secret although its variable is called like one, such as ``disabled``."""
+"""Values that are no secrets although their variable is named like one, such as ``disabled``."""
 
-_HARMLESS = r"""(?:(?:true|false|null|none|''|"")|(?<=token=)\d{1,7})(?!\S)"""
-"""Switches, nothing, and numbers of tokens: configurations must stay what they were."""
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.+/=-]{16,}")
+"""Values that look drawn at random."""
 
-_NAMED_VALUE = re.compile(rf"""(?i)({_ENDING}["']?\s*[=:]\s*)(?!{_HARMLESS})("[^"\n]*"|'[^'\n]*'|\S+)""")
-"""``--api_key=…``, ``agent.token=…``, ``password: …``, ``{{"secret": "…"}}``."""
+_END = r"(?=[\s,}\])]|$)"
+_HARMLESS = rf"""(?:"?\[redacted\]|(?:true|false|null|none|''|""){_END}|(?<=token=)\d{{1,7}}{_END})"""
+"""What is redacted already, switches, nothing, and numbers of tokens: configurations must stay what they were."""
+
+_QUOTED = r"""(?:\\"(?:(?!\\").)*\\"|"(?:[^"\\\n]|\\[\s\S]|\n(?=[ \t\n]))*"|'(?:[^'\\\n]|\\.|''|\n(?=[ \t\n]))*')"""
+"""A text in quotes: inside the text of a JSON value, where the quotes themselves are escaped; of JSON, YAML or Python,
+where it may go on in indented lines."""
+
+_AFTER_EQUALS = re.compile(rf"""(?i)({_ENDING}(?:\\?["'])?[ \t]*=[ \t]*)(?!{_HARMLESS})({_QUOTED}|[^\s&]+)""")
+"""``--api_key=…``, ``agent.token=…``, ``?access_token=…&``."""
+
+_AFTER_COLON = re.compile(
+    rf"""(?i)({_ENDING}(?:\\?["'])?[ \t]*:[ \t]+|{_ENDING}\\?["']:)(?!{_HARMLESS})({_QUOTED}|[^\s][^\n]*)"""
+)
+"""``password: …`` to the end of the line, as in YAML, and ``{{"secret": "…"}}``."""
+
+_IN_BRACES = re.compile(rf"(?i)([{{,][ \t]*[\w.-]*{_ENDING}:[ \t]+)(?!{_HARMLESS})([^\s,}}\]\"'\\][^\n,}}\]]*)")
+"""``{password: …, seed: 3}``, as in YAML."""
+
+_BLOCK = re.compile(
+    rf"(?im)^([ \t]*)([^\n]*{_ENDING}[\"']?:[ \t]*)[|>][-+\d]*[ \t]*$(?:\n\1[ \t]+[^\n]*|\n(?=[ \t]*$))*"
+)
+"""``private_key: |`` and the indented lines after it, as in YAML."""
+
+_AFTER_FLAG = re.compile(rf"""(?i)((?:^|\s)-{{1,2}}{_SECRET_NAME}\s+)(?![-\s])({_QUOTED}|\S+)""")
+"""``--password …``"""
 
 _NAME = re.compile(rf"(?i){_SECRET_NAME}$")
 
 _SECRET_FLAG = re.compile(rf"(?i)-{{1,2}}{_SECRET_NAME}$")
 """``--api_key``, whose value is the next argument."""
 
+_SECRET_ARGUMENT = re.compile(rf"(?i)(?:-{{1,2}})?{_SECRET_NAME}=(.+)", re.DOTALL)
+"""``--api_key=…`` or ``agent.api_key=…``."""
+
 _KNOWN_SHAPES = re.compile(
     r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-(?=[\w-]*\d)[\w-]{20,}|nvapi-[\w-]{16,}"
-    r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|pypi-[\w-]{16,}"
+    r"|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|pypi-[\w-]{16,}"
+    r"|npm_[A-Za-z0-9]{36}|[rs]k_live_[A-Za-z0-9]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|\d{8,10}:AA[\w-]{33}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
 )
-"""Tokens that say by their beginning whose they are."""
+"""Tokens whose beginnings tell whose they are."""
+
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
 
 _URL_PASSWORD = re.compile(r"(://[^\s/:@]*:)([^\s/]+)(@)")
 
-_AUTHORIZATION = re.compile(r"(?i)\b(bearer\s+|authorization:\s*basic\s+)(\S{8,})")
+_URL_USER = re.compile(r"(://)(?=[^\s/:@]*\d)([^\s/:@]{16,})(@)")
+"""A token in the place of a user's name."""
+
+_SIGNATURE = re.compile(
+    r"(?i)([?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token))=)([^&\s\"']+)"
+)
+"""Signatures of addresses that let everybody in who knows them."""
+
+_AUTHORIZATION = re.compile(
+    r"""(?i)\b((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?)([^"'\\\n]{8,})|\b(bearer\s+)(\S{8,})"""
+)
 
 _PIECE_CHARACTERS = 1 << 22
 """Characters of a file that are looked at together, to the end of a line."""
 
 
 class Redactor:
-    """Replaces secrets in text: by the names they are given under, by their shape, and the environment's by value."""
+    """Replaces secrets in text: by the names they are given under, by their shape, and known ones by value."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """Learn the secrets of an environment.
+    def __init__(self, environment: Mapping[str, str] | None = None, arguments: Sequence[str] | None = None) -> None:
+        """Learn the secrets of a process.
 
         Args:
-            environment: Environment variables, by default the process's own. Only values of variables whose names
-                sound like secrets are remembered.
+            environment: Environment variables, by default the process's own. Values of variables that are named like
+                secrets are remembered.
+            arguments: Command line, by default the process's own. What follows a flag that is named like a secret is
+                remembered.
         """
         variables = os.environ if environment is None else environment
-        secrets = {
+        command = sys.argv if arguments is None and environment is None else arguments or ()
+        values = {
             value
             for key, value in variables.items()
-            if _SECRET_VARIABLE.match(key) and len(value) >= _LEAST_LENGTH and not _WORD.fullmatch(value)
+            if _SECRET_VARIABLE.match(key) or (_KEY_VARIABLE.match(key) and _RANDOM.fullmatch(value))
         }
+        values |= {value for flag, value in pairwise(command) if _SECRET_FLAG.match(flag)}
+        values |= {found[1] for each in command if (found := _SECRET_ARGUMENT.fullmatch(each))}
+        secrets = {value for value in values if len(value) >= _LEAST_LENGTH and not _WORD.fullmatch(value)}
         longest_first = sorted(secrets, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
@@ -78,20 +134,27 @@ class Redactor:
         """Return a text without its secrets."""
         if self._values is not None:
             text = self._values.sub(REDACTED, text)
-        text = _NAMED_VALUE.sub(rf"\1{REDACTED}", text)
-        text = _AUTHORIZATION.sub(rf"\1{REDACTED}", text)
+        text = _PRIVATE_KEY.sub(REDACTED, text)
+        text = _AUTHORIZATION.sub(lambda found: f"{found[1] or found[3]}{REDACTED}", text)
+        text = _SIGNATURE.sub(rf"\1{REDACTED}", text)
+        text = _BLOCK.sub(rf"\1\2{REDACTED}", text)
+        for named in (_IN_BRACES, _AFTER_EQUALS, _AFTER_COLON, _AFTER_FLAG):
+            text = named.sub(_without_value, text)
         text = _URL_PASSWORD.sub(rf"\1{REDACTED}\3", text)
+        text = _URL_USER.sub(rf"\1{REDACTED}\3", text)
         return _KNOWN_SHAPES.sub(REDACTED, text)
+
+    def row(self, row: Row) -> dict[str, Any]:
+        """Return the fields of a row without secrets; what says which run, task or panel it is about stays."""
+        data = row.to_data()
+        return {key: each if key in row.IDENTITY else self.value({key: each})[key] for key, each in data.items()}
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         """Return a JSON value with all its texts redacted; in lists, what follows the flag of a secret, too."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {
-                key: REDACTED if isinstance(each, str) and _NAME.match(key) else self.value(each)
-                for key, each in value.items()
-            }
+            return {key: _hidden(each) if _NAME.match(key) else self.value(each) for key, each in value.items()}
         if isinstance(value, list):
             flags = [isinstance(each, str) and bool(_SECRET_FLAG.match(each)) for each in value]
             return [
@@ -99,6 +162,22 @@ class Redactor:
                 for after_flag, each in zip([False, *flags], value, strict=False)
             ]
         return value
+
+
+def _hidden(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value with all its texts replaced. Numbers stay: a configuration may count tokens."""
+    if isinstance(value, dict):
+        return {key: _hidden(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_hidden(each) for each in value]
+    return REDACTED if isinstance(value, str) and value else value
+
+
+def _without_value(found: re.Match[str]) -> str:
+    """Return a name with a redacted value, which keeps its quotes so that JSON and YAML stay what they are."""
+    quote = re.match(r"""\\?["']""", found[2])
+    around = quote[0] if quote else ""
+    return f"{found[1]}{around}{REDACTED}{around}"
 
 
 def redact_files(paths: Iterable[Path]) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.rows import Count, PathBelow, Positive, Row, RunId, Seed
 
 HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
 """How an episode can end besides by a termination term: it lasted, its figures are no numbers, or the physics engine
@@ -18,12 +18,12 @@ class Outcomes:
     """What became of every held-out episode, as columns of equal length."""
 
     cell: list[str]
-    seed: list[int]
+    seed: list[Seed]
     success: list[bool]
     """Success at the end of the episode."""
     success_any: list[bool]
     """Success had the episode ended at its best moment."""
-    steps: list[int]
+    steps: list[Count]
     """Length of the episode in environment steps."""
     episode_return: list[float | None]
     """Undiscounted sum of rewards; ``None`` where it is not finite."""
@@ -62,26 +62,26 @@ class CapacityUsed(Row):
     runs whose checkpoints are scored in it.
     """
 
-    constraints: int
+    constraints: Count
     """Constraint rows of the slot that had most of them."""
-    constraint_capacity: int
+    constraint_capacity: Count
     """Constraint rows that each slot has room for (``njmax``)."""
-    contacts: int
+    contacts: Count
     """Contacts of all slots together, or pairs of shapes that came close, whichever were more."""
-    contact_capacity: int
+    contact_capacity: Count
     """Contacts that all slots together have room for: ``nconmax`` times their number, or what Newton's own collisions
     hold, where they are used and that is less."""
-    slots: int
+    slots: Count
     """Slots of the simulation, training and held-out ones."""
-    wall_ns: int
+    wall_ns: Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class PanelResult(Row):
     """A checkpoint's score on every episode of a panel."""
 
-    run_id: str
-    checkpoint: str
+    run_id: RunId
+    checkpoint: PathBelow
     """Path below the run's directory."""
     checkpoint_sha256: str
     panel: str
@@ -89,13 +89,13 @@ class PanelResult(Row):
     """Identity of the panel as it was taken; that of a confirmation has seeds of its own."""
     purpose: Literal["screening", "confirmation", "evaluation"]
     """Screening and confirmation belong to a run's verdict; an evaluation is made when somebody asks."""
-    confirmation: int | None
+    confirmation: Positive | None
     """Which confirmation of the run, from 1; the next one where this is a screening; ``None`` for an evaluation."""
-    needed: int | None
+    needed: Count | None
     """Successes that the run's rule asks for here; ``None`` for an evaluation."""
     exactness: Literal["bitwise", "statistical"]
     device: str
-    wall_ns: int
+    wall_ns: Count
     """Age of the process when the last episode ended."""
     invalid: str | None
     """Why the score is no proof of anything; ``None`` if it is one."""
@@ -110,8 +110,3 @@ class PanelResult(Row):
     def confirms(self) -> bool:
         """Whether this proves that the checkpoint reaches the target."""
         return self.purpose == "confirmation" and self.passes
-
-    def __post_init__(self) -> None:
-        """Restore the outcomes from plain values."""
-        if isinstance(self.outcomes, dict):
-            object.__setattr__(self, "outcomes", Outcomes(**self.outcomes))

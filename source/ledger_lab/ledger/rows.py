@@ -6,9 +6,39 @@ wall-clock exactly. A figure that was not measured is ``None``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+
+import msgspec
+
+from ledger_lab.costs.prices import Price
+
+_INT64_MAX = (1 << 63) - 1
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
+"""A number of things, of bytes, or of nanoseconds: a signed integer of 64 bits, which SQL can hold, too."""
+
+Positive = Annotated[int, msgspec.Meta(ge=1, le=_INT64_MAX)]
+"""A number of things of which there is at least one."""
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+"""A part of a whole, in [0, 1]."""
+
+Amount = Annotated[float, msgspec.Meta(ge=0.0)]
+"""A measured quantity that is never negative."""
+
+Seed = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
+"""A seed of a generator of random numbers."""
+
+RunId = Annotated[str, msgspec.Meta(pattern=r"\A[\w.+-]{1,128}\Z")]
+"""Id of a run."""
+
+PathBelow = Annotated[str, msgspec.Meta(pattern=r"\A(?!/)(?![\s\S]*(?:\A|/)\.\.(?:/|\Z))[^\0]+\Z")]
+"""Path of a file below a run's directory, from which it never leads out."""
+
+_MOST_NESTED = 64
+"""How deep the fields of a row may be nested: what they are used for is written as recursive functions."""
 
 
 class Status(StrEnum):
@@ -55,26 +85,96 @@ class Row:
     DURABLE: ClassVar[bool] = True
     """Whether the row is on disk before the program goes on; telemetry may be batched by the system."""
 
+    IDENTITY: ClassVar[frozenset[str]] = frozenset(
+        {
+            "run_id",
+            "cohort",
+            "task",
+            "rl_library",
+            "panel",
+            "panel_id",
+            "checkpoint",
+            "checkpoint_sha256",
+            "path",
+            "sha256",
+            "outcomes",
+            "anchors",
+        }
+    )
+    """Fields by which rows are told apart and belong together. They are never taken for secrets."""
+
     def to_data(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build the row from what :meth:`to_data` returned.
+        """Build the row from JSON, and check the type and the range of every field.
+
+        Args:
+            data: What :meth:`to_data` returned, or what anybody else says that a row is.
 
         Raises:
-            TypeError: If a field is missing or unknown.
-            ValueError: If a value breaks an invariant.
+            ValueError: If it is no object, a field is missing or unknown, or a value has the wrong type or range. The
+                message names the field.
         """
-        return cls(**data)
+        if not isinstance(data, dict):
+            raise ValueError("its fields are not a JSON object")
+        if unknown := data.keys() - {each.name for each in fields(cls)}:
+            raise ValueError(f"unknown field {min(unknown)!r}")
+        if _is_nested(data, _MOST_NESTED):
+            raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
+        return msgspec.convert(data, cls)
+
+
+def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
+    """Tell whether a JSON value is nested deeper than so many levels."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_is_nested(each, depth - 1) for each in inner)
+
+
+class _BeganFrom(TypedDict):
+    """The checkpoint whose networks a run began with."""
+
+    run_id: RunId
+    task: str
+    checkpoint: PathBelow
+    """Path below that run's directory."""
+    sha256: str
+    env_steps: Count
+    """Environment steps that went into it, those of what it had begun with included."""
+    wall_s: Amount
+    """The same for its wall-clock time [s]."""
+    usd: Amount | None
+    """The same for its cost [USD]; ``None`` where the price is not known."""
+
+
+class _Git(TypedDict, total=False):
+    """Where source lies in version control."""
+
+    commit: str | None
+    changes_sha256: str | None
+    """Hash of what was not committed; ``None`` where all was."""
+
+
+class _Hardware(TypedDict, total=False):
+    """The machine that a run was declared on."""
+
+    cpu: str | None
+    cpu_cores: Count | None
+    memory_bytes: Count | None
+    torch_threads: Count | None
+    accelerator: str | None
+    accelerator_memory_bytes: Count | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunDeclared(Row):
     """What a run is going to do, written before anything is spent."""
 
-    run_id: str
+    run_id: RunId
     cohort: str | None
     task: str
     rl_library: str
@@ -83,37 +183,37 @@ class RunDeclared(Row):
     """The Hydra overrides of the command line, which rebuild the configurations together with the task."""
     agent: str | None = None
     """Name that the task registers the agent's configuration by; ``None`` for the library's usual one."""
-    seed: int
+    seed: Seed
     device: str
-    num_envs: int
+    num_envs: Positive
     """Environments per process."""
-    world_size: int
+    world_size: Positive
     """Processes."""
-    machines: int = 1
+    machines: Positive = 1
     """Machines that they run on."""
-    max_iterations: int
-    horizon: int
+    max_iterations: Count
+    horizon: Positive
     """Environment steps per iteration and environment."""
-    epochs: int
-    minibatches: int
+    epochs: Positive
+    minibatches: Positive
     panel: str
     panel_id: str
     panel_fields: dict[str, Any]
     """What the panel's id is the hash of, so that a refusal to compare can name the difference."""
-    target_success: float
-    held_out_slots: int
+    target_success: Share
+    held_out_slots: Count
     """Slots beside the training environments of each process in which policies are judged while training goes on; 0
     for none."""
-    eval_every: int | None
+    eval_every: Positive | None
     """Iterations between two judged policies; ``None`` judges back to back."""
     stop_at_target: bool
-    error_budget: float
+    error_budget: Share
     """Probability that the run confirms a policy below the target."""
     stop_on: list[str]
     """Health events that end the run."""
     physics: str
     timing: Literal["host", "synchronized"]
-    save_state_every: int | None = None
+    save_state_every: Count | None = None
     """Iterations from one saved state to the next, 0 for none at all; ``None`` where nobody said: then it is up to the
     program."""
     price: dict[str, Any]
@@ -132,6 +232,17 @@ class RunDeclared(Row):
     """What the user asked for, flag by flag, with the defaults of the flags that were left out; ``None`` where nobody
     said. A resumed run takes its request from here."""
 
+    def __post_init__(self) -> None:
+        """Refuse nested values that are not what readers take them for.
+
+        Raises:
+            ValueError: If there is one.
+        """
+        Price.from_dict(self.price)
+        msgspec.convert(self.git, _Git)
+        msgspec.convert(self.hardware, _Hardware)
+        msgspec.convert(self.began_from, _BeganFrom | None)
+
     @property
     def env_steps_per_iteration(self) -> int:
         """Environment steps of all processes in one iteration."""
@@ -148,7 +259,7 @@ class CohortDeclared(Row):
     """How many runs are going to be made together, said before the first of them, so that a missing one shows."""
 
     cohort: str
-    size: int
+    size: Positive
 
     def __post_init__(self) -> None:
         """Refuse a cohort of nothing.
@@ -161,19 +272,42 @@ class CohortDeclared(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProcessIdentity:
+    """What tells a process from all others, on this machine and elsewhere, whatever the clock says."""
+
+    boot_id: str
+    """Id of the boot of the kernel."""
+    pid_namespace: Count
+    """Inode of the PID namespace: containers have their own."""
+    start_ticks: Count
+    """When the process started, in ticks since the boot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """How far a journal had been written."""
+
+    rows: Positive
+    hash: str
+    """Hash of the last one of these rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SupervisionStarted(Row):
     """A supervisor took charge of an attempt: its journal will say how the attempt ended."""
 
-    run_id: str
-    attempt: int | None
+    run_id: RunId
+    attempt: Positive | None
     """``None`` for a stand-alone evaluation."""
-    pid: int
+    pid: Count
     """The supervisor's process."""
     host: str
-    wall_ns: int
+    wall_ns: Count
     """Age of the attempt."""
-    rank: int = 0
+    rank: Count = 0
     """Rank of the process that it supervises."""
+    process: ProcessIdentity | None = None
+    """The supervisor's process; ``None`` where the system or an earlier version does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,10 +317,10 @@ class TelemetryStarted(Row):
     All other rows are in other journals, so the telemetry can be left out of the journals that are kept.
     """
 
-    run_id: str
-    attempt: int | None
+    run_id: RunId
+    attempt: Positive | None
     """``None`` for a stand-alone evaluation."""
-    rank: int
+    rank: Count
     """Rank of the process that is watched."""
 
 
@@ -194,15 +328,19 @@ class TelemetryStarted(Row):
 class AttemptStarted(Row):
     """A process began to work on a run."""
 
-    run_id: str
-    attempt: int
-    rank: int
-    pid: int
+    run_id: RunId
+    attempt: Positive
+    rank: Count
+    pid: Count
     host: str
-    wall_ns: int
+    wall_ns: Count
     """Age of the process when the row was written: its imports and the parsing of its request."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Seed of the training in this process; ``None`` where nobody said."""
+    process: ProcessIdentity | None = None
+    """This process; ``None`` where the system or an earlier version does not say."""
+    anchors: dict[str, Anchor] = field(default_factory=dict)
+    """How far the journals of earlier attempts had been written, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,13 +349,13 @@ class PhaseWindow(Row):
 
     DURABLE: ClassVar[bool] = False
 
-    iteration: int | None
+    iteration: Count | None
     """Iterations completed, or ``None`` outside the training loop."""
-    env_steps: int
+    env_steps: Count
     """Environment steps of all processes so far."""
-    phase_ns: dict[str, int]
+    phase_ns: dict[str, Count]
     """Nanoseconds per phase since the last window; phases that took no time are left out."""
-    wall_ns: int
+    wall_ns: Count
     """Nanoseconds since the attempt's process started."""
     figures: dict[str, float]
     """Figures of the training in this iteration, by the names of :data:`FIGURES`; what was not measured is left out,
@@ -245,15 +383,15 @@ class DeviceSample:
     """What one accelerator said of itself at a moment; ``None`` where it has no such meter."""
 
     uuid: str
-    utilization: float | None
+    utilization: Share | None
     """Share of the driver's last averaging period, of a second at most, in which a kernel ran, in [0, 1]."""
-    memory_used_bytes: int | None
+    memory_used_bytes: Count | None
     """Memory in use on the whole device."""
-    power_w: float | None
-    energy_mj: int | None
+    power_w: Amount | None
+    energy_mj: Count | None
     """The device's own energy counter [mJ]; only differences mean anything."""
     temperature_c: float | None
-    sm_clock_mhz: int | None
+    sm_clock_mhz: Count | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,9 +402,9 @@ class HostSample:
     """Processor seconds of all threads since the last sample [s]."""
     busiest_thread: float | None
     """Share of one core that the busiest thread took, in [0, 1]."""
-    memory_bytes: int
+    memory_bytes: Count
     """Resident memory of the attempt's processes."""
-    available_bytes: int
+    available_bytes: Count
     """Memory that the host has left."""
 
 
@@ -276,18 +414,10 @@ class Telemetry(Row):
 
     DURABLE: ClassVar[bool] = False
 
-    wall_ns: int
+    wall_ns: Count
     """Age of the attempt."""
     host: HostSample | None
     devices: list[DeviceSample]
-
-    def __post_init__(self) -> None:
-        """Restore the samples from plain values."""
-        host: Any = self.host
-        object.__setattr__(self, "host", HostSample(**host) if isinstance(host, dict) else host)
-        devices: list[Any] = self.devices
-        restored = [DeviceSample(**each) if isinstance(each, dict) else each for each in devices]
-        object.__setattr__(self, "devices", restored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,9 +426,9 @@ class Health(Row):
 
     event: str
     """Which event: a name that ``--stop_on`` takes."""
-    iteration: int
+    iteration: Count
     """Iterations completed."""
-    wall_ns: int
+    wall_ns: Count
     evidence: str
     """What was seen, with its figures."""
     advice: str
@@ -311,14 +441,14 @@ class Health(Row):
 class CheckpointSaved(Row):
     """A policy is safely on disk."""
 
-    path: str
+    path: PathBelow
     """Path below the run's directory."""
     sha256: str
-    size_bytes: int
-    iteration: int
+    size_bytes: Count
+    iteration: Count
     """Iterations completed when it was saved."""
-    env_steps: int
-    wall_ns: int
+    env_steps: Count
+    wall_ns: Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,17 +457,16 @@ class AttemptEnded(Row):
 
     status: Status
     reason: str | None
-    wall_ns: int
-    peak_host_memory_bytes: int | None
-    peak_gpu_memory_bytes: int | None
+    wall_ns: Count
+    peak_host_memory_bytes: Count | None
+    peak_gpu_memory_bytes: Count | None
 
     def __post_init__(self) -> None:
-        """Restore the status from its plain value.
+        """Refuse a status that is reserved for the reader.
 
         Raises:
-            ValueError: If the status is unknown or reserved for the reader.
+            ValueError: If it is one.
         """
-        object.__setattr__(self, "status", Status(self.status))
         if self.status in (Status.LOST, Status.RUNNING):
             raise ValueError(f"an attempt that writes its end is not {self.status}")
 
@@ -346,7 +475,7 @@ class AttemptEnded(Row):
 class ShutdownEnded(Row):
     """The processes of an attempt, or of an evaluation, are gone, after their end was written."""
 
-    wall_ns: int
+    wall_ns: Count
     """Age of the attempt."""
     exit_code: int | None
     """Exit status of the process; ``None`` if a signal ended it."""
@@ -354,13 +483,15 @@ class ShutdownEnded(Row):
     """Name of the signal that ended it."""
     overdue: bool
     """Whether it had to be killed because it did not go by itself."""
+    anchors: dict[str, Anchor] = field(default_factory=dict)
+    """How far the other journals of the run had been written, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationStarted(Row):
     """A stand-alone evaluation began to score checkpoints of a run."""
 
-    run_id: str
+    run_id: RunId
     panel: str
     panel_id: str
     panel_fields: dict[str, Any]
@@ -370,8 +501,10 @@ class EvaluationStarted(Row):
     code_sha256: dict[str, str] = field(default_factory=dict)
     """As in :class:`RunDeclared`."""
     host: str
-    pid: int
-    wall_ns: int
+    pid: Count
+    wall_ns: Count
+    anchors: dict[str, Anchor] = field(default_factory=dict)
+    """How far the other journals of the run had been written, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)

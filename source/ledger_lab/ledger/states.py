@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.rows import Count, Positive, Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +17,9 @@ class LearnerHashed(Row):
 
     sha256: str
     """Of all names and numbers of its parameters, normalizers and optimizer."""
-    iteration: int
+    iteration: Count
     """Iterations completed."""
-    wall_ns: int
+    wall_ns: Count
 
 
 STATE_FILE = "training_state.pt"
@@ -31,13 +31,13 @@ class StateSaved(Row):
     """What the training goes on from when it is resumed is whole on disk, and takes the place of :data:`STATE_FILE`."""
 
     sha256: str
-    size_bytes: int
-    iteration: int
+    size_bytes: Count
+    iteration: Count
     """Iterations completed."""
-    env_steps: int
+    env_steps: Count
     exactness: Literal["bitwise", "statistical"]
     """How well a training that goes on from it can repeat one that was never interrupted."""
-    wall_ns: int
+    wall_ns: Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +45,14 @@ class StateRestored(Row):
     """An attempt goes on from a state. What was trained after that had been saved is lost, and trained again."""
 
     sha256: str
-    attempt: int
+    attempt: Positive
     """The attempt that saved it."""
-    saved_wall_ns: int
+    saved_wall_ns: Count
     """Age of that attempt then."""
-    iteration: int
-    env_steps: int
+    iteration: Count
+    env_steps: Count
     exactness: Literal["bitwise", "statistical"]
     """How well the training repeats one that was never interrupted: with fresh episodes, statistically."""
     reasons: list[str]
     """Why it is not bitwise."""
-    wall_ns: int
+    wall_ns: Count

@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
-_NOT_DRAWN_W, _COUNTER_LAG_NS = 10_000.0, 1_000_000_000
-"""More than any accelerator draws: a counter that rises faster has been set, and its difference is no energy. It may
-rise by what was drawn in this time at once, because it is brought up to date now and then."""
+import msgspec
+
+from ledger_lab.ledger.rows import Count, DeviceSample, HostSample, Telemetry
+
+MAX_PLAUSIBLE_W = 10_000.0
+"""More power than any accelerator draws [W]. If an energy counter rises faster, it was set, and its difference is not
+an energy."""
+
+_COUNTER_LAG_NS = 1_000_000_000
+"""Longest time between two updates of an energy counter [ns]: at an update it rises by all that was drawn since."""
 
 _LONGEST_GAP_NS = 10_000_000_000
 """Between samples further apart than this the power is anybody's guess; a counter goes on counting."""
@@ -32,7 +39,7 @@ class Stretch(NamedTuple):
 class Figure:
     """One figure over all samples that have it."""
 
-    count: int = 0
+    count: Count = 0
     total: float = 0.0
     peak: float | None = None
 
@@ -41,8 +48,8 @@ class Figure:
 class HostSums:
     """What processes took of their host."""
 
-    samples: int = 0
-    watched_ns: int = 0
+    samples: Count = 0
+    watched_ns: Count = 0
     """Age of the attempt at the last sample [ns]: samples speak for all the time until then."""
     cpu_s: float = 0.0
     threads_ns: int = 0
@@ -50,27 +57,30 @@ class HostSums:
     threads_busy_ns: float = 0.0
     """The same, times the share of a core that the busiest thread took."""
     peak_busiest_thread: float | None = None
-    peak_memory_bytes: int = 0
-    least_available_bytes: int | None = None
+    peak_memory_bytes: Count = 0
+    least_available_bytes: Count | None = None
 
-    def add(self, wall_ns: int, sample: dict[str, Any]) -> None:
-        """Add the fields of a sample."""
+    def add(self, wall_ns: int, sample: HostSample) -> None:
+        """Add a sample."""
         passed_ns = wall_ns - self.watched_ns
         self.samples += 1
         self.watched_ns = wall_ns
-        self.cpu_s += sample["cpu_s"]
-        share = sample["busiest_thread"]
+        self.cpu_s += sample.cpu_s
+        share = sample.busiest_thread
         if share is not None:
             self.threads_ns += passed_ns
             self.threads_busy_ns += passed_ns * share
             if self.peak_busiest_thread is None or share > self.peak_busiest_thread:
                 self.peak_busiest_thread = share
-        if sample["memory_bytes"] > self.peak_memory_bytes:
-            self.peak_memory_bytes = sample["memory_bytes"]
-        available = sample["available_bytes"]
+        if sample.memory_bytes > self.peak_memory_bytes:
+            self.peak_memory_bytes = sample.memory_bytes
+        available = sample.available_bytes
         if self.least_available_bytes is None or available < self.least_available_bytes:
             self.least_available_bytes = available
 
+
+Span = Annotated[list[float | int], msgspec.Meta(min_length=3, max_length=3)]
+"""The fields of a :class:`Stretch`, while it may still grow."""
 
 FIGURES = ("utilization", "power_w", "temperature_c", "memory_used_bytes", "sm_clock_mhz")
 """Figures of a device that have a mean and a peak."""
@@ -86,8 +96,19 @@ class DeviceSums:
     """Time [ns] and value [mJ] of the last sample with a counter; ``None`` where the device has none."""
     power: tuple[int, float] | None = None
     """Time [ns] and value [W] of the last sample with a power, while no counter was seen."""
-    counted: list[list[float]] = field(default_factory=list)
-    powered: list[list[float]] = field(default_factory=list)
+    counted: list[Span] = field(default_factory=list)
+    """Stretches whose energy follows from the counter."""
+    powered: list[Span] = field(default_factory=list)
+    """Stretches whose energy follows from the power."""
+
+    def __post_init__(self) -> None:
+        """Refuse figures that no device has.
+
+        Raises:
+            ValueError: If there is one, or one is missing.
+        """
+        if set(self.figures) != set(FIGURES):
+            raise ValueError(f"the figures of a device are {', '.join(FIGURES)}, and not {', '.join(self.figures)}")
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -95,49 +116,41 @@ class DeviceSums:
         known = self.powered if self.counter is None else self.counted
         return [Stretch(int(start_ns), int(end_ns), energy_mj) for start_ns, end_ns, energy_mj in known]
 
-    def add(self, at_ns: int, sample: dict[str, Any], *, apart: bool = False) -> None:
-        """Add the fields of a sample.
+    def add(self, at_ns: int, sample: DeviceSample, *, apart: bool = False) -> None:
+        """Add a sample.
 
         Args:
             at_ns: When it was taken, since the epoch [ns].
-            sample: The fields.
+            sample: The sample.
             apart: Whether stretches that touch stay apart.
         """
         for name, figure in self.figures.items():
-            value = sample[name]
+            value = getattr(sample, name)
             if value is not None:
                 figure.count += 1
                 figure.total += value
                 if figure.peak is None or value > figure.peak:
                     figure.peak = value
-        counter = sample["energy_mj"]
+        counter = sample.energy_mj
         if counter is not None:
             if self.counter is not None:
                 start_ns, counted = self.counter
-                energy_mj = (
-                    counter - counted if counter >= counted else counter
-                )  # or what it counted since it restarted
+                # A counter that restarted has counted this much since.
+                energy_mj: float = counter - counted if counter >= counted else counter
                 # nanoseconds times watts are nanojoules
-                if energy_mj * 1e6 <= (at_ns - start_ns + _COUNTER_LAG_NS) * _NOT_DRAWN_W:
+                if energy_mj * 1e6 <= (at_ns - start_ns + _COUNTER_LAG_NS) * MAX_PLAUSIBLE_W:
                     _append(self.counted, start_ns, at_ns, energy_mj, apart)
             self.counter = (at_ns, counter)
-        elif sample["power_w"] is not None and self.counter is None:
+        elif sample.power_w is not None and self.counter is None:
             if self.power is not None:
                 start_ns, power_w = self.power
                 if at_ns - start_ns <= _LONGEST_GAP_NS:
-                    energy_mj = (at_ns - start_ns) * (power_w + sample["power_w"]) / 2 / 1e6
+                    energy_mj = (at_ns - start_ns) * (power_w + sample.power_w) / 2 / 1e6
                     _append(self.powered, start_ns, at_ns, energy_mj, apart)
-            self.power = (at_ns, sample["power_w"])
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build the sums from their JSON value."""
-        figures = {name: Figure(**figure) for name, figure in data["figures"].items()}
-        lasts = {name: None if data[name] is None else tuple(data[name]) for name in ("counter", "power")}
-        return cls(**{**data, **lasts, "figures": figures})
+            self.power = (at_ns, sample.power_w)
 
 
-def _append(stretches: list[list[float]], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
+def _append(stretches: list[Span], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
     """Add a stretch, as the continuation of the last one where it is one."""
     if stretches and stretches[-1][1] == start_ns and not apart:
         stretches[-1][1] = end_ns
@@ -150,45 +163,39 @@ def _append(stretches: list[list[float]], start_ns: int, end_ns: int, energy_mj:
 class TelemetrySums:
     """What the telemetry of a journal comes to."""
 
-    count: int = 0
+    count: Count = 0
     began_ns: int | None = None
     """When the attempt began, as its first telemetry knew it, since the epoch [ns]."""
-    wall_ns: int = 0
+    wall_ns: Count = 0
     """Age of the attempt at the last telemetry [ns]."""
     host: HostSums = field(default_factory=HostSums)
     devices: dict[str, DeviceSums] = field(default_factory=dict)
     """By their UUIDs, in the order in which they appeared."""
 
-    def add(self, time: str, telemetry: dict[str, Any], *, apart: bool = False) -> None:
-        """Add the fields of a row.
+    def add(self, time: str, telemetry: Telemetry, *, apart: bool = False) -> None:
+        """Add a row.
 
         Args:
             time: When it was written, ISO 8601.
-            telemetry: The fields.
+            telemetry: The row.
             apart: Whether stretches that touch stay apart.
         """
-        wall_ns = telemetry["wall_ns"]
+        wall_ns = telemetry.wall_ns
         if self.began_ns is None:
             self.began_ns = round(datetime.fromisoformat(time).timestamp() * 1e3) * 1_000_000 - wall_ns
         self.count += 1
         if wall_ns > self.wall_ns:
             self.wall_ns = wall_ns
-        if telemetry["host"] is not None:
-            self.host.add(wall_ns, telemetry["host"])
-        for sample in telemetry["devices"]:
-            device = self.devices.get(sample["uuid"])
+        if telemetry.host is not None:
+            self.host.add(wall_ns, telemetry.host)
+        for sample in telemetry.devices:
+            device = self.devices.get(sample.uuid)
             if device is None:
-                device = self.devices[sample["uuid"]] = DeviceSums()
+                device = self.devices[sample.uuid] = DeviceSums()
             device.add(self.began_ns + wall_ns, sample, apart=apart)
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build the sums from their JSON value."""
-        devices = {uuid: DeviceSums.from_data(device) for uuid, device in data["devices"].items()}
-        return cls(**{**data, "host": HostSums(**data["host"]), "devices": devices})
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[Any, datetime]], *, apart: bool = False) -> Self:
+    def of(cls, rows: Iterable[tuple[Telemetry, datetime]], *, apart: bool = False) -> Self:
         """Sum up rows.
 
         Args:
@@ -197,5 +204,5 @@ class TelemetrySums:
         """
         sums = cls()
         for row, time in rows:
-            sums.add(time.isoformat(), row.to_data(), apart=apart)
+            sums.add(time.isoformat(), row, apart=apart)
         return sums

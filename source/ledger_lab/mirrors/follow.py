@@ -13,7 +13,8 @@ from pathlib import Path
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
-from ledger_lab.ledger.reader import is_alive, silence_limit
+from ledger_lab.ledger.liveness import is_alive
+from ledger_lab.ledger.reader import silence_limit
 
 _FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor|telemetry)\.jsonl")
 """Journals that are followed: of each attempt, the first process's, its supervisor's, and its telemetry."""
@@ -135,15 +136,15 @@ class RunFollower:
             return self.ended.status
         newest = max((_attempt(name) for name in self._last), default=0)
         names = [name for name in self._last if _attempt(name) == newest]
-        here = [
-            (event.row.pid, event.time)
+        found = [
+            is_alive(event.row.pid, event.time, event.row.process)
             for name in names
             if (event := self._first.get(name)) is not None
             and isinstance(event.row, AttemptStarted | SupervisionStarted)
             and event.row.host == socket.gethostname()
         ]
-        if here:
-            return Status.RUNNING if any(is_alive(pid, time) for pid, time in here) else Status.LOST
+        if known := [alive for alive in found if alive is not None]:
+            return Status.RUNNING if any(known) else Status.LOST
         silent = datetime.now(UTC) - max((self._last[name].time for name in names), default=datetime.now(UTC))
         supervised = any(isinstance(self._first[name].row, SupervisionStarted) for name in names if name in self._first)
         return Status.RUNNING if silent < silence_limit(supervised=supervised) else Status.LOST

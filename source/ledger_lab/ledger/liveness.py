@@ -1,0 +1,68 @@
+"""Whether the process that wrote a row still runs."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from ledger_lab.ledger.rows import ProcessIdentity
+
+_START_TICKS = 22 - 3
+"""Place of the start time among the fields of ``/proc/PID/stat`` that follow the name of the program."""
+
+
+@cache
+def _here() -> tuple[str, int]:
+    """Return the id of this boot of the kernel and of this process's PID namespace."""
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return boot_id, os.stat("/proc/self/ns/pid").st_ino
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Return when a process started, in ticks since the boot; ``None`` where there is none, or only its remains."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[_START_TICKS])
+
+
+def identify_process(pid: int) -> ProcessIdentity | None:
+    """Return what tells a process from all others; ``None`` where the system doesn't say.
+
+    Args:
+        pid: Its number here.
+    """
+    try:
+        (boot_id, namespace), ticks = _here(), _start_ticks(pid)
+    except OSError:
+        return None
+    return None if ticks is None else ProcessIdentity(boot_id=boot_id, pid_namespace=namespace, start_ticks=ticks)
+
+
+def is_alive(pid: int, seen: datetime, identity: ProcessIdentity | None) -> bool | None:
+    """Tell whether a process that was seen on a host of this name still runs.
+
+    Args:
+        pid: Its number.
+        seen: When it was seen.
+        identity: What tells it from all others; ``None`` in rows of earlier versions.
+
+    Returns:
+        ``None`` if that can't be known here: it runs, or ran, in another boot of the kernel or another PID namespace.
+    """
+    here = identify_process(os.getpid())
+    if identity is not None and here is not None:
+        if (identity.boot_id, identity.pid_namespace) != (here.boot_id, here.pid_namespace):
+            return None
+        return _start_ticks(pid) == identity.start_ticks
+    import psutil  # takes longer to load than all else here
+
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,244 @@
+"""Whatever stands in a correctly chained journal, no command ends in a traceback, and other runs keep their figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ledger_lab.commands.report import build_report
+from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import read_ledger
+from ledger_lab.ledger.encoding import GENESIS, encode_line, hash_of, kind_begins, split_line
+from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.reports import summarize_run
+from tests.fakes.ledgers import write_run
+
+Hostile = tuple[Path, list[tuple[str, str, Any]], dict[str, Any]]
+"""Root of a ledger, the rows of the run that is attacked, and the figures of the one that is not."""
+
+SAMPLES: dict[str, dict[str, Any]] = {
+    "CohortDeclared": {"cohort": "c", "size": 2},
+    "SupervisionStarted": {"run_id": "aa", "attempt": 1, "pid": 4194305, "host": "h", "wall_ns": 0, "rank": 0},
+    "TelemetryStarted": {"run_id": "aa", "attempt": 1, "rank": 0},
+    "Telemetry": {
+        "wall_ns": 3_000_000_000,
+        "host": {"cpu_s": 1.0, "busiest_thread": 0.5, "memory_bytes": 1, "available_bytes": 1},
+        "devices": [
+            {
+                "uuid": "GPU-0",
+                "utilization": 0.5,
+                "memory_used_bytes": 1,
+                "power_w": 1.0,
+                "energy_mj": 1,
+                "temperature_c": 1.0,
+                "sm_clock_mhz": 1,
+            }
+        ],
+    },
+    "Tally": {
+        "windows": {"count": 4, "phase_ns": {}, "env_steps": 80, "iterations": 2, "wall_ns": 9_000_000_000},
+        "telemetry": {"count": 0, "began_ns": None, "wall_ns": 0, "host": {}, "devices": {}},
+    },
+    "Health": {"event": "kl", "iteration": 1, "wall_ns": 1, "evidence": "e", "advice": "a", "stops": False},
+    "CapacityUsed": {
+        "constraints": 1,
+        "constraint_capacity": 2,
+        "contacts": 1,
+        "contact_capacity": 2,
+        "slots": 1,
+        "wall_ns": 1,
+    },
+    "LearnerHashed": {"sha256": "00", "iteration": 1, "wall_ns": 1},
+    "StateSaved": {
+        "sha256": "00",
+        "size_bytes": 1,
+        "iteration": 1,
+        "env_steps": 40,
+        "exactness": "bitwise",
+        "wall_ns": 5_000_000_000,
+    },
+    "StateRestored": {
+        "sha256": "00",
+        "attempt": 1,
+        "saved_wall_ns": 5_000_000_000,
+        "iteration": 1,
+        "env_steps": 40,
+        "exactness": "bitwise",
+        "reasons": [],
+        "wall_ns": 1,
+    },
+    "ShutdownEnded": {"wall_ns": 10_000_000_000, "exit_code": 0, "signal": None, "overdue": False},
+    "EvaluationStarted": {
+        "run_id": "aa",
+        "panel": "p",
+        "panel_id": "p1-aa",
+        "panel_fields": {},
+        "checkpoints": ["model_1.pt"],
+        "device": "cpu",
+        "versions": {},
+        "host": "h",
+        "pid": 1,
+        "wall_ns": 1,
+    },
+    "EvaluationEnded": {
+        "status": "completed",
+        "reason": None,
+        "wall_ns": 1,
+        "peak_host_memory_bytes": 1,
+        "peak_gpu_memory_bytes": 1,
+    },
+}
+"""Rows of the kinds that the run of these tests has none of."""
+
+HOSTILE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([-1, 2**63 - 1, 2**63, 2**64, 10**30, 1e308, -1e308, 0.0, -0.0]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(["", "\0", "\x1b]0;x\x07", "\u202eabc", "a\nb", "[bold]", "<script>", "x" * 10_000, "../../x"]),
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=5,
+    ),
+    st.just(json.loads("[" * 200 + "]" * 200)),
+)
+
+
+def rows_of(path: Path) -> list[tuple[str, str, Any]]:
+    """Return time, kind and fields of each row of a journal."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    parts = [split_line(line, kind_begins(number)) for number, line in enumerate(lines)]
+    return [(each.time, each.kind, orjson.loads(each.data)) for each in parts]
+
+
+def write_chained(path: Path, rows: list[tuple[str, str, Any]]) -> None:
+    """Write rows as a journal whose hashes are right."""
+    previous, lines = GENESIS, []
+    for number, (time, kind, data) in enumerate(rows):
+        text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+        lines.append(encode_line(number, time, kind, text, previous))
+        previous = hash_of(lines[-1])
+    path.write_bytes(b"".join(lines))
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+    """Return a ledger of a sound run and one of rows of every kind, the rows, and the figures of the sound one."""
+    root = tmp_path_factory.mktemp("hostile")
+    write_run(root, "sound")
+    rows = rows_of(write_run(root, "aa", state=True, confirmation=9) / "journal-1-0.jsonl")
+    state = next(fields for _, kind, fields in rows if kind == "StateSaved")
+    time = rows[0][0]
+    further = {**SAMPLES, "StateRestored": {**SAMPLES["StateRestored"], "sha256": state["sha256"]}}
+    rows += [(time, kind, fields) for kind, fields in further.items() if kind != "Tally"]
+    path = root / "rsl_rl" / "e" / "aa" / "journal-1-0.jsonl"
+    write_chained(path, rows)
+    sound, _ = sorted(read_ledger(root).runs, key=lambda run: run.declared.run_id, reverse=True)
+    assert sound.declared.run_id == "sound"
+    return root, rows, asdict(summarize_run(sound))
+
+
+def places(rows: list[tuple[str, str, Any]]) -> list[tuple[int, tuple[str | int, ...]]]:
+    """Return every place of every row at which a value stands, once per kind."""
+    found: list[tuple[int, tuple[str | int, ...]]] = []
+    seen = set()
+
+    def walk(number: int, kind: str, value: Any, way: tuple[str | int, ...]) -> None:  # noqa: ANN401 - any JSON value
+        if way and (kind, way) not in seen:
+            seen.add((kind, way))
+            found.append((number, way))
+        for key, inner in (
+            value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+        ):
+            walk(number, kind, inner, (*way, key))
+
+    for number, (_, kind, data) in enumerate(rows):
+        walk(number, kind, data, ())
+    return found
+
+
+def changed(value: Any, way: tuple[str | int, ...], new: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value with another one at a place."""
+    if not way:
+        return new
+    copy = value.copy()
+    copy[way[0]] = changed(value[way[0]], way[1:], new)
+    return copy
+
+
+def run_commands(root: Path, out: Path) -> None:
+    """Ask for everything that commands say of a ledger; only errors for users are let pass."""
+    for command, args in (
+        (verify_ledger, []),
+        (build_report, ["--checkpoints"]),
+        (build_report, ["--json", str(out / "report.json")]),
+        (build_report, ["--sql", "SELECT * FROM runs JOIN attempts USING (run_id)", "--json", str(out / "sql.json")]),
+    ):
+        try:
+            assert command(["--log_root", str(root), *args]) in (0, 1)
+        except UserError as error:
+            assert len(str(error).splitlines()) == 1, error
+
+
+def test_rows_of_every_kind_are_tried(ledger: Hostile) -> None:
+    _, rows, _ = ledger
+    assert {kind for _, kind, _ in rows} | {"Tally"} == set(KINDS)
+    for name, kind in KINDS.items():
+        some = next((data for _, each, data in rows if each == name), SAMPLES.get(name, {}))
+        required = {each.name for each in fields(kind)}
+        assert set(some) <= required
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_value_in_any_field_ends_a_command_in_a_traceback(
+    ledger: Hostile,
+    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    root, rows, figures = ledger
+    number, way = data.draw(st.sampled_from(places(rows)))
+    time, kind, fields_of = rows[number]
+    hostile = [*rows]
+    hostile[number] = (time, kind, changed(fields_of, way, data.draw(HOSTILE)))
+    write_chained(root / "rsl_rl" / "e" / "aa" / "journal-1-0.jsonl", hostile)
+    run_commands(root, tmp_path_factory.mktemp("out"))
+    sound = next(run for run in read_ledger(root, tolerate_damage=True).runs if run.declared.run_id == "sound")
+    assert asdict(summarize_run(sound)) == figures
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@given(text=st.binary(max_size=300) | st.sampled_from([b"[" * 100_000, b'{"a":' * 100_000, b"1" * 10_000, b"\xff" * 9]))
+@example(text=b'{"windows":{"luck":7},"telemetry":{}}')
+def test_no_bytes_in_place_of_the_fields_end_a_command_in_a_traceback(
+    ledger: Hostile,
+    text: bytes,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    root, rows, _ = ledger
+    path = root / "rsl_rl" / "e" / "aa" / "journal-1-0.jsonl"
+    for kind in ("RunDeclared", "Telemetry", "Tally", "Health", "Nothing"):
+        write_chained(path, rows)
+        lines = path.read_bytes().splitlines(keepends=True)
+        line = encode_line(len(lines), rows[0][0], kind, text.replace(b"\n", b" "), hash_of(lines[-1]))
+        path.write_bytes(b"".join([*lines, line]))
+        run_commands(root, tmp_path_factory.mktemp("out"))
+
+
+@pytest.mark.parametrize("path", ["../model.pt", "/etc/passwd", "a/../../b", "..", "a\n/../b", "", "a\0b"])
+def test_a_checkpoint_lies_below_its_run(path: str) -> None:
+    fields_of = {"sha256": "00", "size_bytes": 1, "iteration": 1, "env_steps": 1, "wall_ns": 1}
+    assert KINDS["CheckpointSaved"].from_data({"path": "nn/..model..pt", **fields_of})
+    with pytest.raises(ValueError, match="path"):
+        KINDS["CheckpointSaved"].from_data({"path": path, **fields_of})
