@@ -21,6 +21,7 @@ from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.evaluation.show import show_scores
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
+from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.recording.writer import AttemptWriter
@@ -153,5 +154,6 @@ def _started(
         code_sha256=code,
         host=socket.gethostname(),
         pid=os.getpid(),
+        anchors=anchors_of(run_dir),
         wall_ns=clock.wall_ns(),
     )

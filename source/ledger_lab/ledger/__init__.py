@@ -8,6 +8,7 @@ from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, CapacityUsed, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
+    Anchor,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
@@ -35,6 +36,7 @@ __all__ = [
     "HORIZON",
     "NON_FINITE",
     "STATE_FILE",
+    "Anchor",
     "Attempt",
     "AttemptEnded",
     "AttemptStarted",

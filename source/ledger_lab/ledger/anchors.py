@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, find_journals, open_journal
+from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, is_journal, open_journal
 from ledger_lab.ledger.encoding import hash_of
 from ledger_lab.ledger.rows import Anchor
 
@@ -23,17 +23,17 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
         but: Journals to leave out: those of the caller.
 
     Returns:
-        Anchors by the names of the journals, without the ending of a compressed one. Empty and damaged journals are
-        left out.
+        Anchors by the names of the journals, without the ending of a compressed one. Journals that are
+        empty, damaged or unreadable are left out.
     """
     anchors = {}
-    for path in find_journals(directory):
-        if path.parent != directory or path in but:
+    for path in sorted(directory.glob("journal-*")):
+        if path in but or not is_journal(path):
             continue
         try:
             _, digest = digest_journal(path, thorough=False)
-        except (LedgerDamageError, FileNotFoundError):
-            continue  # whoever reads the ledger is told; the writer of a row has other work
+        except (LedgerDamageError, OSError):
+            continue  # a reader of the ledger finds out; the row that is about to be written must not wait for that
         if digest.rows:
             anchors[path.name.removesuffix(COMPRESSED)] = Anchor(rows=digest.rows, hash=digest.last_hash)
     return anchors

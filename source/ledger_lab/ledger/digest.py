@@ -213,12 +213,13 @@ def find_journals(root: Path) -> list[Path]:
             continue
         seen.add(identity)
         folders.sort()
-        found += [
-            Path(directory, name)
-            for name in names
-            if name.startswith("journal-") and name.removesuffix(COMPRESSED).endswith(".jsonl")
-        ]
+        found += [path for name in names if is_journal(path := Path(directory, name))]
     return sorted(found)
+
+
+def is_journal(path: Path) -> bool:
+    """Tell by its name whether a file is a journal, compressed or not."""
+    return path.name.startswith("journal-") and path.name.removesuffix(COMPRESSED).endswith(".jsonl")
 
 
 def _require_gone(error: OSError) -> None:

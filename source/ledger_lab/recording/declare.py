@@ -102,7 +102,7 @@ def record_run(
     if cohort is not None and cohort_size is not None:
         declare_cohort(log_root, cohort, cohort_size)
     program = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path()
-    run_id = secrets.token_hex(4)
+    run_id = secrets.token_hex(8)
     declared = RunDeclared(
         run_id=run_id,
         cohort=cohort,

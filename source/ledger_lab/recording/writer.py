@@ -13,6 +13,7 @@ from typing import Literal
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import (
+    Anchor,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
@@ -23,7 +24,9 @@ from ledger_lab.ledger import (
     RunDeclared,
     Status,
 )
+from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.endings import reason_of
+from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
 
 
@@ -164,8 +167,17 @@ class RunWriter(AttemptWriter):
                 host=socket.gethostname(),
                 wall_ns=self.clock.wall_ns(),
                 seed=seed,
+                process=identify_process(os.getpid()),
+                anchors=self._anchors(),
             )
         )
+
+    def _anchors(self) -> dict[str, Anchor]:
+        """Return how far the journals of earlier attempts were written; the first process of an attempt says so."""
+        if self._attempt == 1 or self._rank != 0:
+            return {}
+        own = f"journal-{self._attempt}-"
+        return {name: anchor for name, anchor in anchors_of(self.directory).items() if not name.startswith(own)}
 
     def checkpoint(self, path: str | Path, iteration: int, env_steps: int) -> CheckpointSaved:
         """Write that a policy is on disk.

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from ledger_lab.ledger import Journal, Row
 
 _RETRY_S, _RETRIES = 0.5, 20
 
 
-def insist(journals: Sequence[Journal], row: Row) -> None:
-    """Write a row into all journals, retrying for 10 s. Each journal gets the row once.
+def insist(rows: Mapping[Journal, Row]) -> None:
+    """Write a row into each of several journals, retrying for 10 s. Each journal gets its row once.
 
     Args:
-        journals: The journals.
-        row: The row.
+        rows: The journals with their rows.
 
     Raises:
         OSError: If a journal still could not be written.
     """
     owing: dict[Journal, OSError] = {}
-    for journal in journals:
+    for journal, row in rows.items():
         try:
             journal.append(row)
         except OSError as error:

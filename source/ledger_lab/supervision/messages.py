@@ -6,10 +6,10 @@ A message travels as one JSON object. Reading checks its kind, its fields and th
 from __future__ import annotations
 
 import json
-import math
-import types
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import NoReturn
+
+import msgspec
 
 from ledger_lab.ledger import AttemptEnded, Status
 
@@ -193,7 +193,7 @@ def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
         MessageError: If they are no message of these kinds.
     """
     try:
-        content = json.loads(data, parse_constant=_refuse)
+        content = json.loads(data, parse_constant=_refuse)  # paths may hold bytes that are no UTF-8
         if not isinstance(content, dict):
             raise MessageError("not an object")
         kind = next((kind for kind in kinds if kind.__name__ == content.get("kind")), None)
@@ -202,31 +202,9 @@ def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
         del content["kind"]
         if content.keys() != {field.name for field in fields(kind)}:
             raise MessageError(f"{kind.__name__}: not the expected fields")
-        hints = get_type_hints(kind)
-        return kind(**{name: _checked(value, hints[name]) for name, value in content.items()})
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        return msgspec.convert(content, kind)
+    except (ValueError, RecursionError) as error:
         raise error if isinstance(error, MessageError) else MessageError(f"{type(error).__name__}: {error}") from error
-
-
-def _checked(value: Any, hint: Any) -> Any:  # noqa: ANN401 - a JSON value, and the type that a field is annotated with
-    """Return a JSON value as a field's type.
-
-    Raises:
-        MessageError: If it has another type.
-        TypeError: If it is an object and lacks fields of a row.
-        ValueError: If it breaks an invariant of that type.
-    """
-    expected = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if Status in expected and isinstance(value, str):
-        return Status(value)
-    if AttemptEnded in expected and isinstance(value, dict):
-        hints = get_type_hints(AttemptEnded)
-        return AttemptEnded(**{name: _checked(each, hints.get(name, str)) for name, each in value.items()})
-    if float in expected and type(value) is int:
-        value = float(value)
-    if type(value) not in expected or (isinstance(value, float) and not math.isfinite(value)):
-        raise MessageError(f"not {hint}")
-    return value
 
 
 def _refuse(constant: str) -> NoReturn:

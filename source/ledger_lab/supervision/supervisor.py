@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -28,6 +29,8 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     TelemetryStarted,
 )
+from ledger_lab.ledger.anchors import anchors_of
+from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.reader import telemetry_path
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
@@ -259,6 +262,7 @@ class Supervisor:
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 wall_ns=self._wall_ns(),
+                process=identify_process(os.getpid()),
             )
         )
         telemetry = Journal(telemetry_path(path), self._tell_trouble)
@@ -349,7 +353,7 @@ class Supervisor:
         for reserve in self._reserves.values():
             reserve.close()
         self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
-        insist(self._journals, row)
+        insist(dict.fromkeys(self._journals, row))
         self._end_is_written = True
         self._deadline_s = time.monotonic() + self._shutdown_s
         return row
@@ -389,18 +393,17 @@ class Supervisor:
                 _say(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
                 _say(f"the process ended by {fault} while it shut down, after its work had ended")
-            insist(
-                self._journals,
-                ShutdownEnded(
-                    wall_ns=self._wall_ns(),
-                    exit_code=code if code >= 0 else None,
-                    signal=fault,
-                    overdue=self._killed is not None,
-                ),
+            self._close_telemetry()
+            gone = ShutdownEnded(
+                wall_ns=self._wall_ns(),
+                exit_code=code if code >= 0 else None,
+                signal=fault,
+                overdue=self._killed is not None,
             )
+            anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
+            insist({journal: replace(gone, anchors=found) for journal, found in anchors.items()})
             for journal in self._journals:
                 journal.close()
-            self._close_telemetry()
         except OSError as error:
             if not self._end_is_written:
                 _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from ledger_lab.ledger import CheckpointSaved, PanelResult
+from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.meters import Phase
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
 from ledger_lab.physics import exactness
@@ -71,6 +71,8 @@ class Judge:
         self._confirmations = 0
         self._screened: int | None = None
         self._spent: dict[int, str] = {}
+        self._final: dict[tuple[str, int | None, str], PanelResult] = {}
+        """Results of earlier attempts, by purpose, number of the confirmation, and hash of the checkpoint."""
         self.last: PanelResult | None = None
         """The newest result."""
         self.valid = 0
@@ -115,6 +117,7 @@ class Judge:
         for row in results:
             if row.purpose == "confirmation" and row.confirmation is not None:
                 self._spent[row.confirmation] = row.checkpoint_sha256
+        self._final = {(row.purpose, row.confirmation, row.checkpoint_sha256): row for row in results}
         self.valid = sum(row.invalid is None for row in results)
         self.last = results[-1] if results else None
         self.confirmed = next((row for row in results if row.confirms), None)
@@ -224,7 +227,20 @@ class Judge:
         if over is None or not self._slots.idle:
             return []
         (outcomes,) = self._slots.outcomes()
-        result = self._writer.result(
+        result = self._final.get((over.purpose, over.confirmation, over.saved.sha256))
+        if result is None:  # a result that is written is final, even if the same episodes went otherwise this time
+            result = self._write(over, outcomes)
+        self._evaluation, self.last = None, result
+        self.valid += result.invalid is None
+        if result.confirms:
+            self.confirmed = self.confirmed or result
+        elif over.purpose == "screening" and result.passes and self.confirmed is None:
+            self._confirm(over)
+        return [Judged(over.saved, result)]
+
+    def _write(self, over: _Evaluation, outcomes: Outcomes) -> PanelResult:
+        """Write the result of an evaluation."""
+        return self._writer.result(
             over.saved,
             outcomes,
             panel=over.panel.name,
@@ -236,10 +252,3 @@ class Judge:
             exactness=exactness(self._plan.env_cfg),
             invalid=self._slots.invalid(outcomes),
         )
-        self._evaluation, self.last = None, result
-        self.valid += result.invalid is None
-        if result.confirms:
-            self.confirmed = self.confirmed or result
-        elif over.purpose == "screening" and result.passes and self.confirmed is None:
-            self._confirm(over)
-        return [Judged(over.saved, result)]

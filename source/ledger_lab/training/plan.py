@@ -223,7 +223,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(request.checkpoint, request.log_root, adapter, env_cfg, agent_cfg)
     if resumed is None:
-        run_id, stamp = secrets.token_hex(4), datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+        run_id, stamp = secrets.token_hex(8), datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         run_dir = (request.log_root / library / experiment / f"{stamp}_{run_id}").resolve()
     else:
         run_id, run_dir = resumed.declared.run_id, resumed.run_dir

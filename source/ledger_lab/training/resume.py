@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.ledger.find import find_run
+from ledger_lab.ledger.reader import silence_limit
 from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import few_differences
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
@@ -251,7 +253,7 @@ def _resumption(run: Run) -> Resumption:
         raise UserError(f"{name} ended before it had saved a state to be resumed from: start a new run")
     sha256 = require_whole(run.directory / STATE_FILE, *(row.sha256 for _, row in states))
     saved_by, state = next(found for found in reversed(states) if found[1].sha256 == sha256)
-    numbers = [int(found[1]) for path in run.directory.iterdir() if (found := re.match(r"journal-(\d+)-", path.name))]
+    numbers = _attempts_begun(run)
     kept = [
         window
         for attempt, window in run.windows
@@ -268,6 +270,24 @@ def _resumption(run: Run) -> Resumption:
         results=[row for attempt in run.attempts for row in attempt.of(PanelResult)],
         train_ns=sum(ns for window in kept for phase, ns in window.phase_ns.items() if phase in TRAINING_PHASES),
     )
+
+
+def _attempts_begun(run: Run) -> list[int]:
+    """Return the numbers of all attempts that have a journal, those included that never wrote a row.
+
+    Raises:
+        UserError: If an attempt has begun since the ledger was read, or has a journal and is about to write its first
+            row.
+    """
+    known = max(attempt.number for attempt in run.attempts)
+    numbers = []
+    for path in run.directory.iterdir():
+        if (found := re.match(r"journal-(\d+)-", path.name)) is None:
+            continue
+        numbers.append(int(found[1]))
+        if numbers[-1] > known and time.time() - path.stat().st_mtime < silence_limit(supervised=True).total_seconds():
+            raise UserError(f"run {run.declared.run_id} is being resumed already: {path} is there")
+    return numbers
 
 
 def _declared_request(declared: RunDeclared) -> TrainRequest:
