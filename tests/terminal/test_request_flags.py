@@ -1,0 +1,77 @@
+"""Fields of a request are flags: their type says how each is read, and only what is given is set."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from ledger_lab.terminal.request import (
+    FlagGroup,
+    SimulationRequest,
+    add_flags,
+    as_given,
+    flag,
+    flag_names,
+    log_root_flag,
+)
+
+GROUP = FlagGroup("how", "In which way.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(SimulationRequest):
+    """A request of every kind of flag."""
+
+    runs: tuple[str, ...] = flag((), "Runs.", metavar="RUN", positional=True)
+    count: int | None = flag(None, "How many.", group=GROUP, metavar="N")
+    rate: float = flag(0.5, "How fast.", group=GROUP)
+    fast: bool = flag(False, "Fast.")
+    safe: bool = flag(True, "Safe.")
+    mode: Literal["a", "b"] = flag("a", "Mode.")
+    to: tuple[str, ...] = flag((), "Where to.", each_attempt=True)
+    names: tuple[str, ...] = flag((), "Names.", parse=lambda text: text.split(","))
+    log_root: Path = log_root_flag()
+
+
+def given(*argv: str) -> dict[str, Any]:
+    """Return the fields that a command line sets."""
+    return as_given(vars(add_flags(argparse.ArgumentParser(), Toy).parse_args(argv)))
+
+
+def test_what_is_left_out_is_not_set() -> None:
+    assert given() == {}
+    assert Toy(**given()) == Toy()
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields"),
+    [
+        (["r1", "r2"], {"runs": ("r1", "r2")}),
+        (["--count", "3", "--rate", "2"], {"count": 3, "rate": 2.0}),
+        (["--fast", "--no-safe"], {"fast": True, "safe": False}),
+        (["--mode", "b"], {"mode": "b"}),
+        (["--to", "x", "--to", "y"], {"to": ("x", "y")}),
+        (["--names", "x,y"], {"names": ("x", "y")}),
+        (["--log_root", "elsewhere"], {"log_root": Path("elsewhere")}),
+    ],
+)
+def test_the_type_of_a_field_says_how_its_flag_is_read(argv: list[str], fields: dict[str, Any]) -> None:
+    assert given(*argv) == fields
+
+
+@pytest.mark.parametrize("argv", [["--count", "many"], ["--mode", "c"], ["--fast", "yes", "--unknown"]])
+def test_other_values_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        given(*argv)
+    assert "error: " in capsys.readouterr().err
+
+
+def test_help_shows_flags_in_their_groups() -> None:
+    text = add_flags(argparse.ArgumentParser(), Toy).format_help()
+    assert text.index("Safe.") < text.index("how:\n  In which way.") < text.index("How many.")
+    assert flag_names(Toy, each_attempt=True) == ("to",)
+    assert flag_names(Toy)[:2] == ("runs", "count") and "device" not in flag_names(Toy)
