@@ -10,11 +10,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ledger_lab.commands.report import build_report
-from ledger_lab.ledger import Health, Status, read_ledger
+from ledger_lab.ledger import Health, Journal, Status, SupervisionStarted, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
 from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
+from tests.fakes.ledgers import write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b> %{y} &lt; javascript:alert(3)"
 
@@ -287,3 +288,14 @@ def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
     assert rows_shown(page) == ["r0777"]
     assert seen.complaints == []
     page.context.close()
+
+
+def test_the_telemetry_section_counts_runs_whose_telemetry_was_left_out(browser: Browser, tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "logs", "aa")
+    with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+        journal.append(SupervisionStarted(run_id="aa", attempt=1, pid=2**22 + 2, host="h", wall_ns=0))
+    build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    seen = visit(browser, tmp_path / "page.html")
+    assert "left out of the ledger" in seen.page.locator("#telemetry-body .note").inner_text()
+    assert seen.complaints == []
+    seen.page.context.close()
