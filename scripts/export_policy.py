@@ -1,13 +1,20 @@
 """Export a policy as TorchScript and ONNX, with the contract that a robot needs to run it."""
 
 import sys
+from collections.abc import Sequence
 
 from ledger_lab.checkpoints.request import export_policy_parser
+from ledger_lab.supervision.supervisor import run_watched
 from ledger_lab.terminal.flags import answer_help
-from ledger_lab.terminal.script import run_script
+
+
+def main(argv: Sequence[str]) -> int | None:
+    """Work in the watched process, which alone imports what is heavy."""
+    from ledger_lab.checkpoints.export import export_policy
+
+    return export_policy(argv)
+
 
 if __name__ == "__main__":
     answer_help(export_policy_parser, sys.argv[1:], launcher=True)  # before anything heavy is imported
-    from ledger_lab.checkpoints.export import export_policy
-
-    run_script(export_policy)
+    run_watched(main)

@@ -1,13 +1,20 @@
 """Put the policy of a run into the package, for everybody's --pretrained."""
 
 import sys
+from collections.abc import Sequence
 
 from ledger_lab.evaluation.request import ship_policy_parser
+from ledger_lab.supervision.supervisor import run_watched
 from ledger_lab.terminal.flags import answer_help
-from ledger_lab.terminal.script import run_script
+
+
+def main(argv: Sequence[str]) -> int | None:
+    """Work in the watched process, which alone imports what is heavy."""
+    from ledger_lab.evaluation.ship import ship_policy
+
+    return ship_policy(argv)
+
 
 if __name__ == "__main__":
     answer_help(ship_policy_parser, sys.argv[1:], launcher=False)  # before anything heavy is imported
-    from ledger_lab.evaluation.ship import ship_policy
-
-    run_script(ship_policy)
+    run_watched(main)
