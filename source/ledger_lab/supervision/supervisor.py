@@ -66,6 +66,8 @@ _ALONE_S = 5.0
 """How long a process may take to end once that of another rank has failed."""
 _LATE_S = 1.0
 """How much later than it wanted to a process may wake up that was not suspended."""
+_WATCHED_GRACE_S = 5.0
+"""How long a program without an attempt may take to end once it was asked to [s]."""
 _RESERVE_BYTES = 64 * 1024
 """Room on disk that is kept free for the end of an attempt, or of one run's part in an evaluation."""
 
@@ -103,6 +105,22 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
         run_script(lambda argv: program(argv, started_ns, Link(theirs)))
     theirs.close()
     sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
+
+
+def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
+    """Run a program that writes no attempt, and end it when it is asked to end.
+
+    Some libraries that a simulation loads take signals over, and then do nothing on SIGTERM. So the program runs in a
+    process of its own, which is killed if it does not end by itself.
+
+    Args:
+        program: Takes the command line without the program's name, and returns the exit status. It imports what is
+            heavy by itself.
+
+    Raises:
+        SystemExit: Always; with the status of the program.
+    """
+    run_supervised(lambda argv, started_ns, link: program(argv), grace_s=_WATCHED_GRACE_S)
 
 
 class Supervisor:
