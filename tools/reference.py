@@ -14,6 +14,7 @@ from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import DIALECTS, equivalence_table
+from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -83,7 +84,7 @@ def _tables_page() -> str:
         "## Columns of the report",
         "The terminal and the page show these columns. `report.py --json` writes every figure under its key.",
     ]
-    for title, kind in (("Runs", RunSummary), ("Cohorts", CohortSummary)):
+    for title, kind in (("Runs", RunSummary), ("Checkpoints", CheckpointSummary), ("Cohorts", CohortSummary)):
         rows = (
             (f"`{each.name}`", each.shown.title, each.shown.denominator) if each.shown else (f"`{each.name}`", "", "")
             for each in columns_of(kind)
