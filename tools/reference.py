@@ -85,11 +85,11 @@ def _tables_page() -> str:
         "The terminal and the page show these columns. `report.py --json` writes every figure under its key.",
     ]
     for title, kind in (("Runs", RunSummary), ("Checkpoints", CheckpointSummary), ("Cohorts", CohortSummary)):
-        rows = (
-            (f"`{each.name}`", each.shown.title, each.shown.denominator) if each.shown else (f"`{each.name}`", "", "")
+        figures = (
+            (f"`{each.name}`", *((each.shown.title, each.shown.denominator) if each.shown else ("", "")), each.meaning)
             for each in columns_of(kind)
         )
-        parts += [f"### {title}", _table(("JSON key", "column", "measured over"), rows)]
+        parts += [f"### {title}", _table(("JSON key", "column", "measured over", "meaning"), figures)]
     return "\n\n".join(parts) + "\n"
 
 
