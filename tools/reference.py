@@ -14,6 +14,7 @@ from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import DIALECTS, equivalence_table
+from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -83,12 +84,12 @@ def _tables_page() -> str:
         "## Columns of the report",
         "The terminal and the page show these columns. `report.py --json` writes every figure under its key.",
     ]
-    for title, kind in (("Runs", RunSummary), ("Cohorts", CohortSummary)):
-        rows = (
-            (f"`{each.name}`", each.shown.title, each.shown.denominator) if each.shown else (f"`{each.name}`", "", "")
+    for title, kind in (("Runs", RunSummary), ("Checkpoints", CheckpointSummary), ("Cohorts", CohortSummary)):
+        figures = (
+            (f"`{each.name}`", *((each.shown.title, each.shown.denominator) if each.shown else ("", "")), each.meaning)
             for each in columns_of(kind)
         )
-        parts += [f"### {title}", _table(("JSON key", "column", "measured over"), rows)]
+        parts += [f"### {title}", _table(("JSON key", "column", "measured over", "meaning"), figures)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -2,61 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.columns import Shown, figure
+from ledger_lab.units import MISSING, duration, quantity
+
+
+@dataclass(frozen=True)
+class ScoredCheckpoint:
+    """A checkpoint with its scores, which its figures are worked out from."""
+
+    saved: CheckpointSaved
+    at_s: float
+    """When it was saved [s]."""
+    score: Outcomes | None
+    """Its first score on the run's panel."""
+    exactness: str | None
+    confirmation: PanelResult | None
+
+
+def _figure[Value](read: Callable[[ScoredCheckpoint], Value], shown: Shown | None = None) -> Value:
+    """Declare a figure of a checkpoint."""
+    return figure(read, shown)
+
+
+def _share(successes: int | None, episodes: int | None) -> str:
+    """Return successes and episodes, if there is a score."""
+    return MISSING if episodes is None else f"{successes}/{episodes}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSummary:
     """A checkpoint and its held-out score, if it has one."""
 
-    path: str
-    iteration: int
-    env_steps: int
-    wall_s: float
-    """Wall-clock time of the run when the checkpoint was saved, over all attempts [s]."""
-    heldout_successes: int | None
-    heldout_episodes: int | None
-    outcomes: list[bool] | None
-    """Success per episode, in the order of the panel."""
-    heldout_survived: int | None
-    """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
-    exactness: str | None
-    confirmation_successes: int | None
-    """Successes on the fresh seeds of the checkpoint's confirmation; ``None`` without a confirmation."""
-    confirmation_episodes: int | None
-    """Episodes of that confirmation."""
-    confirmed: bool
-    """Whether that confirmation proved that the checkpoint reaches the target."""
-
-
-def summarize_checkpoint(
-    saved: CheckpointSaved, at_s: float, result: PanelResult | None, confirmation: PanelResult | None
-) -> CheckpointSummary:
-    """Join a checkpoint with its scores.
-
-    Args:
-        saved: The checkpoint.
-        at_s: When it was saved.
-        result: Its first score on the run's panel.
-        confirmation: Its confirmation, if there was one.
-    """
-    return CheckpointSummary(
-        path=saved.path,
-        iteration=saved.iteration,
-        env_steps=saved.env_steps,
-        wall_s=at_s,
-        heldout_successes=result.outcomes.successes if result else None,
-        heldout_episodes=result.outcomes.episodes if result else None,
-        outcomes=result.outcomes.success if result else None,
-        heldout_survived=result.outcomes.ended_by.count(HORIZON) if result else None,
-        exactness=result.exactness if result else None,
-        confirmation_successes=confirmation.outcomes.successes if confirmation else None,
-        confirmation_episodes=confirmation.outcomes.episodes if confirmation else None,
-        confirmed=confirmation is not None and confirmation.confirms,
+    path: str = _figure(
+        lambda of: of.saved.path, Shown("checkpoint", "", lambda each: each.path, priority=0, align="left")
     )
+    iteration: int = _figure(
+        lambda of: of.saved.iteration, Shown("iteration", "", lambda each: str(each.iteration), priority=1)
+    )
+    env_steps: int = _figure(
+        lambda of: of.saved.env_steps, Shown("env steps", "", lambda each: quantity(each.env_steps), priority=2)
+    )
+    wall_s: float = _figure(
+        lambda of: of.at_s, Shown("saved at", "all attempts", lambda each: duration(each.wall_s), priority=3)
+    )
+    """Wall-clock time of the run when the checkpoint was saved, over all attempts [s]."""
+    heldout_successes: int | None = _figure(
+        lambda of: of.score.successes if of.score else None,
+        Shown(
+            "success",
+            "of held-out episodes",
+            lambda each: _share(each.heldout_successes, each.heldout_episodes),
+            priority=5,
+        ),
+    )
+    heldout_episodes: int | None = _figure(lambda of: of.score.episodes if of.score else None)
+    outcomes: list[bool] | None = _figure(lambda of: of.score.success if of.score else None)
+    """Success per episode, in the order of the panel."""
+    heldout_survived: int | None = _figure(
+        lambda of: of.score.ended_by.count(HORIZON) if of.score else None,
+        Shown(
+            "survived",
+            "of held-out episodes",
+            lambda each: _share(each.heldout_survived, each.heldout_episodes),
+            priority=4,
+        ),
+    )
+    """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
+    exactness: str | None = _figure(lambda of: of.exactness)
+    confirmation_successes: int | None = _figure(
+        lambda of: of.confirmation.outcomes.successes if of.confirmation else None,
+        Shown(
+            "confirmation",
+            "of fresh episodes",
+            lambda each: _share(each.confirmation_successes, each.confirmation_episodes),
+            priority=6,
+        ),
+    )
+    """Successes on the fresh seeds of the checkpoint's confirmation; ``None`` without a confirmation."""
+    confirmation_episodes: int | None = _figure(
+        lambda of: of.confirmation.outcomes.episodes if of.confirmation else None
+    )
+    """Episodes of that confirmation."""
+    confirmed: bool = _figure(
+        lambda of: of.confirmation is not None and of.confirmation.confirms,
+        Shown("", "", lambda each: "target reached" if each.confirmed else "", priority=7, align="left"),
+    )
+    """Whether that confirmation proved that the checkpoint reaches the target."""
 
 
 def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:

@@ -9,8 +9,9 @@ from functools import cached_property
 from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
 from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.checkpoints import CheckpointSummary, summarize_checkpoint
+from ledger_lab.reports.checkpoints import CheckpointSummary, ScoredCheckpoint
 from ledger_lab.reports.clock import saved_at_s
+from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, summarize_energy
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
@@ -126,15 +127,13 @@ class RunFacts:
     def checkpoints(self) -> list[CheckpointSummary]:
         """The saved checkpoints with their scores."""
         at_s = saved_at_s(self.run)
-        return [
-            summarize_checkpoint(
-                saved,
-                at_s[saved.path],
-                self._scores.get((saved.path, saved.sha256)),
-                self._confirmations.get((saved.path, saved.sha256)),
-            )
-            for saved in self.run.checkpoints
-        ]
+        scored = []
+        for saved in self.run.checkpoints:
+            key = saved.path, saved.sha256
+            row = self._scores.get(key)
+            score, exactness = (row.outcomes, row.exactness) if row else (None, None)
+            scored.append(ScoredCheckpoint(saved, at_s[saved.path], score, exactness, self._confirmations.get(key)))
+        return [summarize(CheckpointSummary, each) for each in scored]
 
     @cached_property
     def proof(self) -> PanelResult | None:

@@ -13,13 +13,13 @@ from ledger_lab.ledger import Status
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cells import status_cell
+from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.columns import Style, shown_table
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.units import (
-    MISSING,
     duration,
     energy,
     gigabytes,
@@ -200,19 +200,9 @@ def render_checkpoints(summary: RunSummary) -> Table:
         summary: The run.
     """
     table = Table(title=f"run {summary.run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in ("checkpoint", "iteration", "env steps", "saved at", "survived", "success", "confirmation", ""):
-        table.add_column(name, justify="left" if name in ("checkpoint", "") else "right", no_wrap=True)
-    for checkpoint in summary.checkpoints:
-        episodes, again = checkpoint.heldout_episodes, checkpoint.confirmation_successes
-        table.add_row(
-            checkpoint.path,
-            str(checkpoint.iteration),
-            quantity(checkpoint.env_steps),
-            duration(checkpoint.wall_s),
-            MISSING if episodes is None else f"{checkpoint.heldout_survived}/{episodes}",
-            MISSING if episodes is None else f"{checkpoint.heldout_successes}/{episodes}",
-            MISSING if again is None else f"{again}/{checkpoint.confirmation_episodes}",
-            "target reached" if checkpoint.confirmed else "",
-            style="green" if checkpoint.confirmed else None,
-        )
+    columns, rows = shown_table(CheckpointSummary, summary.checkpoints)
+    for _, shown in columns:
+        table.add_column(shown.title, justify=shown.align, no_wrap=True)
+    for checkpoint, cells in zip(summary.checkpoints, rows, strict=True):
+        table.add_row(*(cell.text for cell in cells), style="green" if checkpoint.confirmed else None)
     return table
