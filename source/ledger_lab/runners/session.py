@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,8 @@ def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any])
         env_cfg: Resolved configuration of the environment.
         launcher_args: Isaac Lab's launcher flags.
     """
+    # Python compiles moviepy 1, which Isaac Lab imports for videos, with complaints about its source.
+    warnings.filterwarnings("ignore", "invalid escape sequence", SyntaxWarning)
     if env_cfg.sim.device == "cpu" and not torch.cuda.is_available():
         # OvPhysX asks for pinned host memory, which Warp can't give without CUDA.
         host = warp.get_device("cpu")
