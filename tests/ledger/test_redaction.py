@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_lab.ledger.redaction import REDACTED, Redactor, redact_files
+from ledger_lab.ledger.redaction import REDACTED, RedactedStream, Redactor, redact_files
 from tests.fakes.ledgers import declared
 
 SECRET = "correct-horse-battery"
@@ -177,3 +178,13 @@ def test_a_log_keeps_its_line_ends_and_its_mode(tmp_path: Path) -> None:
     redact_files([log])
     assert log.read_bytes() == f"10 %\r20 %\r\ntoken={REDACTED}\ncaf\xe9 ".encode("latin-1")
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_is_written_without_secrets_however_the_text_comes() -> None:
+    log = io.StringIO()
+    stream = RedactedStream(log)
+    for piece in ("a\nto", f"ken={SECRET[:5]}", f"{SECRET[5:]}\nb\n", "c"):
+        stream.write(piece)
+    assert log.getvalue() == f"a\ntoken={REDACTED}\nb\n"
+    stream.finish()
+    assert log.getvalue().endswith("b\nc")

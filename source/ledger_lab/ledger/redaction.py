@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ledger_lab.ledger.rows import Row
 
@@ -203,6 +204,28 @@ def redact_files(paths: Iterable[Path]) -> None:
             clean.replace(path)
         finally:
             clean.unlink(missing_ok=True)
+
+
+class RedactedStream(io.TextIOBase):
+    """Writes text without secrets, whole lines at a time, into another stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Take the stream."""
+        self._stream, self._redactor, self._begun = stream, Redactor(), ""
+
+    def write(self, text: str) -> int:
+        """Write the lines that are whole; keep the beginning of the next one."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        if lines:
+            self._stream.write(self._redactor.text("\n".join(lines)) + "\n")
+            self._stream.flush()
+        return len(text)
+
+    def finish(self) -> None:
+        """Write the last line, which has no end."""
+        self._stream.write(self._redactor.text(self._begun))
+        self._begun = ""
+        self._stream.flush()
 
 
 def _pieces(path: Path) -> Iterator[str]:

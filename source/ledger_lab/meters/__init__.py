@@ -2,6 +2,7 @@
 
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, ReplayDevices, record_trace
 from ledger_lab.meters.host import (
+    git_changes,
     git_facts,
     hardware_facts,
     measured_or_none,
@@ -25,6 +26,8 @@ __all__ = [
     "Reading",
     "ReplayDevices",
     "Sampler",
+    "git_changes",
+    "git_changes",
     "git_facts",
     "hardware_facts",
     "measured_or_none",

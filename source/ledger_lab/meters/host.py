@@ -82,6 +82,20 @@ def git_facts(folder: Path) -> dict[str, Any]:
     }
 
 
+def git_changes(folder: Path) -> str:
+    """Return how a source tree differs from its commit, as ``git diff`` writes it; untracked files are left out.
+
+    Args:
+        folder: Any folder inside the tree.
+
+    Returns:
+        The difference; empty for a clean tree, and where the folder is not part of a repository.
+    """
+    if not _git(folder, "ls-files", "--", "."):
+        return ""
+    return (_git(folder, "diff", "HEAD") or b"").decode(errors="replace")
+
+
 def _git(folder: Path, *arguments: str) -> bytes | None:
     """Return what a git command prints; ``None`` where git or the repository is missing."""
     try:

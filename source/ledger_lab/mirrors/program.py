@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, Status
 from ledger_lab.ledger.find import telling_damage
 from ledger_lab.ledger.reader import find_journals
+from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.mirrors import (
     SINKS,
     Event,
@@ -179,4 +182,7 @@ def _find(name: str, log_root: Path) -> Path:
 if __name__ == "__main__":
     from ledger_lab.terminal.script import run_script
 
+    # What a destination's client prints may hold its key.
+    sys.stdout = sys.stderr = log = RedactedStream(sys.stderr)
+    atexit.register(log.finish)
     run_script(mirror_run)

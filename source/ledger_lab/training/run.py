@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import torch
@@ -19,8 +20,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.launch import read_world
 from ledger_lab.ledger import CheckpointSaved, Journal, Status
-from ledger_lab.ledger.redaction import redact_files
-from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.ledger.redaction import Redactor, redact_files
+from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.mirrors.start import start_mirrors
@@ -125,7 +126,7 @@ def _carry_out(
         with life as attempt, link.others_ended_first():
             greet(plan, console)
             if plan.world.first and plan.resumed is None:
-                dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
+                _keep_circumstances(plan)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             attempt.status = _train_and_judge(plan, group, attempt, writer, console, judge, loop)
         tell_failure(plan, attempt, link.ended, terminal)
@@ -137,6 +138,16 @@ def _carry_out(
                 tell_how_to_resume(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
+
+
+def _keep_circumstances(plan: TrainPlan) -> None:
+    """Write the configurations and what is not committed of LedgerLab's source beside the journal, without secrets."""
+    dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
+    redact_files(plan.run_dir.glob("params/*.yaml"))
+    if changes := git_changes(Path(__file__).parent):
+        folder = plan.run_dir / "git"
+        folder.mkdir()
+        (folder / "ledger_lab.diff").write_text(Redactor().text(changes), encoding="utf-8")
 
 
 def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack) -> RunWriter:
@@ -191,8 +202,6 @@ def _train_and_judge(
         view = None if slots is None else TrainingView(env, slots)
         record = functools.partial(record_checkpoint, plan, writer)
         trainer = plan.adapter.trainer(env if view is None else view, plan.agent_cfg, writer.directory, clock, record)
-        if plan.world.first:
-            redact_files([*plan.run_dir.glob("params/*.yaml"), *plan.run_dir.glob("git/*")])
 
         def snapshot() -> CheckpointSaved:
             return CheckpointSaved.from_data(group.first(lambda: trainer.save().to_data()))

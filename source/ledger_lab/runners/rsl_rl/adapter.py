@@ -163,6 +163,7 @@ class RslRlTrainer:
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
         with _in_the_group_there_is():
             self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
+        runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = self._save
         runner.logger.log = self._log
