@@ -142,13 +142,19 @@ def test_a_panel_that_changed_since_the_run_declared_it_is_refused(trained: Path
     declared = read_journal(one_run_dir(trained) / "journal-1-0.jsonl").of(RunDeclared)[0]
     path = panel_file(tmp_path)
     run = retold(trained, tmp_path, "a0000000", panel=str(path), panel_fields=declared.panel_fields)
-    assert planned(run).panel.source == str(path)
+    refused(rf"declared the panel file {path}, whose success function is Python to run", tmp_path, run)
+    assert planned(run, "--panel", path).panel.source == planned(run, "--trust_run").panel.source == str(path)
     panel_file(tmp_path, "tolerance_rad = 0.2", "tolerance_rad = 0.3")
-    refused(r"not the one that run a0000000 declared.*success.params.tolerance_rad: 0.3 != 0.2", tmp_path, run)
+    refused(
+        r"not the one that run a0000000 declared.*success.params.tolerance_rad: 0.3 != 0.2",
+        tmp_path,
+        run,
+        "--trust_run",
+    )
     panel_file(tmp_path, "success:pole_upright", "success:pole_up")
-    refused("has no attribute 'pole_up'", tmp_path, run)
+    refused("has no attribute 'pole_up'", tmp_path, run, "--trust_run")
     path.unlink()
-    refused("cannot read panel file", tmp_path, run)
+    refused("cannot read panel file", tmp_path, run, "--trust_run")
 
 
 def other_bytes(run_dir: Path) -> str:
@@ -241,3 +247,14 @@ def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
     assert len({each.path for each in plan.candidates}) == 3
     assert len({id(each.agent_cfg) for each in plan.candidates}) == 3, "a library may write into its own"
     assert resolved == ["LedgerLab-Cartpole"]
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["env.events.reset_scene.func=os:system", "agent.class_name=lambda: 0", "env.terminations.time_out.func=x"],
+)
+def test_overrides_of_a_run_that_name_code_are_refused_until_its_author_is_trusted(
+    trained: Path, tmp_path: Path, override: str
+) -> None:
+    run = retold(trained, tmp_path, "b0000000", overrides=[override])
+    refused(f"run b0000000 declared '{override}', which names Python to run", tmp_path, run)

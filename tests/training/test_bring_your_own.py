@@ -269,6 +269,9 @@ def test_its_checkpoints_are_scored_again_with_the_same_outcome(parking: Path) -
     judged = {row.checkpoint: row.outcomes for row in results(parking)}
     (run,) = read_ledger(parking).runs
     finished = script("evaluate", run.directory, "--log_root", parking, "--device", "cpu")
+    assert finished.returncode == 2, "its panel is a file, whose success function is somebody's Python"
+    assert f"if you trust it, say --panel {run.declared.panel}, or --trust_run" in finished.stderr
+    finished = script("evaluate", run.directory, "--log_root", parking, "--device", "cpu", "--trust_run")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     scored = {row.checkpoint: row.outcomes for row in results(parking) if row.purpose == "evaluation"}
     assert list(scored) == ["model_0.pt", "model_1.pt", "model_2.pt"]

@@ -14,7 +14,7 @@ from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run
 from ledger_lab.panels import few_differences
 from ledger_lab.runners import Adapter, load_adapter
-from ledger_lab.runners.configs import config_sha256, resolve_configs
+from ledger_lab.runners.configs import config_sha256, names_code, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config
 
@@ -41,16 +41,22 @@ class Candidate:
         return self.source / self.saved.path
 
 
-def declared_configs(run: Run) -> tuple[ManagerBasedRLEnvCfg, Any]:
+def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBasedRLEnvCfg, Any]:
     """Resolve the configurations of the environment and of the agent that a run declared.
 
     Args:
         run: The run, of a registered task.
+        trust_run: Whether overrides of the run may name functions and classes, which Isaac Lab then imports.
 
     Raises:
-        UserError: If the task does not take the overrides any more.
+        UserError: If the task does not take the overrides any more, or one names code that is not trusted.
     """
     declared = run.declared
+    if not trust_run and (named := next(filter(names_code, declared.overrides), None)) is not None:
+        raise UserError(
+            f"run {declared.run_id} declared {named!r}, which names Python to run: if you trust its author, say "
+            "--trust_run"
+        )
     return resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
 
 

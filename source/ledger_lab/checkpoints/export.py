@@ -109,7 +109,7 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     found = best_checkpoint(name, request.log_root)
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
-    env_cfg, _ = configs = declared_configs(found.run)
+    env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(found, configs, device, request.log_root)
     require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed

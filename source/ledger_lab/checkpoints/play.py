@@ -55,7 +55,9 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     declared = found.run.declared
     device = resolve_device(request.device)
     require_task(declared.task, declared.rl_library, declared.agent)
-    candidate = resolve_candidate(found, declared_configs(found.run), device, request.log_root)
+    candidate = resolve_candidate(
+        found, declared_configs(found.run, trust_run=request.trust_run), device, request.log_root
+    )
     require_unchanged(candidate.path, candidate.saved, candidate.run_id)
     env_cfg, _ = resolve_configs(
         declared.task, declared.rl_library, [*declared.overrides, *request.overrides], declared.agent, play_mode=True

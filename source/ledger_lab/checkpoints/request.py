@@ -16,6 +16,7 @@ from ledger_lab.terminal.request import (
     log_root_flag,
     pretrained_flag,
     pretrained_task_flag,
+    trust_run_flag,
 )
 
 
@@ -32,6 +33,7 @@ class PlayRequest(SimulationRequest):
     seed: int = flag(0, "Seed of the starts (default: 0).")
     video: bool = flag(False, "Record an mp4, and beside it a PNG of four moments of the first episode, and stop.")
     video_length: int = flag(300, "Steps to record (default: 300).")
+    trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:
@@ -64,6 +66,7 @@ class ExportRequest(SimulationRequest):
     tolerance: float = flag(
         1e-5, "Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5)."
     )
+    trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:

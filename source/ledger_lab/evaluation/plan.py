@@ -17,12 +17,12 @@ from ledger_lab.errors import UserError
 from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import RunDeclared
-from ledger_lab.panels import Panel, PanelIdentity, few_differences
+from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_file
 from ledger_lab.panels.checks import require_takeable, task_panel
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
-from ledger_lab.tasks.registry import require_task
+from ledger_lab.tasks.registry import default_panel, require_task
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -75,7 +75,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     panel = _panel(request, runs)
     flags = request.launcher_args(device)
 
-    configs = {run.declared.run_id: declared_configs(run) for run in found_runs}
+    configs = {run.declared.run_id: declared_configs(run, trust_run=request.trust_run) for run in found_runs}
     simulations = []
     for run in runs:
         env_cfg = copy.deepcopy(configs[run.run_id][0])  # candidates are compared with the configuration as declared
@@ -141,6 +141,11 @@ def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
         if len(names) > 1:
             raise UserError(f"the runs declared different panels ({', '.join(names)}): name one with --panel")
         name = names[0]
+        if is_panel_file(name) and name != default_panel(runs[0].task) and not request.trust_run:
+            raise UserError(
+                f"run {runs[0].run_id} declared the panel file {name}, whose success function is Python to run: if you "
+                f"trust it, say --panel {shlex.quote(name)}, or --trust_run"
+            )
     panel = task_panel(runs[0].task, name, request.target)
     targets = sorted({run.target_success for run in runs if run.panel == panel.source})
     if request.target is not None or not targets:

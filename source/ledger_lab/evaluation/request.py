@@ -14,6 +14,7 @@ from ledger_lab.terminal.request import (
     log_root_flag,
     pretrained_flag,
     pretrained_task_flag,
+    trust_run_flag,
 )
 
 
@@ -52,6 +53,7 @@ class EvaluateRequest(SimulationRequest):
         "failed ones first, then the shortest, then those of the lowest return. Needs no GPU and no display.",
         metavar="N",
     )
+    trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:

@@ -103,6 +103,15 @@ def find_panels() -> dict[str, Path]:
     return {path.stem: path for path in sorted((config_root() / "panels").glob("*.toml"))}
 
 
+def is_panel_file(name_or_path: str) -> bool:
+    """Tell whether a panel is named by the path of its file, and not by a name of the project's.
+
+    Args:
+        name_or_path: What names it.
+    """
+    return name_or_path.endswith(".toml") or "/" in name_or_path
+
+
 def load_panel(name_or_path: str) -> Panel:
     """Load a panel by its name, or from a file.
 
@@ -115,7 +124,7 @@ def load_panel(name_or_path: str) -> Panel:
     Raises:
         UserError: If the panel does not exist, or its file is not a valid panel.
     """
-    if name_or_path.endswith(".toml") or "/" in name_or_path:
+    if is_panel_file(name_or_path):
         path = Path(name_or_path)
     else:
         known = find_panels()

@@ -29,6 +29,9 @@ from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""A function or a class, as configurations name it: ``package.module:name``."""
+
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -60,6 +63,16 @@ def resolve_configs(
         raise UserError(f"task {task} is not manager-based: only the managers let a panel see how an episode ends")
     use_local_ground(env_cfg)
     return env_cfg, agent_cfg
+
+
+def names_code(override: str) -> bool:
+    """Tell whether an override sets a function or a class, which Isaac Lab imports or evaluates.
+
+    Args:
+        override: ``PATH=VALUE``.
+    """
+    key, _, value = override.partition("=")
+    return "lambda" in value or _CODE.search(value) is not None or key.rpartition(".")[2] in ("func", "class_type")
 
 
 def _load(task: str, key: str) -> Any:

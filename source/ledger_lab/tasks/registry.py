@@ -99,3 +99,13 @@ def require_task_default(task: str) -> str:
     """Return the library that a task prefers; RSL-RL where it has no opinion."""
     preferred = gym.spec(task).kwargs.get("default_agent") if task in registered_tasks() else None
     return preferred if preferred in {dialect.library for dialect in DIALECTS} else "rsl_rl"
+
+
+def default_panel(task: str) -> str | None:
+    """Return the panel that a registered task names, by a name of the project's or by the path of its file.
+
+    Args:
+        task: Gymnasium id.
+    """
+    panel: str | None = gym.spec(task).kwargs.get("default_panel")
+    return panel

@@ -123,6 +123,15 @@ def pretrained_task_flag() -> Any:
     return flag(None, f"Gymnasium id of the task of --pretrained (default: {DEFAULT_TASK}).")
 
 
+def trust_run_flag() -> Any:
+    """Declare ``--trust_run``, of type ``bool``."""
+    return flag(
+        False,
+        "Run the Python that the run's journal names: a panel file with its success function, and overrides that name "
+        "functions or classes. Only for runs whose authors you trust.",
+    )
+
+
 def add_flags(parser: argparse.ArgumentParser, request: type[SimulationRequest]) -> argparse.ArgumentParser:
     """Add the flags of a request to a parser.
 

@@ -25,7 +25,7 @@ from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
-from ledger_lab.tasks.registry import require_task, require_task_default
+from ledger_lab.tasks.registry import default_panel, require_task, require_task_default
 from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.ranks import require_same
@@ -182,8 +182,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     device = resolve_device(request.device, world)
     library = request.rl_library or require_task_default(request.task)
     adapter = load_adapter(library)
-    registered = require_task(request.task, library, request.agent)
-    panel = task_panel(request.task, request.panel or registered.get("default_panel"), request.target)
+    require_task(request.task, library, request.agent)
+    panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
     overrides = list(request.overrides)
     env_cfg, agent_cfg = resolve_configs(request.task, library, overrides, request.agent)
 
