@@ -195,7 +195,7 @@ def test_a_network_of_another_shape_is_told_in_one_line_and_leaves_no_score(trai
     assert "model_1.pt cannot be loaded as a policy of RSL-RL" in error and "size mismatch for" in error
     assert "Traceback" not in finished.stdout + finished.stderr
     written = [path for path in find_journals(tmp_path) if "evaluation" in path.name]
-    assert len(written) == 2, "the evaluation's and its supervisor's"
+    assert len(written) == 3, "the evaluation's, its supervisor's and its telemetry"
     assert not any(read_journal(path).of(PanelResult) for path in written)
 
 
