@@ -13,6 +13,7 @@ from ledger_lab.ledger.digest import Digest
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.reader import assemble_ledger
 from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.progress import ReadingProgress
 
 
@@ -30,11 +31,13 @@ def verify_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         description=(
-            "Verify the hash chain of every journal, from the first byte to the last, whatever was verified before, "
-            "that tallies are what their rows come to, and that no two journals claim the same process, run or cohort. "
-            "A last line that a killed writer left unfinished is reported and tolerated; anything else is damage, told "
-            "with file and line. Exit status 0 or 1."
-        )
+            "Check every journal of a ledger from the first byte to the last, without the cache: the hash chain, the "
+            "sums in its tallies, and that no two journals claim the same process, run or cohort. An unfinished last "
+            "line, which a killed writer leaves, is reported and is not damage. The exit status is 0, or 1 if there is "
+            "damage; the output names its file and line."
+        ),
+        epilog=examples("verify_ledger.py --log_root records/cartpole-cpu"),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     args = parser.parse_args(argv)

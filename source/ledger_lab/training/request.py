@@ -9,7 +9,7 @@ from ledger_lab.meters.health import Event
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.terminal.flags import DEFAULT_TASK
+from ledger_lab.terminal.flags import DEFAULT_TASK, HelpFormatter, examples
 from ledger_lab.training.health_watch import stop_on_help
 
 
@@ -18,108 +18,121 @@ def train_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="train.py",
         description=(
-            "Train a task until a policy is proven to reach its held-out target, and write what it cost into the "
-            "ledger. Policies are judged in slots of the training simulation that the learner never sees; one that "
-            "passes the panel is confirmed on fresh seeds. Without arguments: the cart-pole, on the GPU where there is "
-            "one, else on the CPU."
+            "Train a task until a policy is confirmed to reach its target on held-out episodes, and record success, "
+            "time and cost in the ledger. Policies are scored while training goes on, in environments that the learner "
+            "never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the CPU."
         ),
+        epilog=examples(
+            "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
+            "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
+            "train.py --resume RUN",
+        ),
+        formatter_class=HelpFormatter,
     )
     task = parser.add_argument_group("what to train")
     task.add_argument("--task", default=DEFAULT_TASK, help=f"Gymnasium id of a task (default: {DEFAULT_TASK}).")
     task.add_argument(
-        "--rl_library", default=None, help=f"Library: {', '.join(LIBRARIES)} (default: the task's own choice)."
+        "--rl_library", default=None, help=f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task)."
     )
     task.add_argument(
         "--agent",
         metavar="NAME",
         default=None,
-        help="Configuration of the agent: the name that the task registers it by (default: LIBRARY_cfg_entry_point).",
+        help="Agent configuration, by the name under which the task registers it (default: LIBRARY_cfg_entry_point).",
     )
     task.add_argument(
         "--checkpoint",
         metavar="RUN_CHECKPOINT_OR_TASK",
         default=None,
         help=(
-            "Begin with the networks of this checkpoint, and not with random ones: a file, a run id or a run directory "
-            "(of a run, the checkpoint that was confirmed to reach the target, else the last one), or a task whose "
-            "policy comes with the package. Its optimizer and counts stay behind; what it cost is named beside the "
-            "run's own cost. Observations that it has not seen must follow those that it has, and begin without weight."
+            "Start with the networks of a checkpoint instead of random ones. Name a checkpoint file, a run id, a run "
+            "directory, or a task whose policy comes with the package. For a run, the confirmed checkpoint is taken, "
+            "or the last one if none was confirmed. Optimizer and counters start from zero. The report shows the cost "
+            "of the earlier run separately. If the task has observations that the checkpoint does not know, they must "
+            "come last; their weights start at zero."
         ),
     )
-    task.add_argument("--num_envs", type=int, default=None, help="Environments per process (default: the task's).")
-    task.add_argument("--seed", type=int, default=None, help="Seed of the training (default: the agent's).")
-    task.add_argument("--max_iterations", type=int, default=None, help="Iterations to train (default: the agent's).")
+    task.add_argument("--num_envs", type=int, default=None, help="Environments per process (default: set by the task).")
+    task.add_argument("--seed", type=int, default=None, help="Training seed (default: set by the agent configuration).")
+    task.add_argument(
+        "--max_iterations",
+        type=int,
+        default=None,
+        help="Largest number of training iterations (default: set by the agent configuration).",
+    )
     task.add_argument(
         "--scale_lr",
         action="store_true",
         help=(
-            "Scale the learning rate to the batch: by √2 per doubling of environments × horizon × epochs against the "
-            "task's own configuration. The result is shown, and recorded as an override."
+            "Scale the learning rate with the batch size, environments × horizon × epochs: multiply it by √2 for each "
+            "doubling compared with the task's own configuration. The result is shown and recorded as an override."
         ),
     )
     task.add_argument(
         "--stop_on", metavar="EVENT[,EVENT]", default=str(Event.NON_FINITE), help=stop_on_help().replace("%", "%%")
     )
-    processes = parser.add_argument_group("in how many processes")
+    processes = parser.add_argument_group("processes")
     processes.add_argument(
         "--nproc",
         type=int,
         metavar="N",
         default=None,
         help=(
-            "Train in N processes on this machine, one per GPU, or on the CPU: torchrun with a port that is free. "
-            "--num_envs is for each of them, and the seed of each is --seed plus its rank."
+            "Train in N processes on this machine, one per GPU, or all on the CPU. --num_envs applies to each process; "
+            "the seed of a process is --seed plus its rank. Default: one process."
         ),
     )
     processes.add_argument(
         "--distributed",
         action="store_true",
-        help="This is one of several processes that torchrun starts, on one machine or many.",
+        help="Mark this process as one of several that torchrun starts, on one machine or many.",
     )
     judge = parser.add_argument_group(
-        "how it is judged",
-        "With MuJoCo-Warp on the CPU a policy's held-out episodes repeat bit for bit; on height fields, where contacts "
-        "are found for all robots together, with env.sim.physics.deterministic=true alone, which is slower, and makes "
-        "another panel id.",
+        "evaluation",
+        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, they do "
+        "so only with env.sim.physics.deterministic=true, which is slower and changes the panel id.",
     )
     judge.add_argument(
         "--panel",
         default=None,
-        help="Held-out panel: a name from config/panels, or a .toml file (default: the task's).",
+        help="Panel to score policies on: a name from config/panels or a .toml file (default: set by the task).",
     )
-    judge.add_argument("--target", type=float, default=None, help="Success to reach, in (0, 1] (default: the panel's).")
+    judge.add_argument(
+        "--target",
+        type=float,
+        default=None,
+        help="Share of successful episodes to reach, in (0, 1] (default: set by the panel).",
+    )
     judge.add_argument(
         "--stop_at_target",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="End the training when a policy is confirmed to reach the target (default), or train on.",
+        help="End the training as soon as a policy is confirmed to reach the target (default: yes).",
     )
     judge.add_argument(
         "--eval_every",
         type=int,
         metavar="N",
         default=None,
-        help="Judge a policy every N iterations (default: back to back, the newest one whenever a panel is over).",
+        help="Score a policy every N iterations (default: the newest policy, whenever the last scoring is done).",
     )
     judge.add_argument(
-        "--no_eval", action="store_true", help="Judge nothing, and simulate no held-out slots; see evaluate.py."
+        "--no_eval", action="store_true", help="Score no policy during training; evaluate.py can do so later."
     )
     going_on = parser.add_argument_group(
-        "when it is interrupted",
-        "SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and Ctrl-C let the iteration end, save the state of the training, and end "
-        f"the attempt; what has not come to that in time (--grace_s) ends as it is. Exit status {EXIT_REQUEUE} then "
-        "says that the system asked for the end, and that --resume will go on, as it does where an attempt that "
-        "resumes a run is still starting: a batch job may requeue itself on it. Without a state it is 143, and after "
-        "Ctrl-C 130.",
+        "interruptions",
+        "On SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
+        "exits. If there is no time for that (--grace_s), it exits without a new state. After a signal of the system, "
+        f"exit status {EXIT_REQUEUE} means that --resume can continue the run, so a batch job may requeue itself; 143 "
+        "means that there is no state to resume from. After Ctrl-C, the exit status is 130.",
     )
     going_on.add_argument(
         "--resume",
         metavar="RUN",
         default=None,
         help=(
-            "Go on with an interrupted run (run id or directory) in a new attempt, as it was declared: the flags that "
-            "declared it are left out, or repeated as they were. Iterations, steps, time and cost are totals of all "
-            "attempts."
+            "Continue an interrupted run, given by its id or directory. Leave out the flags that the run was started "
+            "with, or repeat them unchanged. Iterations, steps, time and cost are totals of all attempts."
         ),
     )
     going_on.add_argument(
@@ -128,9 +141,9 @@ def train_parser() -> argparse.ArgumentParser:
         metavar="N",
         default=None,
         help=(
-            "Iterations between two states on disk, of which the newest is kept, so that not even a killed run has to "
-            f"begin anew (default: as checkpoints, and {STATE_AT_LATEST_S / 60:g} minutes after the last one at the "
-            "latest; 0: only when it is asked to end, after a confirmation, and after the last iteration)."
+            "Save the state every N iterations, so that a killed run can be resumed, too. Only the newest state is "
+            f"kept. Default: with each checkpoint, and at least every {STATE_AT_LATEST_S / 60:g} minutes. With 0: only "
+            "on a signal, after a confirmation and after the last iteration."
         ),
     )
     going_on.add_argument(
@@ -139,20 +152,20 @@ def train_parser() -> argparse.ArgumentParser:
         metavar="N",
         default=GRACE_S,
         help=(
-            f"Seconds that the scheduler lets it live after such a signal (default: {GRACE_S:g}). The training waits "
-            f"{PATIENCE:g} N for the end of its iteration, and is killed after N."
+            f"Time between such a signal and the kill by the scheduler [s] (default: {GRACE_S:g}). The training waits "
+            f"up to {PATIENCE:g} N for its iteration to end. After N, it is killed."
         ),
     )
     going_on.add_argument(
         "--allow_changed_code",
         action="store_true",
-        help="Resume although source files or package versions are not those that the run began with.",
+        help="Resume even if source files or package versions have changed since the run started.",
     )
-    ledger = parser.add_argument_group("what it is worth, and where that is written")
+    ledger = parser.add_argument_group("price and ledger")
     ledger.add_argument(
         "--instance",
         default=None,
-        help="Instance of the price book this runs on (default: local, which is unpriced).",
+        help="Entry of the price file that describes this machine (default: local, which has no price).",
     )
     ledger.add_argument(
         "--usd_per_hour", type=float, default=None, help="Price of that instance, or of one local device [USD/h]."
@@ -162,15 +175,15 @@ def train_parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         default=None,
-        help="Price file of your own, in front of config/prices.toml; see scripts/import_prices.py.",
+        help="Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
     )
-    ledger.add_argument("--cohort", default=None, help="Name of the runs that this one is to be reported with.")
+    ledger.add_argument("--cohort", default=None, help="Name of a group of runs that are reported together.")
     ledger.add_argument(
         "--cohort_size",
         type=int,
         metavar="N",
         default=None,
-        help="Runs that the cohort is going to have, so that a missing one shows. The first run to say so declares it.",
+        help="Number of runs that the cohort will have, so that the report shows missing ones. Declare it once.",
     )
     ledger.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     ledger.add_argument(
@@ -179,7 +192,7 @@ def train_parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help=(
-            "Start scripts/mirror.py with the run, in a process of its own: tensorboard, wandb or mlflow. Can be "
+            "Send the run to tensorboard, wandb or mlflow from a separate process; see scripts/mirror.py. Can be "
             "repeated."
         ),
     )
@@ -187,7 +200,7 @@ def train_parser() -> argparse.ArgumentParser:
         "--timing",
         choices=("host", "synchronized"),
         default="host",
-        help="host (default) does not disturb; synchronized waits for the device at each phase's boundaries.",
+        help="host: do not wait for the device. synchronized: wait at each phase boundary; slower (default: host).",
     )
     return parser
 

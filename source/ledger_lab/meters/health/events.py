@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Event(StrEnum):
-    """What can be wrong with a training."""
+    """What can go wrong in a training."""
 
     NON_FINITE = "non_finite"
     VALUE_LOSS_EXPLOSION = "value_loss_explosion"
@@ -29,15 +29,15 @@ class Event(StrEnum):
 
 _MEANINGS = {
     Event.NON_FINITE: "a figure of the training is NaN or infinite",
-    Event.VALUE_LOSS_EXPLOSION: "the value loss leaves every scale that the returns account for",
+    Event.VALUE_LOSS_EXPLOSION: "the value loss grows far beyond what the returns explain",
     Event.ENTROPY_COLLAPSE: "exploration ends before the policy has learned",
-    Event.KL_OUT_OF_RANGE: "updates change the policy far too much, or not at all",
-    Event.GRADIENT_SPIKES: "gradients jump again and again",
+    Event.KL_OUT_OF_RANGE: "updates change the policy far too much or not at all",
+    Event.GRADIENT_SPIKES: "the gradient norm jumps repeatedly",
     Event.SLOWDOWN: "environment steps per second fall while training goes on",
     Event.HOST_MEMORY_GROWTH: "host memory grows steadily",
     Event.DEVICE_MEMORY_GROWTH: "device memory grows steadily",
-    Event.REWARD_HACKING: "the training return rises while the held-out success falls",
-    Event.NO_CONVERGENCE: "at its pace, the held-out success won't reach the target in max_iterations",
+    Event.REWARD_HACKING: "the training return rises while held-out success falls",
+    Event.NO_CONVERGENCE: "at the present pace, held-out success will not reach the target within max_iterations",
 }
 
 
