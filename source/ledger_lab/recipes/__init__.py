@@ -16,7 +16,7 @@ from ledger_lab.recipes.to_skrl import SKRL, to_skrl
 from ledger_lab.recipes.velocity import velocity
 
 DIALECTS = (RSL_RL, RL_GAMES, SKRL)
-"""All libraries that recipes are translated to, in the order of the README's table."""
+"""All libraries that recipes are translated to, in the order of their columns in the documentation."""
 
 RECIPES = {
     "LedgerLab-Cartpole": CARTPOLE,
@@ -29,7 +29,7 @@ RECIPES = {
     "LedgerLab-Reach-Franka": REACH,
     "LedgerLab-Lift-Cube-Franka": LIFT,
 }
-"""What each task of ours is trained by."""
+"""The recipe of each task of LedgerLab."""
 
 
 def dialect_of(library: str) -> Dialect:

@@ -1,4 +1,4 @@
-"""The table of the settings in each library for the fields of a recipe, shown in ``docs/generated/recipes.md``."""
+"""The table of each library's settings for the fields of a recipe; the page of recipe fields shows it."""
 
 from __future__ import annotations
 
