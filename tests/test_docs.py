@@ -1,7 +1,8 @@
-"""Links of the documentation lead somewhere, and every script stands in the reference."""
+"""Links of the documentation lead somewhere; the reference has every script and every public package."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -32,3 +33,22 @@ def test_every_script_has_a_reference_entry() -> None:
     page = scripts_page(lambda path: f"usage: {path.name}")
     names = {path.name for path in (ROOT / "scripts").iterdir() if path.suffix == ".py"}
     assert names == set(re.findall(r"^## (.+)$", page, flags=re.MULTILINE))
+
+
+def test_the_reference_has_every_public_package() -> None:
+    packages = ROOT / "source" / "ledger_lab"
+    public = {path.parent.name for path in packages.glob("*/__init__.py") if _has_public_names(path)}
+    internal = {"launch", "tasks"}  # starting processes; importing the latter registers tasks
+    pages = {path.stem for path in (ROOT / "docs" / "reference" / "api").glob("*.md")}
+    assert pages == public - internal
+    index = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    for name in pages:
+        page = (ROOT / "docs" / "reference" / "api" / f"{name}.md").read_text(encoding="utf-8")
+        assert f".. automodule:: ledger_lab.{name}\n" in page
+        assert f"api/{name}\n" in index
+
+
+def _has_public_names(module: Path) -> bool:
+    """Tell whether a module says what it exports."""
+    body = ast.parse(module.read_text(encoding="utf-8")).body
+    return any(isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "__all__" for each in body)

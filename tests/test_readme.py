@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -219,3 +220,13 @@ def test_the_snippets_of_the_tutorial_on_data_frames_run(tmp_path: Path, monkeyp
     assert len(snippets) == 2
     for text in snippets:
         exec(compile(text, "pandas.md", "exec"), {})
+
+
+def test_the_program_of_the_page_on_the_python_api_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "records" / "cartpole-cpu", tmp_path / "logs")
+    monkeypatch.chdir(tmp_path)
+    (program,) = [text for page, text in _snippets("python") if page.endswith("api.md")]
+    exec(compile(program, "api.md", "exec"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 2
