@@ -43,7 +43,7 @@ def write_reference(folder: Path = GENERATED) -> None:
         "tables.md": _tables_page(),
         "rows.md": _rows_page(),
         "phases.md": _phases_page(),
-        "recipes.md": f"# Recipe fields by library\n\n{equivalence_table(DIALECTS)}\n",
+        "recipes.md": _recipes_page(),
         "exit-statuses.md": _exit_statuses_page(),
     }
     for name, text in pages.items():
@@ -99,6 +99,15 @@ def _phases_page() -> str:
     docs = _docs(Phase)
     rows = ((f"`{each.value}`", docs.get(each.name, ""), "yes" if each in TRAINING_PHASES else "no") for each in Phase)
     return f"# Phases\n\n{_table(('phase', 'meaning', 'in the training loop'), rows)}\n"
+
+
+def _recipes_page() -> str:
+    """Return the page of the recipe fields in each library."""
+    return (
+        "# Recipe fields by library\n\nThe table shows where each library keeps a field of the recipe. On the command "
+        "line, write `agent.` in front. The list below the table says how the libraries differ.\n\n"
+        f"{equivalence_table(DIALECTS)}\n"
+    )
 
 
 def _exit_statuses_page() -> str:

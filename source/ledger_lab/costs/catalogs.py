@@ -1,4 +1,4 @@
-"""Catalogs of gpuhunt on disk, as price entries. Nothing here looks at a network."""
+"""Price entries from gpuhunt's catalogs on disk. Nothing here uses a network."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ledger_lab.costs.prices import Price
 from ledger_lab.errors import UserError
 
 _LARGEST_BYTES: Final = 1_000_000_000
-"""Largest table that is unpacked; gpuhunt's largest have some 10 MB."""
+"""Largest table that is unpacked [B]; gpuhunt's largest tables have about 10 MB."""
 
 _OUR_NAMES: Final = {"lambdalabs": "lambda"}
-"""How names of our entries begin, where that is not gpuhunt's name of the provider."""
+"""First part of our entries' names, by gpuhunt's name of the provider, if the two differ."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,16 +34,16 @@ class CatalogTable:
     provider: str
     """The provider, as gpuhunt names it."""
     origin: str
-    """The file as it was named, and the table within it."""
+    """Path of the file, and the name of the table in it."""
     name: str
-    """The same without the file's folder."""
+    """The same, without the folder of the file."""
     data: bytes
     dated: datetime.date | None
-    """Day on which an archive says that the table was written; None where nothing says so."""
+    """Day of the table, according to its archive; None if unknown."""
 
     @property
     def source(self) -> str:
-        """Where its prices come from, so that they can be found again."""
+        """Origin of the prices, so that they can be found again."""
         return f"gpuhunt catalog {self.name} (SHA-256 {hashlib.sha256(self.data).hexdigest()[:16]}…)"
 
 
@@ -55,7 +55,7 @@ class Offer:
     instance: str
     region: str
     usd_per_hour: float
-    """Price of the whole instance [USD/h], as the catalog has it: not checked yet."""
+    """Price of the whole instance [USD/h] as in the catalog, not checked yet."""
     gpu: str
     gpu_count: int
     gpu_memory_gb: float | None
@@ -66,20 +66,20 @@ class Offer:
 
     @property
     def accelerator(self) -> str:
-        """Name of its accelerator as our entries have it."""
+        """Name of the accelerator, as our entries spell it."""
         vendor = {"nvidia": "NVIDIA", "amd": "AMD"}.get(self.vendor, self.vendor.capitalize())
         memory = "" if self.gpu_memory_gb is None else f" {self.gpu_memory_gb:g}GB"
         return f"{vendor} {self.gpu}{memory}"
 
     @property
     def name(self) -> str:
-        """Name of its entry: provider, instance, region, and whether it is a spot price."""
+        """Name of the entry: provider, instance, region, and whether the price is a spot price."""
         provider = _OUR_NAMES.get(self.provider, self.provider)
         return f"{provider}-{self.instance}@{self.region}{'-spot' if self.spot else ''}"
 
     @property
     def long_name(self) -> str:
-        """The same with its equipment, for providers that give one name to several instances."""
+        """The same with the equipment, for providers that use one name for several instances."""
         return f"{self.name}-{self.gpu_count}x{self.gpu}-{self.cpus}cpu-{self.memory_gb:g}gb"
 
 
@@ -122,7 +122,7 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Cata
         raise UserError(f"{path}: {info.filename} unpacks to {info.file_size / 1e9:.1f} GB, which is no catalog")
     try:
         day = datetime.date(*info.date_time[:3])
-        dated = day if day.year > 1980 else None  # archives that know no date say 1980
+        dated = day if day.year > 1980 else None  # an archive without dates says 1980
     except ValueError:
         dated = None
     return CatalogTable(
@@ -135,13 +135,13 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Cata
 
 
 def read_offers(table: CatalogTable) -> tuple[list[Offer], list[str]]:
-    """Let gpuhunt read a table.
+    """Read a table with gpuhunt.
 
     Args:
         table: The table.
 
     Returns:
-        Its offers that have accelerators, and what gpuhunt says of the lines that it could not read.
+        The offers with accelerators, and gpuhunt's messages about lines that it could not read.
 
     Raises:
         UserError: If gpuhunt is missing, keeps no catalog of the provider on disk, or can read no line.
@@ -184,14 +184,14 @@ def _offer(item: Any) -> Offer:  # noqa: ANN401 - gpuhunt may be missing
 
 
 def billing_of(provider: str, known: Mapping[str, Price]) -> Billing | None:
-    """Return how a provider bills, as our own entries of it say.
+    """Return how a provider bills, according to our own entries.
 
     Args:
         provider: The provider, as gpuhunt names it.
         known: Prices by instance name.
 
     Returns:
-        The one rule of all its entries; None where there is no entry, or they differ.
+        The common rule of its entries; None if there is no entry, or their rules differ.
     """
     prefix = _OUR_NAMES.get(provider, provider) + "-"
     rules = {
@@ -209,7 +209,7 @@ def price_entries(
 
     Args:
         chosen: The offers.
-        offers: All offers of the table: a name that several of them share gets longer, whichever are chosen.
+        offers: All offers of the table. If several offers share a name, their names are made longer, chosen or not.
         billing: How their provider bills.
         table: The table.
         date: The day of the prices.
@@ -218,8 +218,8 @@ def price_entries(
         Entries by their names.
 
     Raises:
-        UserError: If an offer's price can't be one, or two offers of one name differ in their price; one line that
-            names file, entry and field.
+        UserError: If a price is not valid, or two offers of the same name differ in their price; one line that names
+            file, entry and field.
     """
     names: dict[str, set[str]] = {}
     for offer in offers:
@@ -268,7 +268,7 @@ def _environment(**variables: str) -> Iterator[None]:
 
 @contextmanager
 def _said(name: str) -> Iterator[list[str]]:
-    """Collect what a library's loggers say, in place of printing it."""
+    """Collect the messages of a library's loggers instead of printing them."""
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     logger = logging.getLogger(name)

@@ -1,4 +1,4 @@
-"""The reader: journals to runs."""
+"""The reader: builds runs from journals."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ _R = TypeVar("_R", bound=Row)
 
 @dataclass(frozen=True)
 class Attempt:
-    """One process group's life within a run, as far as its journals tell."""
+    """One group of processes within a run, as recorded in its journals."""
 
     number: int
-    """Place among the attempts of its run, from 1."""
+    """Number of the attempt within its run, from 1."""
     ranks: tuple[JournalContent, ...]
-    """Journals of its processes, in the order of their ranks."""
+    """Journals of its processes, by rank."""
     supervisions: tuple[JournalContent, ...]
-    """Journals of their supervisors, in the same order; none where nobody supervises."""
+    """Journals of their supervisors, by rank; empty if there is no supervisor."""
     telemetries: tuple[JournalContent, ...] = ()
-    """Journals of their telemetry, in the same order. None where they were not kept, and in ledgers of earlier
-    versions, whose supervisors wrote telemetry into their own journals."""
+    """Journals of their telemetry, by rank. Empty if they were not kept, and in ledgers of earlier versions, whose
+    supervisors wrote telemetry into their own journals."""
 
     @property
     def supervision(self) -> JournalContent | None:
-        """The first one of them."""
+        """The journal of the first process."""
         return next(iter(self.supervisions), None)
 
     @property
@@ -75,36 +75,36 @@ class Attempt:
         return (*self.ranks, *self.supervisions, *self.telemetries)
 
     def of(self, kind: type[_R]) -> list[_R]:
-        """Return the rows of one kind: those of its processes by rank, then their supervisors' by rank."""
+        """Return the rows of one kind: those of its processes by rank, then those of their supervisors by rank."""
         return [row for journal in self.journals for row in journal.of(kind)]
 
     @cached_property
     def ended(self) -> AttemptEnded | None:
-        """How it ended, as its first process tells; ``None`` where nobody ever said."""
+        """How it ended, according to its first process; ``None`` if no end was written."""
         return next(iter(self.of(AttemptEnded)), None)
 
     @cached_property
     def shutdown(self) -> ShutdownEnded | None:
-        """How its processes went away after that; ``None`` where nobody said."""
+        """How its processes exited after that; ``None`` if this was not written."""
         return next(iter(self.of(ShutdownEnded)), None)
 
     @property
     def silence_limit(self) -> timedelta:
-        """How long it may be silent on another host before it counts as lost."""
+        """How long it may be silent on another host before it counts as lost [s]."""
         return silence_limit(supervised=bool(self.supervisions))
 
     @property
     def status(self) -> Status:
-        """How it ended; where it never said, ``running`` while it shows signs of life, else ``lost``."""
+        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``."""
         if self.ended is not None:
             return self.ended.status
         return Status.RUNNING if self.shows_life() else Status.LOST
 
     def shows_life(self, *, here: bool = False) -> bool:
-        """Look for a process of it on this host; of another host's, for a recent row.
+        """Tell whether it is alive: one of its processes runs on this host, or a row from another host is recent.
 
         Args:
-            here: Look on this host alone.
+            here: Look only on this host.
         """
         starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
         for journal in self.journals:
@@ -117,24 +117,24 @@ class Attempt:
 
     @property
     def windows(self) -> list[PhaseWindow]:
-        """Phase windows of its first process, in order. Each call may read the journal: :attr:`sums` doesn't."""
+        """Phase windows of its first process, in order. Each call may read the journal; :attr:`sums` does not."""
         return self.ranks[0].of(PhaseWindow) if self.ranks else []
 
     @property
     def sums(self) -> WindowSums:
-        """What the phase windows of its first process come to."""
+        """Sums of the phase windows of its first process."""
         return self.ranks[0].windows if self.ranks else WindowSums()
 
     @property
     def wall_ns(self) -> int:
-        """Its life: until its processes were gone, or to its last sign of life."""
+        """Its duration until its processes had ended, or to its last heartbeat [ns]."""
         return max(journal.digest.wall_ns for journal in self.journals)
 
 
 def silence_limit(*, supervised: bool) -> timedelta:
-    """Return how long an attempt on another host may be silent before it counts as lost.
+    """Return how long an attempt on another host may be silent before it counts as lost [s].
 
-    A supervisor writes every second, whatever the work does; without one, compiling kernels takes minutes.
+    A supervisor writes every second. Without one, there may be no row for minutes while kernels are compiled.
 
     Args:
         supervised: Whether it has a supervisor.
@@ -143,8 +143,8 @@ def silence_limit(*, supervised: bool) -> timedelta:
 
 
 def is_alive(pid: int, seen: datetime) -> bool:
-    """Tell whether the process that was seen at a time still runs on this host."""
-    import psutil  # takes longer to load than all else here
+    """Tell whether a process that ran at a known time still runs on this host."""
+    import psutil  # slow to import
 
     try:
         process = psutil.Process(pid)
@@ -155,18 +155,18 @@ def is_alive(pid: int, seen: datetime) -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """One declared training effort with everything that is known of it."""
+    """One declared training effort, with all its journals."""
 
     directory: Path
     declared: RunDeclared
     declared_at: datetime
     attempts: tuple[Attempt, ...]
     evaluations: tuple[JournalContent, ...] = ()
-    """Journals of stand-alone evaluations, in the order in which they began."""
+    """Journals of stand-alone evaluations, by their start."""
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
-        """All checkpoints, by iteration. One that was trained again has taken the place of the one before."""
+        """All checkpoints, by iteration. If an iteration was trained again, only the later checkpoint counts."""
         kept = {row.path: row for attempt in self.attempts for row in attempt.of(CheckpointSaved)}
         return sorted(kept.values(), key=attrgetter("iteration"))
 
@@ -181,9 +181,10 @@ class Run:
         ]
 
     def is_lost(self, attempt: Attempt, window: PhaseWindow) -> bool:
-        """Tell whether what an attempt did in a window was done again by a later one.
+        """Tell whether a later attempt did the work of a window again.
 
-        That is what an attempt did after the state that a later one went on from, and all of the attempts in between.
+        This is the work of an attempt after the state that a later attempt resumed from, and all work of the attempts
+        in between.
         """
         kept_ns, iteration = self._kept.get(attempt.number, (None, 0))
         if kept_ns is None or window.wall_ns <= kept_ns:
@@ -191,12 +192,12 @@ class Run:
         return window.iteration is None or window.iteration > iteration
 
     def led_on(self, attempt: Attempt) -> bool:
-        """Tell whether a later attempt went on from this one, or from one before it."""
+        """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
         return attempt.number in self._kept
 
     @cached_property
     def _kept(self) -> dict[int, tuple[int, int]]:
-        """Age and iteration until which the work of an attempt was kept; of attempts that are missing, all was."""
+        """Age and iteration up to which the work of an attempt was kept, by attempt; others keep all of it."""
         kept: dict[int, tuple[int, int]] = {}
         for attempt in self.attempts:
             for row in attempt.of(StateRestored):
@@ -206,38 +207,38 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether it has come to what it was for: a policy is confirmed, and the training was to stop there."""
+        """Whether the run is finished: a policy is confirmed, and the training was to stop at the target."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
 
     @property
     def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
-        """All panel results with the attempts that they come from, read anew by each call: they are long.
+        """All panel results with their attempts. Each call reads them again, because they are long.
 
-        First those of its attempts, in their order, then those of stand-alone evaluations, with ``None``. The order
-        does not hang on the wall clock, but for that of evaluations among each other.
+        Results of attempts come first, in order; those of stand-alone evaluations follow, with ``None``. Only the order
+        among evaluations depends on the wall clock.
         """
         of_attempts = [(attempt, row) for attempt in self.attempts for row in attempt.of(PanelResult)]
         return [*of_attempts, *((None, row) for journal in self.evaluations for row in journal.of(PanelResult))]
 
     @property
     def results(self) -> tuple[PanelResult, ...]:
-        """All panel results, in the order of :attr:`judged`, read anew by each call."""
+        """All panel results, in the order of :attr:`judged`. Each call reads them again."""
         return tuple(row for _, row in self.judged)
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Runs that were declared together, with their number, before the first of them."""
+    """Runs that belong together; their number was declared before the first one."""
 
     name: str
     size: int
-    """Runs that were declared."""
+    """Number of declared runs."""
     run_ids: tuple[str, ...]
-    """Runs that there are, oldest first."""
+    """Existing runs, oldest first."""
 
     @property
     def missing(self) -> int:
-        """Declared runs that there are not."""
+        """Number of declared runs that do not exist."""
         return max(0, self.size - len(self.run_ids))
 
 
@@ -253,13 +254,13 @@ class Ledger:
     torn: tuple[JournalContent, ...] = field(default=())
     """Journals with an unfinished last line."""
     journals: tuple[JournalContent, ...] = field(default=(), repr=False)
-    """All journals, also those that belong to no run."""
+    """All journals, including those that belong to no run."""
 
 
 def find_journals(root: Path) -> list[Path]:
     """Return every journal under a directory, compressed or not, in a stable order.
 
-    Others may write, make directories and delete them at the same time.
+    Other processes may create, change and delete files at the same time.
 
     Args:
         root: The directory.
@@ -275,16 +276,16 @@ def find_journals(root: Path) -> list[Path]:
 def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = None, use_cache: bool = True) -> Ledger:
     """Read every run under a directory.
 
-    Every line of every journal is verified, or was at an earlier time, and nobody has touched the journal since: see
-    :mod:`ledger_lab.ledger.cache`. Others may write to the ledger at the same time.
+    Every line of every journal is verified, unless it was verified before and the journal has not changed since
+    (:mod:`ledger_lab.ledger.cache`). Other processes may write to the ledger at the same time.
 
     Args:
         root: The directory, by default ``logs``.
-        on_progress: Hears how many bytes of journals are read, of how many that have to be.
-        use_cache: Whether to believe what was verified earlier.
+        on_progress: Called with the bytes of journals that were read, and the bytes to read in all.
+        use_cache: Whether to use the cache of earlier verifications.
 
     Returns:
-        The ledger; empty where there is no journal.
+        The ledger; empty if there is no journal.
 
     Raises:
         LedgerDamageError: If a journal is damaged beyond a torn last line.
@@ -294,15 +295,15 @@ def read_ledger(root: Path, *, on_progress: Callable[[int, int], None] | None = 
 
 
 def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageError]) -> Ledger:
-    """Make runs and cohorts of journals.
+    """Build runs and cohorts from journals.
 
     Args:
-        root: The directory that they lie under.
-        digests: What came of each journal.
+        root: The directory that contains them.
+        digests: Digest or damage of each journal.
 
     Raises:
         LedgerDamageError: If a journal is damaged, or two of them contradict each other.
-        UserError: If a journal can't be read any more.
+        UserError: If a journal can no longer be read.
     """
     by_directory: dict[Path, list[JournalContent]] = {}
     for path, digest in digests.items():
@@ -322,7 +323,7 @@ def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageErro
 
 
 def _cohorts(journals: Sequence[JournalContent], runs: list[Run]) -> tuple[Cohort, ...]:
-    """Find the declared cohorts, and their runs."""
+    """Return the declared cohorts with their runs."""
     declared: dict[str, tuple[int, Path]] = {}
     for journal in journals:
         for row in journal.of(CohortDeclared):
@@ -338,7 +339,7 @@ def _cohorts(journals: Sequence[JournalContent], runs: list[Run]) -> tuple[Cohor
 
 
 def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
-    """Make a run of the journals of one directory; ``None`` where none was declared."""
+    """Build the run of one directory's journals; ``None`` if none declares a run."""
     declared: tuple[RunDeclared, datetime] | None = None
     ranks: dict[int, dict[int, JournalContent]] = {}
     supervisions: dict[int, dict[int, JournalContent]] = {}
@@ -382,10 +383,10 @@ def _assemble(directory: Path, journals: list[JournalContent]) -> Run | None:
 
 
 def _claim(owners: dict[int, JournalContent], place: int, journal: JournalContent, who: str) -> None:
-    """Note whose journal it is.
+    """Register a journal under its owner.
 
     Raises:
-        LedgerDamageError: If another journal says that it is the same one's.
+        LedgerDamageError: If another journal has the same owner.
     """
     other = owners.setdefault(place, journal)
     if other is not journal:

@@ -1,4 +1,4 @@
-"""Keeping secrets out of the ledger: what looks like one is replaced before it is written."""
+"""Redaction: values that look like secrets are replaced before they are written."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _ENDING = (
     r"(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key|access[_-]?key"
     r"|private[_-]?key)"
 )
-"""How names of secrets end. Where one is looked for in a text, that is all of it: what comes before stays in any case,
-and to try every beginning would take forever on words of a megabyte."""
+"""Endings of the names of secrets. A search in a text matches only the ending: the part before it stays anyway, and
+trying every start would take too long on words of a megabyte."""
 
 _SECRET_NAME = rf"[\w.-]*{_ENDING}"
 
 _SECRET_VARIABLE = re.compile(rf"(?i)(?:{_SECRET_NAME}|\w+_(?:key|pat|jwt))$")
-"""How environment variables that hold secrets are called: more may be taken for one there, as only values count."""
+"""Names of environment variables that hold secrets. These may match more, because only the values are used."""
 
 _LEAST_LENGTH = 8
-"""Shortest value of an environment variable that counts as a secret: shorter ones occur by chance everywhere."""
+"""Shortest value of an environment variable that counts as a secret [characters]; shorter ones occur by chance."""
 
 _WORD = re.compile(r"[a-z]{1,12}")
-"""What is no secret although its variable is called like one, such as ``disabled``."""
+"""Values that are no secrets despite the name of their variable, such as ``disabled``."""
 
 _HARMLESS = r"""(?:(?:true|false|null|none|''|"")|(?<=token=)\d{1,7})(?!\S)"""
-"""Switches, nothing, and numbers of tokens: configurations must stay what they were."""
+"""Switches, empty values and numbers of tokens; these must not change in configurations."""
 
 _NAMED_VALUE = re.compile(rf"""(?i)({_ENDING}["']?\s*[=:]\s*)(?!{_HARMLESS})("[^"\n]*"|'[^'\n]*'|\S+)""")
 """``--api_key=…``, ``agent.token=…``, ``password: …``, ``{{"secret": "…"}}``."""
@@ -45,25 +45,25 @@ _KNOWN_SHAPES = re.compile(
     r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|pypi-[\w-]{16,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
 )
-"""Tokens that say by their beginning whose they are."""
+"""Tokens that can be recognized by their prefix."""
 
 _URL_PASSWORD = re.compile(r"(://[^\s/:@]*:)([^\s/]+)(@)")
 
 _AUTHORIZATION = re.compile(r"(?i)\b(bearer\s+|authorization:\s*basic\s+)(\S{8,})")
 
 _PIECE_CHARACTERS = 1 << 22
-"""Characters of a file that are looked at together, to the end of a line."""
+"""Number of characters of a file that are searched together, extended to the end of a line."""
 
 
 class Redactor:
-    """Replaces secrets in text: by the names they are given under, by their shape, and the environment's by value."""
+    """Replaces secrets in text: by their names, by their form, and secrets of the environment by their values."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """Learn the secrets of an environment.
+        """Collect the secrets of an environment.
 
         Args:
-            environment: Environment variables, by default the process's own. Only values of variables whose names
-                sound like secrets are remembered.
+            environment: Environment variables, by default those of the process. Only values of variables with names of
+                secrets are collected.
         """
         variables = os.environ if environment is None else environment
         secrets = {
@@ -84,7 +84,7 @@ class Redactor:
         return _KNOWN_SHAPES.sub(REDACTED, text)
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
-        """Return a JSON value with all its texts redacted; in lists, what follows the flag of a secret, too."""
+        """Return a JSON value with all strings redacted, and in lists also the value after a flag of a secret."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -102,15 +102,15 @@ class Redactor:
 
 
 def redact_files(paths: Iterable[Path]) -> None:
-    """Replace secrets in text files that others wrote beside a journal: dumped configurations, logs, differences.
+    """Replace secrets in other text files beside a journal: dumped configurations, logs, diffs.
 
-    A file without any stays as it is; of another one there is either the old or the new version, whatever happens.
+    A file without secrets is not touched. Any other file is replaced as a whole.
 
     Args:
         paths: The files.
 
     Raises:
-        OSError: If one can't be read, or not be written anew.
+        OSError: If a file can't be read or replaced.
     """
     redactor = Redactor()
     for path in paths:
@@ -127,7 +127,7 @@ def redact_files(paths: Iterable[Path]) -> None:
 
 
 def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text, many whole lines at a time."""
+    """Yield a text in parts of many whole lines."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         while lines := file.readlines(_PIECE_CHARACTERS):
             yield "".join(lines)

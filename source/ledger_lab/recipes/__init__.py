@@ -1,4 +1,4 @@
-"""How a task is learned: library-neutral recipes and their pure translations to each library's configuration."""
+"""Library-neutral recipes, and their translations to each library's configuration."""
 
 from ledger_lab.recipes.ant import ANT, STOCK_ANT
 from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE
@@ -33,7 +33,7 @@ RECIPES = {
 
 
 def dialect_of(library: str) -> Dialect:
-    """Return how a library says what a recipe says.
+    """Return the dialect of a library: where it keeps the fields of a recipe.
 
     Args:
         library: Name on the command line.
