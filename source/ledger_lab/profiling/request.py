@@ -56,5 +56,5 @@ def profile_parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--json", type=Path, metavar="FILE", help="Also write all figures to this file.")
     how.add_argument("--log_root", type=Path, default=Path("logs"), help="Folder for the files (default: logs).")
-    how.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # what runs under nsys: the directory made for it
+    how.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # set by this program for the run under nsys
     return parser

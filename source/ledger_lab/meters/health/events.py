@@ -43,13 +43,13 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A health event at the moment it is reported."""
+    """A reported health event."""
 
     event: Event
     evidence: str
-    """What was seen, with its figures."""
+    """The observation, with its figures."""
     advice: str
-    """What to do about it, with the name of the setting to change."""
+    """What to do, with the name of the setting to change."""
 
 
 _WORDS = {
@@ -66,17 +66,17 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a library keeps the settings that advice speaks of."""
+    """Names of a library's settings, for advice."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """Override by the name of the field of :class:`ledger_lab.recipes.PpoRecipe`, like ``agent.algorithm.gamma``."""
+    """Override, like ``agent.algorithm.gamma``, by the field of :class:`ledger_lab.recipes.PpoRecipe`."""
     adaptive: str = "adaptive"
-    """What the library calls the schedule of the learning rate that holds a KL divergence."""
+    """The library's name of the learning-rate schedule that follows the KL divergence."""
 
     def __getitem__(self, field_name: str) -> str:
-        """Return the name to set on the command line; where the library has none, the thing in words.
+        """Return the override on the command line, or a description if the library has none.
 
         Raises:
-            KeyError: If no advice speaks of it.
+            KeyError: If advice never uses the field.
         """
         return self.names.get(field_name, _WORDS[field_name])
