@@ -1,7 +1,7 @@
 """Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Ant``.
 
 The task is the well-known ant of Isaac Lab (``Isaac-Ant``): the same dynamics, starts, observations, rewards and
-limits, on assets that need no network. What counts as success is not decided here but by a panel.
+limits, on assets that need no network. The panel decides what counts as success.
 """
 
 import isaaclab.sim as sim_utils
@@ -28,9 +28,9 @@ from ledger_lab.recipes.ant import ANT
 
 FEET = ["front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"]
 TARGET_M = (1000.0, 0.0, 0.0)
-"""Where to walk, from the slot's origin [m]: too far away to be reached."""
+"""Position to walk to, relative to the slot's origin [m]; too far away to be reached."""
 GEARS = {".*": 15.0}
-"""Relative strengths of the joints."""
+"""Relative strength of each joint."""
 
 ANT_CFG = ArticulationCfg(
     spawn=sim_utils.UsdFileCfg(
@@ -74,7 +74,7 @@ class AntPhysicsCfg(PresetCfg):
     ovphysx: OvPhysxCfg = OvPhysxCfg()
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
     newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, with ants that are thrown and lie on their backs: 27 constraint rows, 9 contacts
+        # measured with ants that fall or lie on their backs: 27 constraint rows, 9 contacts
         solver_cfg=MJWarpSolverCfg(njmax=45, nconmax=25, cone="pyramidal", impratio=1, integrator="implicitfast"),
         num_substeps=1,
         use_cuda_graph=True,
@@ -85,7 +85,7 @@ class AntPhysicsCfg(PresetCfg):
 
 @configclass
 class AntSceneCfg(InteractiveSceneCfg):
-    """Ground, robot, the feet's sensors and light."""
+    """Ground, robot, contact sensors of the feet, and light."""
 
     ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
     robot: ArticulationCfg = ANT_CFG.replace(prim_path="{ENV_REGEX_NS}/Robot")
@@ -106,7 +106,7 @@ class ActionsCfg:
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: torso, joints, the forces on the feet and its last action."""
+    """Observations: torso, joints, forces on the feet and the last action."""
 
     @configclass
     class PolicyCfg(ObservationGroupCfg):
@@ -133,7 +133,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """Where an episode starts."""
+    """Initial states of an episode."""
 
     reset_base = EventTermCfg(
         func=mdp.reset_root_state_uniform, mode="reset", params={"pose_range": {}, "velocity_range": {}}
@@ -147,7 +147,7 @@ class EventsCfg:
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     progress = RewardTermCfg(func=mdp.progress_reward, weight=1.0, params={"target_pos": TARGET_M})
     alive = RewardTermCfg(func=mdp.is_alive, weight=0.5)
@@ -162,12 +162,12 @@ class RewardsCfg:
     )
     terminating = RewardTermCfg(func=mdp.terminated_penalty, weight=-2.0)
     survival = RewardTermCfg(func=mdp.survival_success_rate, weight=0.0)
-    """Isaac Lab's stock success metric, logged beside ours for comparison; it has no weight."""
+    """Isaac Lab's own success metric, logged for comparison; its weight is zero."""
 
 
 @configclass
 class TerminationsCfg:
-    """When an episode ends."""
+    """Terminations."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
     torso_height = TerminationTermCfg(func=mdp.root_height_below_minimum, params={"minimum_height": 0.31})

@@ -1,8 +1,8 @@
 """Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Humanoid``.
 
 The task is the well-known humanoid of Isaac Lab (``Isaac-Humanoid``): the same starts, observations, actions, rewards
-and limits, on assets that need no network; coming ahead is worth twice as much beside staying alive. What counts as
-success is not decided here but by a panel.
+and limits, on assets that need no network; relative to staying alive, progress has twice the reward. The panel decides
+what counts as success.
 """
 
 import isaaclab.sim as sim_utils
@@ -27,7 +27,7 @@ from ledger_lab.recipes.humanoid import HUMANOID
 
 FEET = ["left_foot", "right_foot"]
 TARGET_M = (1000.0, 0.0, 0.0)
-"""Where to walk, from the slot's origin [m]: too far away to be reached."""
+"""Position to walk to, relative to the slot's origin [m]; too far away to be reached."""
 GEARS = {
     ".*_waist.*": 67.5,
     ".*_upper_arm.*": 67.5,
@@ -49,7 +49,7 @@ class HumanoidPhysicsCfg(PresetCfg):
     ovphysx: OvPhysxCfg = OvPhysxCfg()
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
     newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, with humanoids that are thrown and lie: 69 constraint rows, 18 contacts
+        # measured with humanoids that fall or lie: 69 constraint rows, 18 contacts
         solver_cfg=MJWarpSolverCfg(njmax=80, nconmax=24, cone="pyramidal", impratio=1, integrator="implicitfast"),
         num_substeps=2,
         use_cuda_graph=True,
@@ -59,7 +59,7 @@ class HumanoidPhysicsCfg(PresetCfg):
 
 @configclass
 class HumanoidSceneCfg(InteractiveSceneCfg):
-    """Ground, robot, the feet's sensors and light."""
+    """Ground, robot, contact sensors of the feet, and light."""
 
     ground = AssetBaseCfg(prim_path="/World/ground", spawn=sim_utils.UsdFileCfg(usd_path=str(GROUND_USD)))
     robot: ArticulationCfg = humanoid_cfg()
@@ -85,7 +85,7 @@ class ActionsCfg:
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: torso, joints, the forces on the feet and its last action."""
+    """Observations: torso, joints, forces on the feet and the last action."""
 
     @configclass
     class PolicyCfg(ObservationGroupCfg):
@@ -112,7 +112,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """Where an episode starts."""
+    """Initial states of an episode."""
 
     reset_base = EventTermCfg(
         func=mdp.reset_root_state_uniform, mode="reset", params={"pose_range": {}, "velocity_range": {}}
@@ -126,7 +126,7 @@ class EventsCfg:
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     progress = RewardTermCfg(func=mdp.progress_reward, weight=2.0, params={"target_pos": TARGET_M})
     alive = RewardTermCfg(func=mdp.is_alive, weight=2.0)
@@ -141,12 +141,12 @@ class RewardsCfg:
     )
     terminating = RewardTermCfg(func=mdp.terminated_penalty, weight=-1.0)
     survival = RewardTermCfg(func=mdp.survival_success_rate, weight=0.0)
-    """Isaac Lab's stock success metric, logged beside ours for comparison; it has no weight."""
+    """Isaac Lab's own success metric, logged for comparison; its weight is zero."""
 
 
 @configclass
 class TerminationsCfg:
-    """When an episode ends."""
+    """Terminations."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
     torso_height = TerminationTermCfg(func=mdp.root_height_below_minimum, params={"minimum_height": 0.8})

@@ -1,4 +1,4 @@
-"""Physics engines of the velocity tasks, and the room that they need."""
+"""Physics engines of the velocity tasks, and their capacities."""
 
 from isaaclab.physics import PhysxAutoCfg
 from isaaclab.utils import configclass
@@ -16,7 +16,7 @@ class VelocityPhysicsCfg(PresetCfg):
     ovphysx: OvPhysxCfg = OvPhysxCfg(gpu_max_rigid_patch_count=10 * 2**15)
     physx: PhysxAutoCfg = PhysxAutoCfg(isaacsim_physx=isaacsim_physx, ovphysx=ovphysx)
     newton_mjwarp: NewtonCfg = NewtonCfg(
-        # measured, with Go2s that are thrown and lie on their backs: 52 constraint rows, 14 contacts
+        # measured with Go2s that fall or lie on their backs: 52 constraint rows, 14 contacts
         solver_cfg=MJWarpSolverCfg(njmax=120, nconmax=30, cone="pyramidal", impratio=10, integrator="implicitfast"),
         num_substeps=1,
         use_cuda_graph=True,
@@ -29,9 +29,9 @@ class RoughPhysicsCfg(VelocityPhysicsCfg):
     """The same engines on a height field."""
 
     newton_mjwarp: NewtonCfg = NewtonCfg(
-        # MuJoCo's own height fields let a shape meet at most 50 of their columns, which the base exceeds
-        # measured, with ANYmals that are thrown and lie on their backs: 109 constraint rows, 22 contacts; under a
-        # policy that walks, perturbed: 120 rows, and 14 contacts in the mean of all
+        # in MuJoCo's own height fields, a shape may touch at most 50 columns; the base touches more
+        # measured with ANYmals that fall or lie on their backs: 109 constraint rows, 22 contacts; with a walking policy
+        # under perturbations: 120 rows, and a mean of 14 contacts
         solver_cfg=MJWarpSolverCfg(
             njmax=136,
             nconmax=32,
@@ -40,7 +40,7 @@ class RoughPhysicsCfg(VelocityPhysicsCfg):
             integrator="implicitfast",
             use_mujoco_contacts=False,
         ),
-        # 80 a robot at the worst moment of the panel, with a policy that falls often: room for 6,000 robots
+        # at most 80 per robot on the panel, with a policy that falls often: room for 6,000 robots
         collision_cfg=NewtonCollisionPipelineCfg(max_triangle_pairs=500_000),
         num_substeps=1,
         use_cuda_graph=True,
