@@ -67,7 +67,7 @@ def _require_file(place: str, file: str) -> None:
     if path.parent == ASSET_ROOT:
         if wrong := fault(path):
             raise UserError(
-                f"{place}: {path} is {wrong}: install LedgerLab again, or write what it ships anew with "
+                f"{place}: {path} is {wrong}: install LedgerLab again, or write its files again with "
                 "./isaaclab.sh -p -m ledger_lab.assets.build"
             )
     elif not path.is_file():
