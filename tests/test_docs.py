@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.reference import scripts_page
+from tools.reference import rows_page, scripts_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -33,6 +33,12 @@ def test_every_script_has_a_reference_entry() -> None:
     page = scripts_page(lambda path: f"usage: {path.name}")
     names = {path.name for path in (ROOT / "scripts").iterdir() if path.suffix == ".py"}
     assert names == set(re.findall(r"^## (.+)$", page, flags=re.MULTILINE))
+
+
+def test_every_field_of_a_row_has_a_meaning() -> None:
+    fields = [line for line in rows_page().splitlines() if line.startswith("| `")]
+    assert len(fields) > 100
+    assert [line for line in fields if not line.rstrip(" |").endswith(".")] == []
 
 
 def test_the_reference_has_every_public_package() -> None:

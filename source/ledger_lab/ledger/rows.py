@@ -274,6 +274,7 @@ class Telemetry(Row):
     wall_ns: int
     """Age of the attempt."""
     host: HostSample | None
+    """Sample of the host: the fields of :class:`HostSample`."""
     devices: list[DeviceSample]
 
     def __post_init__(self) -> None:
