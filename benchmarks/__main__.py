@@ -1,4 +1,4 @@
-"""Run a benchmark. Each one compares its arms side by side in one call."""
+"""Run a benchmark: measure the sides of a claim in one call."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ BENCHMARKS = {
 }
 
 
+_EXAMPLE = "\nexample:\n  ./isaaclab.sh -p -m benchmarks overhead --rl_library skrl --pairs 4"
+
+
 def main(argv: Sequence[str]) -> int:
     """Dispatch to a benchmark."""
     parser = argparse.ArgumentParser(
+        prog="benchmarks",
         description=__doc__,
-        epilog="\n".join(["benchmarks:", *(f"  {name:16}{what}" for name, what in BENCHMARKS.items())]),
+        epilog="\n".join(["benchmarks:", *(f"  {name:16}{what}" for name, what in BENCHMARKS.items()), _EXAMPLE]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("benchmark", metavar="NAME", choices=BENCHMARKS, help="Benchmark from the list below.")
     parser.add_argument(
-        "benchmark", metavar="NAME", choices=BENCHMARKS, help="Name of a benchmark from the list below."
-    )
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; NAME --help explains them."
+        "arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; `NAME --help` lists them."
     )
     args = parser.parse_args(argv)
     module = importlib.import_module(f"benchmarks.{args.benchmark}")

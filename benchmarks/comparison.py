@@ -43,7 +43,7 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
         parser: Command line of the benchmark.
         what: Description of the content.
     """
-    parser.add_argument("--json", type=_file, help=f"Write {what} to this file, too, with command and versions.")
+    parser.add_argument("--json", type=_file, help=f"Also write {what}, the command and the versions to this file.")
 
 
 def _file(text: str) -> Path:

@@ -34,13 +34,15 @@ def bench_evaluate(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks evaluate",
-        description="Train for a moment, then score 1, 4 and 16 of its checkpoints on every episode of the panel with "
-        "scripts/evaluate.py, each count in a process and a simulation pass of its own; prints seconds, start-up "
-        "included, and what they are compared with one checkpoint.",
+        description="Train briefly, then score several numbers of checkpoints (default: 1, 4 and 16) on all "
+        "episodes of the panel with scripts/evaluate.py. Each number of checkpoints takes one process "
+        "and one simulation. Prints seconds, including start-up, and their ratio to one checkpoint.",
     )
-    parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task (default: LedgerLab-Cartpole).")
-    parser.add_argument("--checkpoints", type=int, nargs="+", default=[1, 4, 16], help="Counts (default: 1 4 16).")
-    parser.add_argument("--repeats", type=int, default=3, help="Passes of each count (default: 3).")
+    parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
+    parser.add_argument(
+        "--checkpoints", type=int, nargs="+", default=[1, 4, 16], help="Numbers of checkpoints (default: 1 4 16)."
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="Repetitions of each number (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every pass")
     args = parser.parse_args(argv)

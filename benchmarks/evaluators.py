@@ -66,14 +66,17 @@ def bench_evaluators(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks evaluators",
-        description="Evaluate a made-up policy, without a simulator, in vectorized environments that reset themselves: "
-        f"each episode ends early with a success ({_EARLY_STEPS[0]} to {_EARLY_STEPS[1]} steps) or late without one "
-        f"({_HORIZON_STEPS} steps), as its seed has it. Prints how far common evaluators are from the share of the "
-        "panel's seeds, by the number of environments.",
+        description="Evaluate a simulated policy in vectorized environments that reset themselves. No physics is "
+        f"simulated. The seed of an episode decides whether it succeeds early ({_EARLY_STEPS[0]} to "
+        f"{_EARLY_STEPS[1]} steps) or fails late ({_HORIZON_STEPS} steps). Prints the error of common "
+        "evaluators against the success over all seeds of the panel, for several numbers of "
+        "environments.",
     )
     parser.add_argument("--success", type=float, default=0.6, help="True success of the policy (default: 0.6).")
     parser.add_argument("--episodes", type=int, default=256, help="Episodes of the panel (default: 256).")
-    parser.add_argument("--panels", type=int, default=100, help="Panels to repeat it on (default: 100).")
+    parser.add_argument(
+        "--panels", type=int, default=100, help="Number of panels to repeat the evaluation on (default: 100)."
+    )
     parser.add_argument("--seed", type=int, default=0, help="Seed of the panels (default: 0).")
     add_json(parser, "every figure")
     args = parser.parse_args(argv)

@@ -59,14 +59,15 @@ def bench_held_out(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks held_out",
-        description="Train the same run without judging, with held-out slots inside the training simulation, and with "
-        "the same panels taken while training pauses; then score one checkpoint with evaluate.py, as a separate "
-        "process per checkpoint would. Prints evaluation's share of the wall-clock time and what each way adds to it.",
+        description="Train the same run in three ways: without scoring, with held-out slots inside the training "
+        "simulation, and with pauses for the same panels. Then score one checkpoint with evaluate.py, "
+        "as a separate process per checkpoint would. Prints the share of evaluation in the wall-clock "
+        "time, and the time that each way adds.",
     )
     parser.add_argument("--num_envs", type=int, default=1024, help="Training environments (default: 1024).")
     parser.add_argument("--max_iterations", type=int, default=100, help="Iterations per training (default: 100).")
     parser.add_argument("--every", type=int, default=20, help="Iterations between two panels (default: 20).")
-    parser.add_argument("--repeats", type=int, default=3, help="Trainings of each way (default: 3).")
+    parser.add_argument("--repeats", type=int, default=3, help="Number of trainings per way (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every training")
     args = parser.parse_args(argv)

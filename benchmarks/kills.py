@@ -60,15 +60,16 @@ def bench_kills(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks kills",
-        description="Start a process that writes rows of all classes into a journal, and tells over a pipe whenever a "
-        "durable one is safe; kill it with SIGKILL at a random moment; check that every row it spoke of is there, that "
-        "the journal is valid and holds a beginning of what it wrote, and nothing else. Each killed writer is one more "
-        "attempt of a run: in the end the whole ledger is read, and every attempt must be lost. Exit status 1 if "
-        "anything is wrong. A kill is no power failure: what fsync is worth then is up to the disk.",
+        description="Kill writers of journals with SIGKILL at random moments. Each writer reports over a pipe "
+        "when a durable row is safe. The benchmark checks that every reported row exists, that the "
+        "journal is valid, and that it holds nothing else than the first rows of that writer. Each "
+        "killed writer is one attempt of a run, and every attempt must be read as lost. The exit "
+        "status is 1 if a check fails. A kill is not a power failure: what fsync guarantees then "
+        "depends on the disk.",
     )
-    parser.add_argument("--count", type=int, default=1000, help="Kills (default: 1000).")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the moments (default: 0).")
-    parser.add_argument("--log_root", type=Path, help="Keep the ledger here, in a new folder (default: nowhere).")
+    parser.add_argument("--count", type=int, default=1000, help="Number of kills (default: 1000).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the random moments (default: 0).")
+    parser.add_argument("--log_root", type=Path, help="New folder to keep the ledger in (default: not kept).")
     add_json(parser, "all counts")
     args = parser.parse_args(argv)
     if args.count < 1:

@@ -78,22 +78,37 @@ def bench_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks ledger",
-        description="Append rows of ours one by one: durable ones, each on disk when the call returns, and telemetry, "
-        "which is on disk once a MiB has come together. With --neighbours, log the same nine figures per row to MLflow "
-        "with SQLite (one transaction per row, and the largest batches it takes) and to Weights & Biases offline. Then "
-        "write ledgers of the given sizes, and take the time of scripts/report.py over each, the first time and again, "
-        "and of scripts/verify_ledger.py. The largest ledger needs about 0.8 kB of disk per row.",
+        description="Append rows one by one: durable rows, which are on disk when the call returns, and telemetry "
+        "rows, which are synchronized once per MiB. With --neighbours, log the same nine figures per "
+        "row to MLflow with SQLite (one transaction per row, and in its largest batches) and to "
+        "Weights & Biases offline. Then write ledgers of the given sizes, and time scripts/report.py "
+        "(first call and second call) and scripts/verify_ledger.py on each. The largest ledger needs "
+        "about 0.8 kB of disk per row.",
     )
     parser.add_argument(
-        "--appends", type=int, default=1000, help="Durable rows, and rows per neighbour (default: 1000)."
+        "--appends", type=int, default=1000, help="Durable rows to append, and rows per neighbour (default: 1000)."
     )
-    parser.add_argument("--runs", type=int, nargs="*", default=[1_000, 10_000], help="Runs of each ledger.")
-    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000], help="Rows of each ledger.")
-    parser.add_argument("--folder", type=Path, help="Folder to write in: its disk is measured (default: temporary).")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        nargs="*",
+        default=[1_000, 10_000],
+        help="Number of runs in each ledger (default: 1000 10000).",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        nargs="*",
+        default=[1_000_000, 10_000_000],
+        help="Number of rows in each ledger (default: 1000000 10000000).",
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="Folder to write in; its disk is measured (default: a temporary folder)."
+    )
     parser.add_argument(
         "--neighbours",
         metavar="PYTHON",
-        help="Python of an environment that has mlflow and wandb (default: ours only).",
+        help="Python of an environment with mlflow and wandb (default: measure only LedgerLab).",
     )
     add_json(parser, "all figures")
     args = parser.parse_args(argv)

@@ -64,10 +64,10 @@ def bench_metering(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks metering",
-        description="Train once with phases, rows, health, progress, telemetry and supervisor switched on and off "
-        "every few iterations, and print what they add to an iteration: wall-clock time and processor time, with 95 % "
-        "bootstrap intervals over pairs of neighbouring blocks. The training is that of scripts/train.py without "
-        "judging.",
+        description="Train once, and switch phases, rows, health, progress, telemetry and supervisor on and off "
+        "every few iterations. Prints how much wall-clock time and processor time they add to an "
+        "iteration, with 95 % bootstrap intervals over pairs of neighbouring blocks. The training is "
+        "that of scripts/train.py, without scoring.",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
     parser.add_argument("--rl_library", default="rsl_rl", help="Library to train with (default: rsl_rl).")

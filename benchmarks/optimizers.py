@@ -35,15 +35,16 @@ def bench_optimizers(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks optimizers",
-        description="Time Adam's step as a loop over parameters, with foreach and fused, beside forward and backward "
-        "of one minibatch. The defaults are those of LedgerLab-Cartpole.",
+        description="Time a step of Adam with a loop over parameters, with foreach and with fused, and compare it "
+        "with the forward and backward passes of one minibatch. The default sizes are those of "
+        "LedgerLab-Cartpole.",
     )
     parser.add_argument("--observations", type=int, default=4, help="Size of an observation (default: 4).")
     parser.add_argument(
         "--hidden", type=int, nargs="+", default=[32, 32], help="Widths of the layers (default: 32 32)."
     )
     parser.add_argument("--minibatch", type=int, default=2048, help="Samples of a minibatch (default: 2048).")
-    parser.add_argument("--repeats", type=int, default=500, help="Steps of each way (default: 500).")
+    parser.add_argument("--repeats", type=int, default=500, help="Steps per form of Adam (default: 500).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "all figures")
     args = parser.parse_args(argv)

@@ -68,23 +68,24 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks preemptions",
-        description="Train the cart-pole, and interrupt it at random moments, one in four of them in start-up: by "
-        "SIGTERM or SIGUSR1, or by SIGKILL to the training, to its supervisor or to both; resume it each time, and let "
-        "the last attempt end. Then check that each exit status is right, that the final ledger counts each iteration "
-        "once, that steps, time and cost are exact, that the target is reached, and that every checkpoint is whole; on "
-        "a CPU also that all of it is what a training without interruptions came to.",
+        description="Train the cart-pole and interrupt it at random moments, a quarter of them during start-up: "
+        "by SIGTERM or SIGUSR1, or by SIGKILL to the training, its supervisor or both. Each time, "
+        "resume the training; the last attempt runs to its end. Then check the exit statuses, that "
+        "the ledger counts each iteration once, that steps, time and cost are exact, that the target "
+        "is reached, and that every checkpoint is complete. On a CPU, also check that the results "
+        "equal those of a training without interruptions.",
     )
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, like physics=ovphysx.")
-    parser.add_argument("--count", type=int, default=20, help="Interruptions (default: 20).")
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, such as physics=ovphysx.")
+    parser.add_argument("--count", type=int, default=20, help="Number of interruptions (default: 20).")
     parser.add_argument(
         "--within_s",
         type=float,
         default=10.0,
-        help="Latest moment, once an attempt trains or starts [s] (default: 10).",
+        help="Latest interruption after an attempt starts or begins to train [s] (default: 10).",
     )
-    parser.add_argument("--max_iterations", type=int, default=600, help="Length of the training (default: 600).")
+    parser.add_argument("--max_iterations", type=int, default=600, help="Iterations of the training (default: 600).")
     parser.add_argument("--save_state_every", type=int, default=5, help="Iterations between states (default: 5).")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of moments and signals (default: 0).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the random moments and signals (default: 0).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every interruption")
     args = parser.parse_args(argv)

@@ -61,27 +61,32 @@ def bench_recipe(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks recipe",
-        description="Train a task by its recipe as it is, and with one field changed at a time, all in turn in each "
-        "round, whole trainings in processes of their own. Prints the time of an iteration and of its update beside "
-        "the recipe as it is; with --to_target, the time until a policy is confirmed.",
+        description="Train a task with its recipe, and with one field of the recipe changed at a time. In each "
+        "round, all variants take turns, each in a process of its own. Prints the time of an "
+        "iteration and of its update, compared with the unchanged recipe. With --to_target, prints "
+        "the time until a policy is confirmed.",
         epilog="Example: benchmarks recipe --rl_library rl_games --change torch_compile=true --change minibatches=2",
     )
-    parser.add_argument("--task", default="LedgerLab-Cartpole", help="One of our tasks (default: LedgerLab-Cartpole).")
+    parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task of LedgerLab (default: LedgerLab-Cartpole).")
     parser.add_argument("--rl_library", choices=list(_TRANSLATORS), default="rsl_rl", help="Library (default: rsl_rl).")
     parser.add_argument(
         "--change",
         action="append",
         required=True,
         metavar="FIELD=VALUE",
-        help="Field of the recipe and its other value, as JSON. Can be given several times.",
+        help="Field of the recipe and its changed value, as JSON. Can be repeated.",
     )
-    parser.add_argument("--to_target", action="store_true", help="Judge, and train until a policy is confirmed.")
+    parser.add_argument("--to_target", action="store_true", help="Score policies, and train until one is confirmed.")
     parser.add_argument(
-        "--max_iterations", type=int, help="Iterations per training (default: 40; with --to_target, the recipe's)."
+        "--max_iterations",
+        type=int,
+        help="Iterations per training (default: 40; with --to_target, those of the recipe).",
     )
-    parser.add_argument("--rounds", type=int, default=3, help="Rounds, whose number is the seed (default: 3).")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="Number of rounds; the number of a round is its seed (default: 3)."
+    )
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")
+    parser.add_argument("--log_root", type=Path, help="Folder to keep the ledger in (default: not kept).")
     add_json(parser, "every training")
     args = parser.parse_args(argv)
     if args.rounds < 1 or (args.max_iterations is not None and args.max_iterations < 2):

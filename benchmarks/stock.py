@@ -55,15 +55,22 @@ def bench_stock(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks stock",
-        description="Step our tasks and Isaac Lab's tasks of the same robots with random actions, in turn, each in a "
-        "process of its own. Isaac Lab's tasks stand on our robots, ground and physics, because theirs lie in the "
-        "network: what differs is what their managers and sensors do. Prints the time of an environment step without "
-        "its physics; on a GPU all of it is waited for, which makes steps slower than in a training.",
+        description="Step tasks of LedgerLab and Isaac Lab's tasks of the same robots with random actions, in "
+        "turn, each in a process of its own. Isaac Lab's tasks use the robots, ground and physics of "
+        "LedgerLab, because their own need a network. So the difference is in managers and sensors. "
+        "Prints the time of an environment step without physics. On a GPU, the benchmark waits for "
+        "all work, so steps are slower than in a training.",
     )
-    parser.add_argument("--tasks", nargs="+", default=list(STOCK), metavar="TASK", help=f"From {', '.join(STOCK)}.")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        default=list(STOCK),
+        metavar="TASK",
+        help=f"Tasks to step (default: all of {', '.join(STOCK)}).",
+    )
     parser.add_argument("--num_envs", type=int, default=512, help="Environments (default: 512).")
-    parser.add_argument("--steps", type=int, default=100, help="Environment steps that are timed (default: 100).")
-    parser.add_argument("--rounds", type=int, default=3, help="Simulations of each task and arm (default: 3).")
+    parser.add_argument("--steps", type=int, default=100, help="Environment steps to time (default: 100).")
+    parser.add_argument("--rounds", type=int, default=3, help="Simulations per task and side (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every simulation")
     args = parser.parse_args(argv)

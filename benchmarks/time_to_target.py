@@ -66,17 +66,27 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks time_to_target",
-        description="Train a task with our recipe and with Isaac Lab's own (its networks, hyperparameters and "
-        "numbers of environments and iterations), alternating, each to a target that fresh held-out seeds confirm.",
+        description="Train a task with LedgerLab's recipe and with Isaac Lab's own (its networks, "
+        "hyperparameters, and numbers of environments and iterations), in turn. Each training ends "
+        "when a policy is confirmed on fresh held-out seeds.",
     )
     parser.add_argument(
-        "--task", choices=list(RECIPES), default="LedgerLab-Cartpole", help="Task (default: LedgerLab-Cartpole)."
+        "--task",
+        choices=list(RECIPES),
+        default="LedgerLab-Cartpole",
+        help="Task to train (default: LedgerLab-Cartpole).",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="Training seeds (default: 1..5).")
-    parser.add_argument("--stock_num_envs", type=int, help="Environments of the stock arm (default: as shipped).")
-    parser.add_argument("--max_iterations", type=int, help="Longest training of both arms (default: the stock one's).")
-    parser.add_argument("--device", default=None, help="Device of both arms (default: as train.py chooses).")
-    parser.add_argument("--log_root", type=Path, help="Keep the ledger of all runs here (default: nowhere).")
+    parser.add_argument(
+        "--stock_num_envs", type=int, help="Environments with Isaac Lab's recipe (default: as shipped)."
+    )
+    parser.add_argument(
+        "--max_iterations",
+        type=int,
+        help="Largest number of iterations of both sides (default: as in Isaac Lab's recipe).",
+    )
+    parser.add_argument("--device", default=None, help="Device of both sides (default: chosen by train.py).")
+    parser.add_argument("--log_root", type=Path, help="Folder to keep the ledger in (default: not kept).")
     add_json(parser, "every run")
     args = parser.parse_args(argv)
     if len(set(args.seeds)) != len(args.seeds):

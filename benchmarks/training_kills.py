@@ -61,14 +61,14 @@ def bench_training_kills(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks training_kills",
-        description="Start a training, kill it with SIGKILL at a random moment (the training itself, its supervisor, "
-        "or both at once), and check that what was in its journals then is there still, that they are valid, and that "
-        "its one attempt has one true status (killed, or lost where nobody was left to say so) and a time to be billed "
-        "for.",
+        description="Start trainings and kill them with SIGKILL at a random moment: the training, its supervisor "
+        "or both. Then check that no row of the journals was lost, that they are valid, and that the "
+        "attempt has a billed time and the right status: killed, or lost if no process was left to "
+        "write it.",
     )
-    parser.add_argument("--count", type=int, default=20, help="Trainings (default: 20).")
+    parser.add_argument("--count", type=int, default=20, help="Number of trainings (default: 20).")
     parser.add_argument("--within_s", type=float, default=40.0, help="Latest moment of a kill [s] (default: 40).")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the moments and victims (default: 0).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the random moments and processes (default: 0).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every training")
     args = parser.parse_args(argv)

@@ -104,23 +104,23 @@ def bench_verdict(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks verdict",
-        description="Draw runs of policies whose true success is known, without a simulator, and count how often a run "
-        "passes a checkpoint that is below the target, and how many panels it takes to pass a good one. A run looks at "
-        "its policy at every panel; a look that passes the screening is followed by a confirmation on fresh seeds, in "
-        "place of a look. The naive rule passes the first look whose share reaches the target. Looks at a policy that "
-        "doesn't change are independent of each other, or have the same outcomes because the seeds are the same; real "
-        "ones lie in between.",
+        description="Simulate runs of policies whose true success is known, without physics. Count how often a "
+        "run passes a checkpoint below the target, and how many panels it takes to pass a good one. A "
+        "run scores its policy with every panel; if a score passes the screening, a confirmation on "
+        "fresh seeds takes the place of the next panel. The naive rule passes the first score that "
+        "reaches the target. Scores of a policy that does not change are either independent, or equal "
+        "because the seeds are the same; real scores lie in between.",
     )
     parser.add_argument("--target", type=float, default=0.9, help="Target of the panel (default: 0.9).")
     parser.add_argument("--episodes", type=int, default=256, help="Episodes of the panel (default: 256).")
-    parser.add_argument("--runs", type=int, default=20000, help="Runs of each scenario (default: 20000).")
+    parser.add_argument("--runs", type=int, default=20000, help="Runs per scenario (default: 20000).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the simulation (default: 0).")
     parser.add_argument(
         "--stake",
         type=float,
         default=VerdictRule.stake,
-        help=f"Part of the error budget left that a confirmation may risk (default, and what training uses: "
-        f"{VerdictRule.stake:g}).",
+        help=f"Share of the remaining error budget that one confirmation may use (default: {VerdictRule.stake:g}, as "
+        "in training).",
     )
     add_json(parser, "every figure")
     args = parser.parse_args(argv)

@@ -1,13 +1,14 @@
-"""Links of the documentation lead somewhere, and every script stands in the reference."""
+"""Links of the documentation lead somewhere; the reference has every script and every public package."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from tools.reference import scripts_page
+from tools.reference import rows_page, scripts_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -32,3 +33,28 @@ def test_every_script_has_a_reference_entry() -> None:
     page = scripts_page(lambda path: f"usage: {path.name}")
     names = {path.name for path in (ROOT / "scripts").iterdir() if path.suffix == ".py"}
     assert names == set(re.findall(r"^## (.+)$", page, flags=re.MULTILINE))
+
+
+def test_every_field_of_a_row_has_a_meaning() -> None:
+    fields = [line for line in rows_page().splitlines() if line.startswith("| `")]
+    assert len(fields) > 100
+    assert [line for line in fields if not line.rstrip(" |").endswith(".")] == []
+
+
+def test_the_reference_has_every_public_package() -> None:
+    packages = ROOT / "source" / "ledger_lab"
+    public = {path.parent.name for path in packages.glob("*/__init__.py") if _has_public_names(path)}
+    internal = {"launch", "tasks"}  # starting processes; importing the latter registers tasks
+    pages = {path.stem for path in (ROOT / "docs" / "reference" / "api").glob("*.md")}
+    assert pages == public - internal
+    index = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    for name in pages:
+        page = (ROOT / "docs" / "reference" / "api" / f"{name}.md").read_text(encoding="utf-8")
+        assert f".. automodule:: ledger_lab.{name}\n" in page
+        assert f"api/{name}\n" in index
+
+
+def _has_public_names(module: Path) -> bool:
+    """Tell whether a module says what it exports."""
+    body = ast.parse(module.read_text(encoding="utf-8")).body
+    return any(isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "__all__" for each in body)

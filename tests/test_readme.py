@@ -7,12 +7,14 @@ import importlib
 import importlib.util
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import main
 from ledger_lab import pretrained
 from ledger_lab.commands.export import export_ledger
 from ledger_lab.panels.panel import load_panel
@@ -77,37 +79,17 @@ def _program_of(script: str) -> Callable[[list[str]], object]:
     return program
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", README) if "://" not in link and not link.startswith("#")]
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+def _require_accepted(line: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that the parser of a program accepts a command.
 
+    Args:
+        line: The command as a user types it.
+        page: What shows it.
+        monkeypatch: Ends the program once its command line is parsed.
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    kept = [link for link in links if "/_generated/" not in link]  # the build makes those pages, and fails without them
-    assert [link for link in kept if not (page.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize("task", SHIPPED)
-def test_the_readme_shows_the_policies_that_come_with_the_package(task: str) -> None:
-    picture = f"docs/tasks/{task.removeprefix('LedgerLab-').lower()}"
-    assert f"]({picture}.png)]({picture}.mp4)" in README
-
-
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
-
-
-def test_every_script_has_a_guide() -> None:
-    scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")}
-    assert {name for name in scripts if not (ROOT / "docs" / "guides" / f"{name}.md").exists()} == set()
-
-
-@pytest.mark.parametrize(("page", "line"), _commands())
-def test_a_command_of_the_documentation_is_accepted(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Raises:
+        SystemExit: If the parser refuses the command.
+    """
     words = shlex.split(line, comments=True)
     words = words[next(at for at, word in enumerate(words) if word.endswith("isaaclab.sh")) + 2 :]
     real = argparse.ArgumentParser.parse_args
@@ -139,6 +121,70 @@ def test_a_command_of_the_documentation_is_accepted(page: str, line: str, monkey
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
     with pytest.raises(_ParsedError):
         program(argv)
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", README) if "://" not in link and not link.startswith("#")]
+    assert links
+    assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    kept = [link for link in links if "/_generated/" not in link]  # the build makes those pages, and fails without them
+    assert [link for link in kept if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_the_readme_shows_the_policies_that_come_with_the_package(task: str) -> None:
+    picture = f"docs/tasks/{task.removeprefix('LedgerLab-').lower()}"
+    assert f"]({picture}.png)]({picture}.mp4)" in README
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_every_script_has_a_guide() -> None:
+    scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")}
+    assert {name for name in scripts if not (ROOT / "docs" / "guides" / f"{name}.md").exists()} == set()
+
+
+@pytest.mark.parametrize(("page", "line"), _commands())
+def test_a_command_of_the_documentation_is_accepted(page: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _require_accepted(line, page, monkeypatch)
+
+
+@pytest.mark.parametrize("script", sorted(path.stem for path in (ROOT / "scripts").glob("*.py")))
+def test_the_help_of_a_script_shows_commands_that_are_accepted(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # examples are not wrapped
+    parser = _parser_of(script)
+    if parser is not None:
+        parser.print_help()
+    else:
+        with pytest.raises(SystemExit):
+            _program_of(script)(["--help"])
+    examples = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  ./isaaclab.sh ")]
+    assert any(f"scripts/{script}.py" in line for line in examples)
+    for line in examples:
+        with monkeypatch.context() as patch:
+            _require_accepted(line, script, patch)
+
+
+def test_the_help_of_the_benchmarks_shows_commands_that_are_accepted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    examples = [line.strip() for line in capsys.readouterr().out.splitlines() if "isaaclab.sh -p -m " in line]
+    assert examples
+    for line in examples:
+        with monkeypatch.context() as patch:
+            _require_accepted(line, "benchmarks", patch)
 
 
 @pytest.mark.parametrize(("page", "text"), _snippets("toml"))
@@ -174,3 +220,13 @@ def test_the_snippets_of_the_tutorial_on_data_frames_run(tmp_path: Path, monkeyp
     assert len(snippets) == 2
     for text in snippets:
         exec(compile(text, "pandas.md", "exec"), {})
+
+
+def test_the_program_of_the_page_on_the_python_api_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "records" / "cartpole-cpu", tmp_path / "logs")
+    monkeypatch.chdir(tmp_path)
+    (program,) = [text for page, text in _snippets("python") if page.endswith("api.md")]
+    exec(compile(program, "api.md", "exec"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 2

@@ -143,7 +143,7 @@ def _what(task: str, runs: Sequence[Run]) -> str:
     libraries = {f"`--rl_library {run.declared.rl_library}`" for run in runs if run.declared.rl_library != "rsl_rl"}
     agents = {f"`--agent {run.declared.agent}`" for run in runs if run.declared.agent is not None}
     tasks = " or ".join(sorted({f"`{began['task']}`" for began in _beginnings(runs)}))
-    before = [f"(begun with a policy of {tasks}, whose part is told behind the +)"] if tasks else []
+    before = [f"(started from a policy of {tasks}; figures after the + cover the earlier trainings)"] if tasks else []
     return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents), *before))
 
 

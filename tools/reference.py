@@ -26,6 +26,51 @@ HELP_LIMIT_S = 300
 """How long one script may take to print its help [s]."""
 
 
+COMMON_FIELDS = {
+    "attempt": "Number of the attempt within its run, from 1.",
+    "checkpoint_sha256": "SHA-256 of the checkpoint.",
+    "checkpoints": "Paths of the checkpoints below the run's directory.",
+    "cohort": "Name of the cohort.",
+    "command": "Command line of the program.",
+    "config_sha256": "SHA-256 of each configuration, by name.",
+    "device": "Device, such as `cpu` or `cuda:0`.",
+    "devices": "Samples of the accelerators, each with the fields of `DeviceSample`.",
+    "env_steps": "Environment steps of all processes so far.",
+    "epochs": "Passes over each batch.",
+    "exactness": "Whether episodes repeat bit for bit (`bitwise`) or only on average (`statistical`).",
+    "experiment": "Folder of the run below `<log_root>/<library>/`.",
+    "hardware": "Processor, cores, memory and accelerators.",
+    "host": "Name of the host.",
+    "iteration": "Iterations completed.",
+    "max_iterations": "Largest number of training iterations.",
+    "minibatches": "Minibatches per batch.",
+    "outcomes": "Outcomes of the episodes: the fields of `Outcomes`.",
+    "panel": "Name of the panel.",
+    "panel_fields": "Fields that the panel id is a hash of.",
+    "panel_id": "Id of the panel.",
+    "peak_gpu_memory_bytes": "Peak device memory [B].",
+    "peak_host_memory_bytes": "Peak host memory [B].",
+    "physics": "Name of the physics engine.",
+    "pid": "Process id.",
+    "rank": "Rank of the process.",
+    "reason": "The reason of the ending, in one line.",
+    "rl_library": "RL library.",
+    "run_id": "Id of the run.",
+    "seed": "Training seed.",
+    "sha256": "SHA-256 of the file.",
+    "size": "Declared number of runs.",
+    "size_bytes": "Size of the file [B].",
+    "status": "How it ended; see the exit statuses.",
+    "stop_at_target": "Whether the run ends when a policy is confirmed.",
+    "target_success": "Share of successful episodes to reach.",
+    "task": "Gymnasium id of the task.",
+    "timing": "Measurement mode of the phases.",
+    "versions": "Versions of the installed packages, by name.",
+    "wall_ns": "Age of the attempt [ns].",
+}
+"""Meanings of fields that several rows share, or that need no docstring beside their name."""
+
+
 def scripts() -> list[Path]:
     """Return the scripts of the project, by name."""
     return sorted((ROOT / "scripts").glob("*.py"))
@@ -41,9 +86,9 @@ def write_reference(folder: Path = GENERATED) -> None:
     pages = {
         "scripts.md": scripts_page(),
         "tables.md": _tables_page(),
-        "rows.md": _rows_page(),
+        "rows.md": rows_page(),
         "phases.md": _phases_page(),
-        "recipes.md": f"# Recipe fields by library\n\n{equivalence_table(DIALECTS)}\n",
+        "recipes.md": _recipes_page(),
         "exit-statuses.md": _exit_statuses_page(),
     }
     for name, text in pages.items():
@@ -93,12 +138,19 @@ def _tables_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _rows_page() -> str:
+def rows_page() -> str:
     """Return the page of the row kinds."""
-    parts = ["# Row kinds", "A journal holds rows of these kinds only. Durations are in nanoseconds."]
+    parts = [
+        "# Row kinds",
+        "A journal holds rows of these kinds only. Durations are in nanoseconds. The "
+        "[Python API](../api/ledger.md) describes `DeviceSample`, `HostSample` and `Outcomes`.",
+    ]
     for name, kind in KINDS.items():
         docs = {base_name: text for base in reversed(kind.__mro__[:-1]) for base_name, text in _docs(base).items()}
-        rows = ((f"`{each.name}`", f"`{each.type}`", docs.get(each.name, "")) for each in dataclasses.fields(kind))
+        rows = (
+            (f"`{each.name}`", f"`{each.type}`", docs.get(each.name) or COMMON_FIELDS[each.name])
+            for each in dataclasses.fields(kind)
+        )
         parts += [f"## {name}", in_one_line(kind.__doc__ or "", code="`"), _table(("field", "type", "meaning"), rows)]
         parts.append("On disk before the program goes on." if kind.DURABLE else "Written in batches.")
     return "\n\n".join(parts) + "\n"
@@ -109,6 +161,15 @@ def _phases_page() -> str:
     docs = _docs(Phase)
     rows = ((f"`{each.value}`", docs.get(each.name, ""), "yes" if each in TRAINING_PHASES else "no") for each in Phase)
     return f"# Phases\n\n{_table(('phase', 'meaning', 'in the training loop'), rows)}\n"
+
+
+def _recipes_page() -> str:
+    """Return the page of the recipe fields in each library."""
+    return (
+        "# Recipe fields by library\n\nThe table shows where each library keeps a field of the recipe. On the command "
+        "line, write `agent.` in front. The list below the table says how the libraries differ.\n\n"
+        f"{equivalence_table(DIALECTS)}\n"
+    )
 
 
 def _exit_statuses_page() -> str:

@@ -1,4 +1,4 @@
-"""Work on all cores, and none on garbage, for what takes long in pure Python."""
+"""Work on all cores, and pauses of garbage collection, for slow work in pure Python."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from multiprocessing import get_context
 from typing import Any
 
 _inherited: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
-"""In a process of a pool: what it does, and to what."""
+"""In a process of a pool: its function and its items."""
 
 
 def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parallel: bool = True) -> Iterator[R]:
-    """Yield what a function makes of items, in their order.
+    """Yield the results of a function for items, in order.
 
-    Processes of a pool inherit function and items, so that only results are sent from one to another. The function must
-    touch nothing else of what they inherit.
+    Processes of a pool inherit the function and the items, so only results are sent between processes. The function
+    must not use anything else that they inherit.
 
     Args:
         function: The function.
         items: The items.
-        parallel: Whether it is worth a pool. A process with threads makes none: a fork would inherit their locks.
+        parallel: Whether to use a pool. A process with threads never does, because a fork would inherit their locks.
     """
     workers = min(len(os.sched_getaffinity(0)), len(items))
     if not parallel or workers < 2 or threading.active_count() > 1:
@@ -35,9 +35,9 @@ def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parall
 
 
 def _inherit(function: Callable[[Any], Any], items: Sequence[Any]) -> None:
-    """Keep what a process of a pool has inherited."""
+    """Store the inherited function and items in a process of a pool."""
     global _inherited
-    gc.freeze()  # a search for garbage in it would copy all of it
+    gc.freeze()  # garbage collection would copy all inherited memory
     _inherited = function, items
 
 
@@ -50,7 +50,7 @@ def _apply(index: int) -> Any:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Let nobody search for garbage: what is made of a ledger stays, and there are millions of objects to search."""
+    """Pause garbage collection: the objects of a ledger are kept anyway, and there are millions of them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

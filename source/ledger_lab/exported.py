@@ -1,4 +1,4 @@
-"""What ``scripts/export_policy.py`` writes, for those who read it: light, and without torch."""
+"""Readers of the files of ``scripts/export_policy.py``, without torch."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ledger_lab.errors import UserError, first_line
 __all__ = ["CONTRACT", "POLICY", "Origin", "read_origin"]
 
 CONTRACT, POLICY = "contract.json", "policy.pt"
-"""What one must know to run the policy, and the policy as TorchScript."""
+"""File names of the contract and of the policy as TorchScript."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where an exported policy comes from."""
+    """Origin of an exported policy."""
 
     task: str
     checkpoint: str
-    """Its checkpoint, from the run's directory."""
+    """Its checkpoint, relative to the run's directory."""
     checkpoint_sha256: str
 
 
 def read_origin(policy: Path, way_out: str) -> Origin:
-    """Return where a policy as TorchScript comes from, as the contract beside it says, which must be its own.
+    """Return the origin of a TorchScript policy from the contract beside it, and check that the contract is its own.
 
     Args:
-        policy: The policy, as ``scripts/export_policy.py`` wrote it.
-        way_out: What to do where something is amiss.
+        policy: The policy file, written by ``scripts/export_policy.py``.
+        way_out: What the user can do about an error.
 
     Raises:
         UserError: If the policy or its contract can't be read, or the contract describes another policy.

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and their hashes."""
+"""Atomic file writes, and hashes of files."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _LEAST_FREE_BYTES = 1 << 20
-"""Free space below which a failed save is blamed on the disk: torch's writer does not say why it failed."""
+"""Free space below which a failed save is reported as a full disk [B], because torch does not report the cause."""
 
 
 @contextmanager
 def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """Let a file appear under its name only when all of it is on disk.
+    """Write a file so that it appears under its name only when it is complete on disk.
 
     Args:
         path: The file.
-        shared: Whether other processes may write the same file at the same time: each then works on a file of its own.
-            Without it, the unfinished file of a killed process is overwritten by the next one and never piles up.
+        shared: Whether other processes may write the same file at the same time: each then writes a temporary file of
+            its own. Otherwise, the next process overwrites the unfinished file of a killed one, so such files do not
+            pile up.
 
     Yields:
-        Where to write it.
+        Path to write to.
 
     Raises:
         OSError: If the disk is full.
@@ -53,7 +54,7 @@ def file_sha256(path: Path) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new file's name survive a power loss."""
+    """Synchronize a new file's directory entry, so that it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -62,7 +63,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def unused_path(path: Path) -> Path:
-    """Return a path where no file is: the given one, else the first free of ``name-2``, ``name-3`` and so on.
+    """Return an unused path: the given one, or the first unused of ``name-2``, ``name-3`` and so on.
 
     Args:
         path: The wanted path.

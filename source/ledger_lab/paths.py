@@ -1,4 +1,4 @@
-"""Where LedgerLab's data files lie."""
+"""Paths of LedgerLab's data files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ledger_lab.errors import UserError
 def config_root() -> Path:
     """Find the folder with prices, panels, studies and clusters.
 
-    An installed package carries it as ``ledger_lab/config``; a source tree, and so an editable install, has it at the
-    top, beside ``source/``.
+    An installed package contains it as ``ledger_lab/config``. In a source tree, and so in an editable install, it is
+    beside ``source/``.
 
     Returns:
         The absolute path of the folder.
 
     Raises:
-        UserError: The installation has lost its data files.
+        UserError: If the installation has no data files.
     """
     package = Path(__file__).resolve().parent
     candidates = (package / "config", package.parents[1] / "config")

@@ -9,16 +9,15 @@ if TYPE_CHECKING:
 
 
 def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
-    """Tell whether the physics engine is Newton, which keeps every environment in a world of its own."""
+    """Tell whether the physics engine is Newton, in which every environment is a world of its own."""
     return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
 
 
 def exactness(env_cfg: ManagerBasedRLEnvCfg) -> Literal["bitwise", "statistical"]:
-    """Tell how well a score repeats: ``bitwise`` where tests prove it, else ``statistical``.
+    """Return how well a score repeats: ``bitwise`` if tests prove it, else ``statistical``.
 
-    Newton's own contacts, which MuJoCo's solver can take in place of its own, are found for all environments together:
-    on height fields, which of them are kept and in which order depends on who else is there, unless Newton is asked to
-    be deterministic.
+    MuJoCo's solver can use Newton's own contacts, which are found for all environments together. On height fields, the
+    kept contacts and their order then depend on the other environments, unless Newton is set to be deterministic.
     """
     if physics_name(env_cfg) != "newton/mjwarp" or env_cfg.sim.device != "cpu":
         return "statistical"

@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Formats of figures for readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASE_STYLES = {
     "restart": "indian_red",
     "unattributed": "red3",
 }
-"""Colour of each phase, in the order they are drawn."""
+"""Colour of each phase, in drawing order."""
 
 
 def duration(seconds: float | None) -> str:
@@ -48,12 +48,12 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def target_share(share: float) -> str:
-    """Return a target in percent, with all of its digits: 97.5 % is not 98 %."""
+    """Return a target in percent with all of its digits, such as 97.5 %."""
     return f"{100 * share:.12g} %"
 
 
 def usd(amount: float | None) -> str:
-    """Return an amount of money, with cents that matter."""
+    """Return an amount of money with its significant cents."""
     if amount is None:
         return MISSING
     return f"${amount:.2f}" if amount >= 0.0995 or amount == 0 else f"${amount:.2g}"
@@ -72,7 +72,7 @@ def energy(amount_kwh: float | None) -> str:
 
 
 def environments(per_process: int, processes: int) -> str:
-    """Return environments per process, and how many processes had as many."""
+    """Return the environments per process, with the number of processes."""
     return f"{processes} × {quantity(per_process)}" if processes > 1 else quantity(per_process)
 
 

@@ -158,5 +158,5 @@ def test_a_mesh_that_its_picture_lacks_is_named(tmp_path: Path, monkeypatch: pyt
     from tools.assets import robots
 
     monkeypatch.setattr(robots, "read_looks", lambda path: {})
-    with pytest.raises(UserError, match=r"looks.glb: has no mesh \w+: write it anew"):
+    with pytest.raises(UserError, match=r"looks.glb: has no mesh \w+: write it again"):
         robots.write("go2", tmp_path / "go2.usda")

@@ -166,5 +166,5 @@ def test_what_could_not_be_used_is_refused(
 def test_help_teaches() -> None:
     finished = script("new_panel", "--help")
     assert finished.returncode == 0, finished.stderr
-    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "No simulation is started"):
+    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "The command starts no simulation"):
         assert word in finished.stdout.replace("\n", " ")

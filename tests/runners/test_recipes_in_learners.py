@@ -140,5 +140,7 @@ def test_what_the_value_function_sees_is_what_the_readme_says(library: str, tmp_
     trainer.train(heard.on_iteration)
     privileged, seen = widths[library]() == 1, dialect.differences["value function"]
     assert seen == (
-        "sees the observation group `critic`, where a task has one" if privileged else "sees what the policy sees"
+        "gets the observation group `critic`, if the task has one"
+        if privileged
+        else "gets the observations of the policy"
     )

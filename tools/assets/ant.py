@@ -122,7 +122,7 @@ def _capsule(stage: Usd.Stage, path: str, direction: tuple[int, int], reach_m: f
 
 
 def _solid(shape: UsdGeom.Gprim, color: tuple[float, float, float]) -> None:
-    """Make a shape visible, and let it collide."""
+    """Make a shape visible, with collision."""
     shape.CreateDisplayColorAttr([Gf.Vec3f(*color)])
     UsdPhysics.CollisionAPI.Apply(shape.GetPrim())
 
@@ -138,7 +138,7 @@ def _mass(body: Usd.Prim, mass_kg: float, diagonal_inertia: Gf.Vec3f) -> UsdPhys
 
 
 def _joint(stage: Usd.Stage, parent: str, child: str, position_m: Gf.Vec3d) -> UsdPhysics.RevoluteJoint:
-    """Hinge a body's origin to a position in the parent's frame [m]."""
+    """Attach a body's origin with a hinge to a position in the parent's frame [m]."""
     joint = UsdPhysics.RevoluteJoint.Define(stage, f"/Ant/joints/{child}")
     joint.CreateBody0Rel().SetTargets([f"/Ant/{parent}"])
     joint.CreateBody1Rel().SetTargets([f"/Ant/{child}"])

@@ -44,7 +44,7 @@ def read_looks(path: Path) -> dict[str, list[Mesh]]:
         scene = trimesh.load_scene(path)
     except (ValueError, LookupError, struct.error) as error:
         raise UserError(
-            f"{path}: no readable meshes ({type(error).__name__}): write it anew with tools.assets.looks"
+            f"{path}: no readable meshes ({type(error).__name__}): write it again with tools.assets.looks"
         ) from error
     for name in sorted(scene.geometry):
         mesh = scene.geometry[name]

@@ -190,7 +190,7 @@ def _range(joint: Usd.Prim, name: str, low: float, high: float) -> None:
 
 
 def _drive(joint: Usd.Prim, name: str, axis: Axis) -> None:
-    """Let an axis be driven, with at most its described effort."""
+    """Allow an axis to be driven, up to its described effort."""
     drive = UsdPhysics.DriveAPI.Apply(joint, name)
     drive.CreateTypeAttr("force")
     if axis.max_effort is not None:

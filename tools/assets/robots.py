@@ -63,7 +63,7 @@ def write(name: str, path: Path) -> None:
     robot, looks = ROBOTS[name](), DESCRIPTIONS / name / "looks.glb"
     meshes = read_looks(looks) if looks.exists() else {}
     if missing := {look.mesh for body in robot.bodies for look in body.looks} - meshes.keys():
-        raise UserError(f"{looks}: has no mesh {min(missing)}: write it anew with tools.assets.looks")
+        raise UserError(f"{looks}: has no mesh {min(missing)}: write it again with tools.assets.looks")
     trunk = ("torso", "lower_waist", "pelvis")
     write_robot(path, robot, meshes, lambda body: BLUE if body in trunk else ORANGE)
 

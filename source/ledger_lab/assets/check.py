@@ -1,4 +1,4 @@
-"""What is checked of an environment's assets before anything is spent: that they can be loaded, and are whole."""
+"""Checks of an environment's assets before a run costs anything: they can be loaded, and are undamaged."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 _MANAGERS = ("actions", "observations", "rewards", "terminations", "events", "commands", "curriculum")
 _UNUSED = ("markers", "visual_material")
-"""Parts of a scene that are only looked at: a physics engine does without their files."""
+"""Parts of a scene that are only visible; a physics engine does not need their files."""
 
 
 def require_assets(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Refuse assets that can't be loaded, and robots without a joint that the task speaks of.
+    """Refuse assets that can't be loaded, and robots that lack a joint that the task names.
 
     Args:
         env_cfg: Resolved configuration.
 
     Raises:
-        UserError: If a file is missing, out of reach, damaged, or not the robot that the task means.
+        UserError: If a file is missing, not reachable, damaged, or not the robot of the task.
     """
     for place, file in sorted(set(_files(env_cfg.scene, "env.scene"))):
         _require_file(place, file)
@@ -48,7 +48,7 @@ def _require_file(place: str, file: str) -> None:
     """Refuse a file that can't be loaded.
 
     Args:
-        place: Where the configuration names it.
+        place: Place in the configuration that names it.
         file: Its path or URL.
     """
     if not _is_local(file):
@@ -62,7 +62,7 @@ def _require_file(place: str, file: str) -> None:
     if path.parent == ASSET_ROOT:
         if wrong := fault(path):
             raise UserError(
-                f"{place}: {path} is {wrong}: install LedgerLab again, or in a clone write it anew with "
+                f"{place}: {path} is {wrong}: install LedgerLab again, or in a clone write its files again with "
                 "./isaaclab.sh -p -m tools.assets.build"
             )
     elif not path.is_file():
@@ -72,17 +72,17 @@ def _require_file(place: str, file: str) -> None:
 
 
 def _require_joints(env_cfg: ManagerBasedRLEnvCfg, name: str, asset: ArticulationCfg) -> None:
-    """Refuse a robot that lacks a joint which its motors, its start or a term of the task speaks of.
+    """Refuse a robot that lacks a joint that its motors, its initial state or a term of the task names.
 
     Args:
         env_cfg: Resolved configuration.
-        name: Of the robot in the scene.
+        name: Name of the robot in the scene.
         asset: The robot.
     """
     place, file = f"env.scene.{name}", asset.spawn.usd_path
     layer = _layer(f"{place}.spawn.usd_path", file)
     if layer.GetCompositionAssetDependencies():
-        return  # its joints may stand in other files: Isaac Lab sees them when it builds the scene
+        return  # its joints may be in other files: Isaac Lab checks them when it builds the scene
     known = _joints(layer)
     spoken_of = {
         f"{place}.init_state.joint_pos": asset.init_state.joint_pos,
@@ -104,7 +104,7 @@ def _require_joints(env_cfg: ManagerBasedRLEnvCfg, name: str, asset: Articulatio
 
 
 def _terms(node: Any, place: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield the terms of managers that name joints: where, of which asset, and their patterns."""
+    """Yield the terms of managers that name joints: place, asset and patterns."""
     below = _children(node)
     asset, joints = below.get("name" if isinstance(node, SceneEntityCfg) else "asset_name"), below.get("joint_names")
     if isinstance(asset, str) and isinstance(joints, str | list | tuple):
@@ -121,12 +121,12 @@ def _files(node: Any, place: str) -> Iterator[tuple[str, str]]:
         elif key not in _UNUSED:
             yield from _files(child, f"{place}.{key}")
     plane = isinstance(node, TerrainImporterCfg) and node.terrain_type == "plane"
-    if plane and node.class_type != PLANE_IMPORTER:  # Isaac Lab's, which lies on the web
+    if plane and node.class_type != PLANE_IMPORTER:  # Isaac Lab's ground, which is on the web
         yield f"{place}.terrain_type", sim_utils.GroundPlaneCfg().usd_path
 
 
 def _children(node: Any) -> Mapping[str, Any]:
-    """Return what lies below a node of a configuration, by name."""
+    """Return the children of a node of a configuration, by name."""
     if isinstance(node, Mapping):
         return {str(key): child for key, child in node.items()}
     if isinstance(node, list | tuple):
@@ -137,20 +137,21 @@ def _children(node: Any) -> Mapping[str, Any]:
 def _layer(place: str, file: str) -> Sdf.Layer:
     """Read a file as USD, or refuse it.
 
-    Not as a stage: USD looks for the schemas of physics engines once, when the first stage is opened.
+    It is not opened as a stage, because USD searches the schemas of physics engines only when the first stage is
+        opened.
     """
     refusal = f"{place}: {file} is no readable USD file"
     try:
         layer = Sdf.Layer.OpenAsAnonymous(file)
     except Tf.ErrorException as error:
         raise UserError(f"{refusal}: {first_line(error)}") from error
-    if layer is None:  # of a file named .usd, which may be text or binary, USD says no more
+    if layer is None:  # for a file named .usd, which may be text or binary, USD gives no details
         raise UserError(f"{refusal}: it is damaged or something else; put it there again, or name another")
     return layer
 
 
 def _joints(layer: Sdf.Layer) -> set[str]:
-    """Return what the engines call the joints of a robot: one that turns about several axes has numbered ones."""
+    """Return the joint names of a robot in the engines: a joint with several axes gives numbered names."""
     names: set[str] = set()
 
     def visit(path: Sdf.Path) -> None:
@@ -166,5 +167,5 @@ def _joints(layer: Sdf.Layer) -> set[str]:
 
 
 def _is_local(file: str) -> bool:
-    """Tell whether a file lies on this machine, for all that its name says."""
+    """Tell, by its name, whether a file is on this machine."""
     return "://" not in file

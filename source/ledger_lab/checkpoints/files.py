@@ -1,7 +1,7 @@
-"""A policy as files that run without its library, without Isaac Lab and without us.
+"""Exported policy files that run without the RL library, Isaac Lab or LedgerLab.
 
 Both files take one tensor ``obs`` of shape (batch, observations) and give ``actions`` of shape (batch, actions), in
-float32. Everything between an observation group and an action is inside: clipping, normalizer, network, limits.
+float32. They contain everything between observation groups and actions: clipping, normalizer, network and limits.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ledger_lab.runners.acting_module import ActingModule
 INPUT, OUTPUT = "obs", "actions"
 """Names of the input and of the output."""
 OPSET = 18
-"""Operators of ONNX: those that runtimes have known since 2023."""
+"""Version of the ONNX operators; runtimes have supported it since 2023."""
 _WRITTEN_ANEW = ("version", ".data/serialization_id")
-"""Records of a TorchScript file that torch adds to each by itself."""
+"""Records that torch adds to every TorchScript file."""
 _SINGLE_ROWS = 16
-"""Rows that are also tried one by one, as a robot gives them."""
+"""Number of rows that are also tested one by one, as on a robot."""
 
 type Groups = Mapping[str, torch.Tensor]
 
 
 class FlatPolicy(torch.nn.Module):
-    """A policy of one flat observation: the groups that it reads, one after the other."""
+    """A policy with one flat observation, the concatenation of the groups that it reads."""
 
     def __init__(self, policy: ActingModule, groups: Groups) -> None:
-        """Find out which groups the policy reads.
+        """Determine which groups the policy reads.
 
         Args:
             policy: The policy.
             groups: Observations, shape (n, ...) each.
 
         Raises:
-            UserError: If a group is no tensor of floating-point numbers, or the policy reads none.
+            UserError: If a group is not a floating-point tensor, or the policy reads no group.
         """
         super().__init__()
         for name, value in groups.items():
@@ -55,7 +55,7 @@ class FlatPolicy(torch.nn.Module):
                 )
         self.policy = policy
         self._shapes = {name: value.shape[1:] for name, value in groups.items()}
-        # A number that is none spreads to all that is computed from it, whatever a library does with the group.
+        # NaN spreads to everything computed from it, whatever a library does with the group.
         spoiled = ({**groups, name: torch.full_like(value, math.nan)} for name, value in groups.items())
         read = [bool(policy(each).isnan().any()) for each in spoiled]
         self.groups = [name for name, is_read in zip(groups, read, strict=True) if is_read]
@@ -65,7 +65,7 @@ class FlatPolicy(torch.nn.Module):
 
     @property
     def sizes(self) -> list[int]:
-        """Numbers per group."""
+        """Number of values per group."""
         return [self._shapes[name].numel() for name in self.groups]
 
     def flatten(self, groups: Groups) -> torch.Tensor:
@@ -85,24 +85,24 @@ class FlatPolicy(torch.nn.Module):
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A file as it is going to be written, and what runs it here."""
+    """The content of a file, and a function that runs it."""
 
     name: str
     content: bytes
     run: Callable[[torch.Tensor], torch.Tensor]
-    """Actions of shape (n, actions), by the content itself, for flat observations of shape (n, observations)."""
+    """Runs the content: from flat observations of shape (n, observations) to actions of shape (n, actions)."""
 
 
 def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> list[PolicyFile]:
     """Return a policy as ``policy.pt`` (TorchScript) and ``policy.onnx``, on the CPU.
 
     Args:
-        policy: The policy; it is not needed any more afterwards.
+        policy: The policy; it must not be used afterwards.
         example: Flat observations of shape (n, observations).
-        contract: Text that both files carry along.
+        contract: Text that is stored in both files.
     """
     with warnings.catch_warnings():
-        # torch would have us export programs that run under Python alone, and tells so at every step.
+        # torch recommends another export, which runs only in Python, and warns at every step.
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(policy.requires_grad_(False), example, check_trace=False).cpu()
         script, graph = io.BytesIO(), io.BytesIO()
@@ -133,7 +133,7 @@ def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> li
 
 
 def _without_call_stacks(program: bytes) -> bytes:
-    """Return a TorchScript file without the call stacks of its making, which name the folders of this machine."""
+    """Return a TorchScript file without call stacks, which contain folder names of this machine."""
     reader, slim = torch._C.PyTorchFileReader(io.BytesIO(program)), io.BytesIO()
     writer = torch._C.PyTorchFileWriter(slim)
     for name in reader.get_all_records():
@@ -145,7 +145,7 @@ def _without_call_stacks(program: bytes) -> bytes:
 
 
 def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tensor:
-    """Return what a policy does, in full precision: a GPU's shortened products would hide what an export changes.
+    """Return the actions of a policy in full precision; reduced precision on a GPU would hide errors of an export.
 
     Args:
         policy: The policy.
@@ -155,7 +155,7 @@ def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tens
         Actions on the CPU, shape (steps × n, actions).
 
     Raises:
-        UserError: If they are no numbers that a robot could follow.
+        UserError: If an action is not finite.
     """
     flags = {"cuda_matmul_allow_tf32": False, "cudnn_allow_tf32": False}
     with scoped_torch_backend_flags(**flags, cudnn_deterministic=False, cudnn_benchmark=False):
@@ -166,15 +166,15 @@ def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tens
 
 
 def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.Tensor) -> float:
-    """Return how far a file is from the live policy, as one batch and row by row.
+    """Return the error of a file against the original policy, in one batch and row by row.
 
     Args:
         file: The file.
-        observations: What the live policy saw, shape (n, observations).
-        actions: What it did, shape (n, actions).
+        observations: Observations of the original policy, shape (n, observations).
+        actions: Its actions, shape (n, actions).
 
     Returns:
-        The largest absolute difference, divided by the largest absolute action where that is above 1.
+        The largest absolute difference, divided by the largest absolute action if that is above 1.
     """
     few = observations[:: max(1, len(observations) // _SINGLE_ROWS)]
     wanted = actions[:: max(1, len(observations) // _SINGLE_ROWS)]

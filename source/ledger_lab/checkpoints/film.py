@@ -1,4 +1,4 @@
-"""Recording videos and pictures through one of Isaac Lab's viewers, without a display where the viewer can."""
+"""Recording of videos and pictures through a viewer of Isaac Lab, without a display if the viewer allows it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
 _MOMENTS, _MOMENT_PX, _GAP_PX = 4, 270, 4
-"""Of an episode in a picture: how many, the side of each, and what is between two."""
+"""Moments of an episode in a picture: their number, side length and gap [pixels]."""
 
 
 @configclass
 class StudioVisualizerCfg(NewtonGLVisualizerCfg):
-    """Newton's viewer, that of ``--viz newton_gl``, as LedgerLab opens it.
+    """LedgerLab's settings of Newton's viewer (``--viz newton_gl``).
 
-    What Isaac Lab's Kit viewer knows of cameras that go along with a robot, a task's ``sim.default_visualizer_cfg``
-    says here, too.
+    A camera that follows a robot is taken from the task's ``sim.default_visualizer_cfg``, as in Isaac Lab's Kit viewer.
     """
 
     class_type: type[Any] | str = "ledger_lab.checkpoints.studio:StudioVisualizer"
@@ -39,23 +38,23 @@ class StudioVisualizerCfg(NewtonGLVisualizerCfg):
 
 
 def in_studio(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Let an environment be seen in our viewer, where its configuration doesn't say in which.
+    """Use our viewer for an environment, unless its configuration names another one.
 
     Args:
-        env_cfg: Resolved configuration, which changes.
+        env_cfg: Resolved configuration; it is changed.
     """
     if not env_cfg.sim.visualizer_cfgs:
         env_cfg.sim.visualizer_cfgs = [StudioVisualizerCfg()]
 
 
 def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return launcher flags with the viewer that records: the one asked for, else Newton's, which needs no display.
+    """Return launcher flags with the viewer that records: the requested one, or Newton's, which needs no display.
 
     Args:
         flags: Isaac Lab's launcher flags.
 
     Raises:
-        UserError: If that viewer can't record.
+        UserError: If this viewer cannot record.
     """
     viewer = (flags["visualizer"] or ["newton_gl"])[0]
     if viewer in ("rerun", "viser"):
@@ -65,21 +64,21 @@ def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every: int = 1) -> Iterator[None]:
-    """Record the steps of an environment within the context; an exception leaves no video.
+    """Record the steps of an environment inside the context; after an exception, there is no video.
 
-    Beside the video there is a picture of four moments of the first episode.
+    A picture of four moments of the first episode is written beside the video.
 
     Args:
         env: The environment, as ``gym.make`` returns it.
-        path: The file; an older one is replaced. The picture's differs in its suffix, ``.png``.
+        path: The video file; an older one is replaced. The picture has the suffix ``.png``.
         viewer: One of Isaac Lab's viewers.
-        steps: Most steps to record.
+        steps: Largest number of steps to record.
         every: Steps per frame.
 
     Raises:
         RuntimeError: If no video was written.
     """
-    # The movie library looks for a sound card when it is imported, and complains where there is none.
+    # The movie library searches for a sound card on import, and warns if there is none.
     from isaaclab.envs.utils.video_recorder import VideoRecorder
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
@@ -90,7 +89,7 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
             super()._close_clip()
 
     base = env.unwrapped
-    written = path.with_name(f"{path.stem}_0000.mp4")  # Isaac Lab numbers what it writes
+    written = path.with_name(f"{path.stem}_0000.mp4")  # Isaac Lab adds a number to the file name
     written.unlink(missing_ok=True)
     cfg = VideoRecorderCfg(
         source=f"visualizer:{viewer}",
@@ -117,7 +116,7 @@ def picture_of(video: Path) -> Path:
 
 
 def save_moments(frames: Sequence[NDArray[np.uint8]], path: Path) -> None:
-    """Save moments of a recording side by side, from its first frame to its last, each as the square in its middle.
+    """Save moments of a recording side by side, from the first frame to the last, each cropped to its central square.
 
     Args:
         frames: All frames, shape (height, width, 3) each.

@@ -1,4 +1,4 @@
-"""Finding runs and checkpoints that the user names."""
+"""Search for runs and checkpoints that the user names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
         The checkpoints, each once, in the order they are named.
 
     Raises:
-        UserError: If a name stands for nothing, or for more than one run.
+        UserError: If nothing or several runs match a name.
     """
     found: dict[tuple[str, str], FoundCheckpoint] = {}
     for name in names:
@@ -49,14 +49,14 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
-    """Find one checkpoint to look at: of a run, the one that was confirmed to reach the target, else the last.
+    """Find one checkpoint. For a run, it is the confirmed one, or the last one if none was confirmed.
 
     Args:
         name: Run id or its beginning, run directory, or checkpoint file.
         log_root: Root of the ledger.
 
     Raises:
-        UserError: If the name stands for nothing.
+        UserError: If nothing matches the name.
     """
     found = find_checkpoints([name], log_root)
     first = summarize_run(found[0].run).confirmed

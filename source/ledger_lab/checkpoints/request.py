@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
+from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.request import (
     SimulationRequest,
     add_flags,
@@ -29,10 +30,10 @@ class PlayRequest(SimulationRequest):
     checkpoint: str | None = checkpoint_flag()
     pretrained: bool = pretrained_flag()
     task: str | None = pretrained_task_flag()
-    num_envs: int = flag(16, "Environments to play in (default: 16).")
-    seed: int = flag(0, "Seed of the starts (default: 0).")
-    video: bool = flag(False, "Record an mp4, and beside it a PNG of four moments of the first episode, and stop.")
-    video_length: int = flag(300, "Steps to record (default: 300).")
+    num_envs: int = flag(16, "Number of environments (default: 16).")
+    seed: int = flag(0, "Seed of the initial states (default: 0).")
+    video: bool = flag(False, "Record an mp4 and a PNG of four moments of the first episode, then stop.")
+    video_length: int = flag(300, "Environment steps to record (default: 300).")
     trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()
 
@@ -64,7 +65,7 @@ class ExportRequest(SimulationRequest):
     task: str | None = pretrained_task_flag()
     to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
     tolerance: float = flag(
-        1e-5, "Largest error of an action, relative to the largest action where that is above 1 (default: 1e-5)."
+        1e-5, "Largest allowed difference of an action; relative if the largest action is above 1 (default: 1e-5)."
     )
     trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()
@@ -83,7 +84,14 @@ def play_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/play.py``."""
     parser = argparse.ArgumentParser(
         prog="play.py",
-        description="Play a checkpoint, and record it with --video. Needs no GPU and no display with --viz newton_gl.",
+        description="Play the policy of a checkpoint: record it with --video, or watch it in a viewer with --viz NAME. "
+        "Recording needs no GPU and no display.",
+        epilog=examples(
+            "play.py RUN --video",
+            "play.py --task LedgerLab-Ant --pretrained --video --num_envs 1",
+            "play.py RUN --viz newton_gl",
+        ),
+        formatter_class=HelpFormatter,
     )
     return add_flags(parser, PlayRequest)
 
@@ -93,11 +101,12 @@ def export_policy_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="export_policy.py",
         description=(
-            "Write the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, with the "
-            "observation normalizer inside, and contract.json: which observations it takes, in which order and with "
-            "which scales, what becomes of its actions, joints, gains and rates. Both files are run, and compared with "
-            "the live policy on observations of the task's own simulation; where they differ, nothing is written, and "
-            "the exit status is 1."
+            "Export the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, both with the "
+            "observation normalizer inside, and contract.json, which describes observations, actions, joints, gains "
+            "and rates. The command runs both files on observations of the task and compares their actions with those "
+            "of the policy in training. If they differ, it writes nothing and exits with status 1."
         ),
+        epilog=examples("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
+        formatter_class=HelpFormatter,
     )
     return add_flags(parser, ExportRequest)

@@ -9,7 +9,7 @@ from ledger_lab.errors import UserError
 
 
 def require_viewer(request: PlayRequest) -> None:
-    """Refuse to play where nobody could see it.
+    """Refuse to play without a viewer or a video.
 
     Args:
         request: What a user asks of ``scripts/play.py``.

@@ -12,6 +12,7 @@ from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
 from ledger_lab.reports.ledger_tables import Contents
 from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.flags import HelpFormatter, examples
 
 _TABLES: tuple[Format, ...] = ("parquet", "csv")
 
@@ -32,18 +33,22 @@ def export_ledger(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="export.py",
         description=(
-            "Write the ledger for other tools: its tables as Parquet and CSV files (report.py --schema says what they "
-            f"hold), and each run as a training bundle of Isaac Lab's own benchmark (schema {SCHEMA_VERSION})."
+            "Write the ledger for other tools: its tables as Parquet or CSV files, or each run as a training bundle of "
+            f"Isaac Lab's benchmark (schema {SCHEMA_VERSION}). report.py --schema describes the tables."
         ),
+        epilog=examples("export.py --to out --format parquet csv"),
+        formatter_class=HelpFormatter,
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="Folder to write; created if missing.")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="Run ids; the first characters are enough (default: all runs)."
+    )
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="Folder to write to; created if missing.")
     parser.add_argument(
         "--format",
         nargs="+",
         choices=(*_TABLES, "isaaclab"),
         default=["parquet"],
-        help="parquet (default), csv: a file per table; isaaclab: <run id>/training.json. Any number of them.",
+        help="One or more formats. parquet, csv: one file per table; isaaclab: RUN/training.json (default: parquet).",
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     args = parser.parse_args(argv)

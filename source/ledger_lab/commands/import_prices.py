@@ -12,25 +12,23 @@ from ledger_lab.costs import Price, load_prices, price_file
 from ledger_lab.costs.catalogs import Catalog, Offer, billing_of, price_entries, read_catalogs
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.terminal.console import make_console
-
-_EPILOG = """\
-A catalog is what gpuhunt publishes of one provider: a table <provider>.csv, or a catalog.zip of such tables. No network
-is used. Every entry says which file it comes from, and of which day its price is; entries are named after provider,
-instance and region, and end in -spot where they are spot prices:
-
-  import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml
-  train.py  --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1
-  report.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1-spot
-"""
+from ledger_lab.terminal.flags import HelpFormatter, examples
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
     parser = argparse.ArgumentParser(
         prog="import_prices.py",
-        description="Turn catalogs of gpuhunt that lie on disk into a price file for --prices.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Turn price catalogs of gpuhunt into a price file for --prices. A catalog is a table "
+        "<provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is named after "
+        "provider, instance and region; names of spot prices end in -spot. Each entry states its file and the day of "
+        "its price.",
+        epilog=examples(
+            "import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml",
+            "train.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1",
+            "report.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1-spot",
+        ),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("catalogs", nargs="+", type=Path, metavar="CATALOG", help="Tables (.csv) or archives (.zip).")
     parser.add_argument(
@@ -38,33 +36,50 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         default=None,
         metavar="FILE",
-        help="New file to write (default: print).",
+        help="New file to write (default: standard output).",
     )
-    which = parser.add_argument_group("which offers (default: all that have accelerators)")
-    which.add_argument("--provider", action="append", default=[], metavar="NAME", help="Provider. Can be repeated.")
-    which.add_argument("--gpu", action="append", default=[], metavar="NAME", help="GPU, like H100. Can be repeated.")
-    which.add_argument("--count", action="append", default=[], type=int, metavar="N", help="GPUs. Can be repeated.")
-    which.add_argument("--region", action="append", default=[], metavar="NAME", help="Region. Can be repeated.")
+    which = parser.add_argument_group("offers to take (default: all with accelerators)")
+    which.add_argument(
+        "--provider", action="append", default=[], metavar="NAME", help="Only this provider. Can be repeated."
+    )
+    which.add_argument(
+        "--gpu", action="append", default=[], metavar="NAME", help="Only this GPU, such as H100. Can be repeated."
+    )
+    which.add_argument(
+        "--count",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="Only instances with this number of GPUs. Can be repeated.",
+    )
+    which.add_argument(
+        "--region", action="append", default=[], metavar="NAME", help="Only this region. Can be repeated."
+    )
     market = which.add_mutually_exclusive_group()
-    market.add_argument("--spot", action="store_true", help="Spot prices alone (default: spot and on-demand).")
-    market.add_argument("--on_demand", action="store_true", help="On-demand prices alone.")
-    entry = parser.add_argument_group("what the catalog does not say")
+    market.add_argument("--spot", action="store_true", help="Only spot prices (default: spot and on-demand).")
+    market.add_argument("--on_demand", action="store_true", help="Only on-demand prices.")
+    entry = parser.add_argument_group("facts that the catalog lacks")
     entry.add_argument(
         "--date",
         type=_day,
         default=None,
         metavar="YYYY-MM-DD",
-        help="Day of the prices (default: the one that the archive gives its table; a .csv needs it).",
+        help="Day of the prices (default: the day in the archive; required for a .csv).",
     )
     entry.add_argument(
         "--billing_granularity_s",
         type=float,
         default=None,
         metavar="S",
-        help="Billed time is rounded up to a multiple of this (default: as config/prices.toml has it of the provider).",
+        help="Round billed time up to a multiple of this [s] (default: as for the provider in config/prices.toml).",
     )
     entry.add_argument(
-        "--billing_minimum_s", type=float, default=None, metavar="S", help="Least billed time (default: likewise)."
+        "--billing_minimum_s",
+        type=float,
+        default=None,
+        metavar="S",
+        help="Smallest billed time [s] (default: as for the provider in config/prices.toml).",
     )
     return parser
 

@@ -29,6 +29,7 @@ from ledger_lab.reports import (
     summarize_run,
 )
 from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.progress import ReadingProgress
 
 _BATCH, _PARALLEL_FROM = 32, 256
@@ -42,50 +43,59 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/report.py``."""
     parser = argparse.ArgumentParser(
         description=(
-            "Say what every run of a ledger cost and reached: steps per second, wall-clock to target, evaluation "
-            "overhead, peak memory, instance cost, failed runs and held-out success."
+            "Show for every run of a ledger: status, held-out success, time to the target, cost, steps per second, "
+            "peak memory and the share of evaluation. Failed runs are included. Runs with damaged journals are left "
+            "out, and the exit status is then 1; scripts/verify_ledger.py checks the ledger itself."
         ),
-        epilog="Verify the ledger itself with scripts/verify_ledger.py.",
+        epilog=examples(
+            "report.py --checkpoints",
+            "report.py --html page.html",
+            "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
+            'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
+        ),
+        formatter_class=HelpFormatter,
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids, or their beginnings (default: all runs).")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="Run ids; the first characters are enough (default: all runs)."
+    )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON instead; - for standard output.")
+    parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON; - means standard output.")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--html",
         metavar="FILE",
         type=Path,
-        help="Write one page with tables and figures instead, which any browser shows without a network.",
+        help="Write one HTML page with tables and figures. A browser shows it without a network.",
     )
     what.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help="Compare two cohorts or runs instead: how much sooner and cheaper, with intervals. Refused where they do "
-        "not measure the same thing, with every field that differs.",
+        help="Compare two cohorts or runs: how many times sooner and cheaper B is, with intervals. If they do not "
+        "measure the same thing, the comparison is refused, with every field that differs.",
     )
     what.add_argument(
         "--sql",
         metavar="QUERY",
-        help="Answer a query over the ledger's tables instead, in DuckDB's SQL; with --json or --csv into a file.",
+        help="Query the tables of the ledger in DuckDB's SQL; --json or --csv write the answer to a file.",
     )
-    what.add_argument("--schema", action="store_true", help="List the tables and columns that --sql knows.")
-    parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - for standard output.")
-    parser.add_argument("--checkpoints", action="store_true", help="Show the held-out score of every checkpoint, too.")
+    what.add_argument("--schema", action="store_true", help="List the tables and columns for --sql.")
+    parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - means standard output.")
+    parser.add_argument("--checkpoints", action="store_true", help="Also show the held-out score of every checkpoint.")
     parser.add_argument(
         "--instance",
-        help="Price every run as this instance of the price book instead; the report names both prices.",
+        help="Price every run as this entry of the price file. The report names the old and the new price.",
     )
     parser.add_argument(
         "--usd_per_hour",
         type=float,
-        help="Price every run at this rate: of the whole instance, or of one device [USD/h].",
+        help="Price every run at this rate, of the whole instance or of one local device [USD/h].",
     )
     parser.add_argument(
         "--prices",
         type=Path,
         metavar="FILE",
-        help="Price file of your own, in front of config/prices.toml; see scripts/import_prices.py.",
+        help="Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
     )
     return parser
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 
+from ledger_lab.terminal.flags import HelpFormatter, examples
+
 
 def list_envs_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/list_envs.py``."""
     parser = argparse.ArgumentParser(
         prog="list_envs.py",
-        description="List the tasks of LedgerLab and of every other package installed, with their sizes, their "
-        "physics engines and the panels that come with them. The id of a panel is the one it has on the task's default "
-        "physics, here, with the packages installed now. Observations, actions and record are those of the policy that "
-        "comes with the package (--pretrained): the record is its success on fresh episodes and the time until "
-        "that proved its target and, behind a +, what the policy that it began with had taken; of one that fell short, "
-        "its best score.",
+        description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
+        "engines and panels. A panel id holds for the task's default physics and the packages that are installed now. "
+        "The column record belongs to the policy that comes with the package: its success on fresh episodes, and the "
+        "time to its confirmed target. If that training started from another policy, the figure after the + is the "
+        "time of the earlier trainings. If the policy did not reach its target, the record is its best score.",
+        epilog=examples("list_envs.py", "list_envs.py --all --keyword Velocity"),
+        formatter_class=HelpFormatter,
     )
-    parser.add_argument("--all", action="store_true", help="List the tasks that come with Isaac Lab, too.")
-    parser.add_argument("--keyword", default="", help="List only tasks whose id contains this.")
+    parser.add_argument("--all", action="store_true", help="Also list the tasks that come with Isaac Lab.")
+    parser.add_argument("--keyword", default="", help="List only tasks whose id contains this word.")
     return parser

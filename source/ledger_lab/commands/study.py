@@ -21,6 +21,7 @@ from ledger_lab.reports.comparison_words import finding_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
+from ledger_lab.terminal.flags import HelpFormatter, examples
 
 _ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
 """How trainings end that say nothing about their arm. They go on from the state that they left, or are made again; what
@@ -84,17 +85,21 @@ def _parser() -> argparse.ArgumentParser:
         prog="study.py",
         usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
         description=(
-            "Train every combination of a study's factors with every seed, whole trainings of scripts/train.py one "
-            "after the other, each arm a cohort; then report them, and compare each arm with the first one. Called "
-            "again, it makes what is missing: trainings that were interrupted, killed or lost go on where they saved a "
-            f"state, and are made anew where they had saved none. Exit status {EXIT_REQUEUE} says that the system "
-            "asked it to end: a batch job may requeue itself on it."
+            "Train every combination of a study's factors with every seed, one training after the other. Each "
+            "combination is an arm, and its runs are a cohort. At the end, the runs are reported, and each arm is "
+            "compared with the first one. If you run the command again, it makes only the missing trainings: it "
+            "resumes interrupted ones that saved a state, and repeats the others. Exit status "
+            f"{EXIT_REQUEUE} means that the system asked the study to end; a batch job may then requeue itself. "
+            "Arguments after -- go to every training."
         ),
-        epilog="Arguments after -- go to every training, like -- --instance aws-g6.xlarge. Studies: config/studies.",
+        epilog=examples("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("study", metavar="STUDY", help="Name of a study in config/studies, or a .toml file.")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    parser.add_argument("--dry_run", action="store_true", help="Print the commands of the missing trainings alone.")
+    parser.add_argument(
+        "--dry_run", action="store_true", help="Print the commands of the missing trainings, and do nothing."
+    )
     return parser
 
 

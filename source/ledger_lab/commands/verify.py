@@ -12,6 +12,7 @@ from ledger_lab.ledger import LedgerDamageError, find_journals
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.reader import assemble_ledger, without_telemetry
 from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.progress import ReadingProgress
 
 
@@ -29,13 +30,14 @@ def verify_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         description=(
-            "Verify every journal under a root, whatever was verified before: the hash chain, from the first byte to "
-            "the last; the type and range of each field; that tallies equal the sums of their rows; that all journals "
-            "of a run belong to it; that none is missing or cut, as far as other journals tell; and that no two claim "
-            "the same process, run or cohort. Telemetry that was left out of the ledger is reported; it is not damage. "
-            "A last line that a killed writer left unfinished is reported and tolerated. Anything else is damage, and "
-            "is told with file and line. Exit status 0 or 1."
-        )
+            "Check every journal of a ledger from the first byte to the last, without the cache: the hash chain, the "
+            "type and range of each field, the sums in its tallies, that all journals of a run belong to it, that none "
+            "is missing or cut short as far as other journals show, and that no two journals claim the same process, "
+            "run or cohort. Missing telemetry and an unfinished last line, which a killed writer leaves, are reported "
+            "and are not damage. The exit status is 0, or 1 if there is damage; the output names its file and line."
+        ),
+        epilog=examples("verify_ledger.py --log_root records/cartpole-cpu"),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     args = parser.parse_args(argv)

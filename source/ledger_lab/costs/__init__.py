@@ -1,4 +1,4 @@
-"""What a run is worth: prices of instances, and the denominators of every cost and rate."""
+"""Costs of runs and cohorts: prices of instances, and every cost and rate with its denominator."""
 
 from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.costs.cohorts import (

@@ -1,4 +1,4 @@
-"""Catalogs of gpuhunt on disk: the offers of a provider, and the price entries made of them."""
+"""Offers and price entries from gpuhunt's catalogs on disk. Nothing here uses a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledger_lab.costs.prices import Price
 from ledger_lab.errors import UserError
 
 _OUR_NAMES: Final = {"lambdalabs": "lambda"}
-"""How names of our entries begin, where gpuhunt names the provider differently."""
+"""First part of our entries' names, by gpuhunt's name of the provider, if the two differ."""
 
 _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD"}
 
@@ -30,7 +30,7 @@ class Offer:
     instance: str
     region: str
     usd_per_hour: float
-    """Price of the whole instance [USD/h], as the catalog has it: not checked yet."""
+    """Price of the whole instance [USD/h] as in the catalog, not checked yet."""
     gpu: str
     gpu_count: int
     gpu_memory_gb: float | None
@@ -49,7 +49,7 @@ class Offer:
 
         Raises:
             KeyError: If a column is missing.
-            ValueError: If a number is none.
+            ValueError: If a number is invalid.
         """
         gpu = row["gpu_name"] or "accelerator"
         return cls(
@@ -68,42 +68,42 @@ class Offer:
 
     @property
     def accelerator(self) -> str:
-        """Name of its accelerator as our entries have it."""
+        """Name of the accelerator, as our entries spell it."""
         memory = "" if self.gpu_memory_gb is None else f" {self.gpu_memory_gb:g}GB"
         return f"{_VENDORS.get(self.vendor, self.vendor.capitalize())} {self.gpu}{memory}"
 
     @property
     def name(self) -> str:
-        """Name of its entry: provider, instance, region, and whether it is a spot price."""
+        """Name of the entry: provider, instance, region, and whether the price is a spot price."""
         provider = _OUR_NAMES.get(self.provider, self.provider)
         return f"{provider}-{self.instance}@{self.region}{'-spot' if self.spot else ''}"
 
     @property
     def long_name(self) -> str:
-        """The same with its equipment, for providers that give one name to several instances."""
+        """The same with the equipment, for providers that use one name for several instances."""
         return f"{self.name}-{self.gpu_count}x{self.gpu}-{self.cpus}cpu-{self.memory_gb:g}gb"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """The offers of one provider, as one table holds them."""
+    """The offers of one provider, from one table."""
 
     provider: str
     """The provider, as gpuhunt names it."""
     origin: str
-    """The file as it was named, and the table within it."""
+    """Path of the file, and the name of the table in it."""
     source: str
-    """Where its prices come from, so that they can be found again."""
+    """Origin of the prices, so that they can be found again."""
     dated: datetime.date | None
-    """Day on which an archive says that the table was written; None where nothing says so."""
+    """Day of the table, according to its archive; None if unknown."""
     offers: tuple[Offer, ...]
-    """Offers that have accelerators."""
+    """Offers with accelerators."""
     unread: tuple[str, ...]
-    """What is wrong with the lines that could not be read."""
+    """Reasons why lines could not be read."""
 
 
 class Billing(NamedTuple):
-    """How a provider rounds the time that it bills; None where nothing says it."""
+    """How a provider rounds the time that it bills; None if unknown."""
 
     granularity_s: float | None
     minimum_s: float | None
@@ -134,7 +134,7 @@ def read_catalogs(path: Path) -> list[Catalog]:
 
 
 def _day(info: zipfile.ZipInfo) -> datetime.date | None:
-    """Return the day on which a file of an archive was written; archives that know no date say 1980."""
+    """Return the day on which a file of an archive was written; an archive without dates says 1980."""
     try:
         day = datetime.date(*info.date_time[:3])
     except ValueError:
@@ -173,14 +173,14 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
 
 
 def billing_of(provider: str, known: Mapping[str, Price]) -> Billing:
-    """Return how a provider bills, as our own entries of it say.
+    """Return how a provider bills, according to our own entries.
 
     Args:
         provider: The provider, as gpuhunt names it.
         known: Prices by instance name.
 
     Returns:
-        The one rule of all its entries; of None where there is no entry, or they differ.
+        The common rule of its entries; both fields are None if there is no entry, or their rules differ.
     """
     prefix = _OUR_NAMES.get(provider, provider) + "-"
     rules = {
@@ -197,18 +197,18 @@ def price_entries(
     """Turn offers of one catalog into price entries.
 
     Args:
-        catalog: The catalog. A name that several of its offers share gets longer, whichever are chosen.
+        catalog: The catalog. If several of its offers share a name, their names are made longer, chosen or not.
         chosen: The offers.
         granularity_s: Billed time is rounded up to a multiple of this [s].
-        minimum_s: Least billed time [s].
+        minimum_s: Smallest billed time [s].
         date: The day of the prices.
 
     Returns:
         Entries by their names.
 
     Raises:
-        UserError: If an offer's price can't be one, or two offers of one name differ in their price; one line that
-            names file, entry and field.
+        UserError: If a price is not valid, or two offers of the same name differ in their price; one line that names
+            file, entry and field.
     """
     names: dict[str, set[str]] = {}
     for offer in catalog.offers:

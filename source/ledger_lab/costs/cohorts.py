@@ -1,6 +1,6 @@
-"""What a cohort cost, what a policy that works cost, and how long one took: failures included.
+"""Cost of a cohort, cost per policy that reached the target, and time to the target, with failed runs included.
 
-All functions are pure, and look at the runs as a set: their order changes no figure.
+All functions are pure. The order of the runs changes no figure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ledger_lab.costs.prices import check_number
 
 _RESAMPLES = 10_000
 _MOST_DRAWS = 20_000_000
-"""Draws that a bootstrap takes at most: of cohorts of thousands of runs it makes fewer resamples."""
+"""Largest number of draws of a bootstrap; for cohorts of thousands of runs, there are fewer resamples."""
 _CHUNK = 1_000_000
-"""Draws that are in memory at once."""
+"""Draws that are held in memory at once."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunCost:
-    """What one run of a cohort cost and what came of it."""
+    """Cost and result of one run of a cohort."""
 
     run: str
     """Name of the run, unique in its cohort."""
@@ -47,7 +47,7 @@ class RunCost:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CohortCost:
-    """What a cohort cost, and what each checkpoint that meets the target cost.
+    """Cost of a cohort, and cost per target-reaching checkpoint.
 
     Exactly one of :attr:`usd_per_target_reaching_checkpoint` and :attr:`undefined_reason` is None.
     """
@@ -72,10 +72,10 @@ class CohortCost:
 
     usd_interval: tuple[float, float | None] | None
     """95 % interval of :attr:`usd_per_target_reaching_checkpoint` [USD], see :func:`bootstrap_interval`: an upper bound
-    of None is open. None as a whole where the cost is undefined, or there is but one run."""
+    of None is open. The whole interval is None if the cost is undefined, or there is only one run."""
 
     at_least_usd: float | None
-    """When priced and no run reached the target: the whole spend, a lower bound [USD]; else None."""
+    """If the runs are priced and none reached the target: the whole spend, as a lower bound [USD]; else None."""
 
     undefined_reason: str | None
     """Why there is no cost per target-reaching checkpoint; None when there is one."""
@@ -101,11 +101,11 @@ class CohortCost:
 
 
 def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:
-    """Cost of the runs that were declared together, and of each target-reaching checkpoint among them.
+    """Return the cost of a cohort, and the cost per target-reaching checkpoint.
 
-    The cost per target-reaching checkpoint is the spend of **all** runs, failed ones included, divided by the runs that
-    reached the target: what one has to spend, on average, to get one policy that works. Without a run that reached it
-    the quotient is undefined, and the spend is a lower bound. With any run unpriced there is no sum at all.
+    The cost per target-reaching checkpoint is the spend of **all** runs, failed ones included, divided by the number of
+    runs that reached the target. This is the average spend per policy that works. If no run reached the target, the
+    quotient is undefined, and the spend is a lower bound. If any run is unpriced, there is no sum.
 
     Args:
         run_costs: Every run of the cohort, also those that failed or never started.
@@ -144,9 +144,9 @@ def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tup
     """Return the 95 % interval of the cost per target-reaching checkpoint.
 
     The percentile interval of a bootstrap over whole runs (Efron & Tibshirani 1993, An Introduction to the Bootstrap,
-    chapter 13), expanded for few of them (:func:`percentile_levels`). A resample in which no run reached the target
-    costs infinitely much, so few or rare successes leave the interval without an upper bound. The bounds are costs of
-    resamples, never something between two of them.
+    chapter 13), expanded for few of them (:func:`percentile_levels`). The cost of a resample in which no run reached
+    the target is infinite, so if successes are few or rare, the interval has no upper bound. The bounds are costs of
+    resamples, without interpolation.
 
     Args:
         runs: Spend of each run [USD], and whether it reached the target.
@@ -180,13 +180,13 @@ def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tup
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunTime:
-    """How long a run took to reach the target, or how long it went on without."""
+    """Time of a run to the target, and its whole time."""
 
     wall_s: float
     """Wall-clock time of all its attempts [s]."""
 
     to_target_s: float | None
-    """Wall-clock time to the confirmation [s]; None where it never came."""
+    """Wall-clock time to the confirmation [s]; None if there is none."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -197,17 +197,17 @@ class RunTime:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class MedianTime:
-    """The median time to the target. Exactly one of the two is known."""
+    """Median time to the target. Exactly one of the two fields is known."""
 
     exactly_s: float | None
     """The median [s]."""
 
     more_than_s: float | None
-    """What the median exceeds [s], where too many runs never got there."""
+    """Lower bound of the median [s], if too many runs missed the target."""
 
 
 def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
-    """Return the median wall-clock time to the target over all runs, those that never got there included.
+    """Return the median wall-clock time to the target over all runs, including those that missed it.
 
     A run that missed the target counts as slower than every run that reached it. If the middle falls among such runs,
     the median is unknown and only a lower bound is given. The bound is the median over each run's time to the target

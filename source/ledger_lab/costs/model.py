@@ -1,7 +1,7 @@
-"""What a run cost: every number with its denominator.
+"""Cost of a run, and its rates: every number with its denominator.
 
-All functions are pure. A value that is not known is None and makes every number that needs it None; it is never
-replaced by 0 and never left out of a sum.
+All functions are pure. An unknown value is None, and so is every number that depends on it. It is never replaced by 0,
+and never left out of a sum.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from ledger_lab.costs.prices import OWNED, Price, check_number
 
 
 def billable_seconds(wall_s: float, price: Price) -> float:
-    """Time that one attempt is billed for on each of its instances [s].
+    """Return the time that an attempt is billed for on each of its instances [s].
 
     ``max(minimum, ceil(wall_s / granularity) * granularity)``, as the price entry says. Each attempt is billed as a
     rental of its own: rounding and minimum apply to every attempt, and the time between attempts is not billed.
 
     Args:
-        wall_s: From the start of the attempt to its end row (to its last heartbeat when it was lost) [s]: start-up,
+        wall_s: Time from the start of the attempt to its end row, or to its last heartbeat if it was lost [s]:
+            start-up,
             compile, evaluation and checkpoints included, queue time excluded.
         price: Price entry with the rounding rule.
 
@@ -35,11 +36,11 @@ def billable_seconds(wall_s: float, price: Price) -> float:
 
 
 def billed_instances(devices: int, price: Price) -> float:
-    """Number of instances that are paid for while a run holds its accelerators.
+    """Return the number of instances that a run pays for.
 
-    Vendors rent whole instances, so a run pays for ``ceil(devices / price.accelerators)`` of them, also when it
-    leaves some of their accelerators idle. Hardware of one's own is shared: there a run pays for the share that its
-    processes take.
+    Vendors rent whole instances, so a run pays for ``ceil(devices / price.accelerators)`` of them, even if some of
+    their accelerators are idle. Hardware that the user owns is shared: there, a run pays for the share that its
+    processes use.
 
     Args:
         devices: Accelerators of the run on all nodes; without accelerators, its machines.
@@ -55,7 +56,7 @@ def billed_instances(devices: int, price: Price) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class EnergyCost:
-    """What the energy of a run cost where its owner pays for it."""
+    """Energy and its cost, for hardware that the user owns."""
 
     kwh: float
     """Energy [kWh]."""
@@ -64,8 +65,8 @@ class EnergyCost:
     """Its price [USD]."""
 
     basis: Literal["measured", "nominal", "mixed"]
-    """Whether the energy was measured, which counts what has a meter and nothing else, or is the nominal power of the
-    instance times the time that the run took, or the one in some attempts and the other in the rest."""
+    """How the energy is known. It was measured (only parts with a meter count), or it is the nominal power of the
+    instance times the time of the run, or some attempts were measured and the others were not."""
 
 
 def energy_cost(
@@ -75,17 +76,17 @@ def energy_cost(
     devices: int,
     attempt_kwh: Sequence[float | None] | None = None,
 ) -> EnergyCost | None:
-    """Cost of the energy of one run on hardware of one's own: the sum of what that of its attempts cost.
+    """Return the cost of a run's energy on hardware that the user owns, as the sum over its attempts.
 
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
         devices: Accelerators of the run on all nodes; without accelerators, its machines.
-        attempt_kwh: Energy of each attempt as it was measured [kWh]; None where it was not, and the entry's nominal
-            power has to do. None as a whole where none was.
+        attempt_kwh: Measured energy of each attempt [kWh]; for None, the nominal power of the entry is used. None as a
+            whole if no attempt was measured.
 
     Returns:
-        None where the price holds the energy already, or nothing says how much one of the attempts took.
+        The cost; None if the price includes the energy already, or the energy of an attempt is unknown.
 
     Raises:
         ValueError: If a time, a count or an energy is out of range, or there are not as many energies as attempts.
@@ -117,20 +118,19 @@ def billable_usd(
     devices: int,
     attempt_kwh: Sequence[float | None] | None = None,
 ) -> float | None:
-    """Spend of one run: all its attempts, failed and preempted ones included [USD].
+    """Return the spend of a run over all its attempts, failed and preempted ones included [USD].
 
-    ``sum(billable_seconds) / 3600 * billed_instances * usd_per_hour``, and on hardware of one's own the energy on top,
-    see :func:`energy_cost`.
+    ``sum(billable_seconds) / 3600 * billed_instances * usd_per_hour``, and for hardware that the user owns, also the
+    energy, see :func:`energy_cost`.
 
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
         devices: Accelerators of the run on all nodes; without accelerators, its machines.
-        attempt_kwh: Measured energy of each attempt [kWh]; only a price of hardware of one's own looks at it.
+        attempt_kwh: Measured energy of each attempt [kWh]; used only for hardware that the user owns.
 
     Returns:
-        None when the price is unpriced, or the energy that it asks for is not known. 0 when the run is priced and made
-        no attempt.
+        None if the run is unpriced, or an energy that it needs is unknown. 0 if the run is priced and made no attempt.
 
     Raises:
         ValueError: See :func:`energy_cost`.
@@ -144,7 +144,7 @@ def billable_usd(
 
 
 def usd_per_billion_env_steps(usd: float | None, env_steps: int | None) -> float | None:
-    """Spend per 10⁹ environment steps of training [USD].
+    """Return the spend per 10⁹ environment steps of training [USD].
 
     Args:
         usd: Spend of the run, all attempts and phases [USD].
@@ -159,7 +159,7 @@ def usd_per_billion_env_steps(usd: float | None, env_steps: int | None) -> float
 
 
 def env_steps_per_s(env_steps: int | None, train_s: float | None) -> float | None:
-    """Train throughput: environment steps per second of training [1/s].
+    """Return the training throughput: environment steps per second of training [1/s].
 
     Args:
         env_steps: Environment steps that the learner saw, over all processes.
@@ -173,7 +173,7 @@ def env_steps_per_s(env_steps: int | None, train_s: float | None) -> float | Non
 
 
 def updates_per_min(updates: int | None, train_s: float | None) -> float | None:
-    """Policy updates (iterations of collect and learn) per minute of training [1/min].
+    """Return the policy updates (iterations of collect and learn) per minute of training [1/min].
 
     Args:
         updates: Iterations completed.
@@ -187,7 +187,7 @@ def updates_per_min(updates: int | None, train_s: float | None) -> float | None:
 
 
 def evaluation_share(evaluate_s: float | None, wall_s: float | None) -> float | None:
-    """Fraction of wall-clock time that held-out evaluation took [1].
+    """Return the fraction of wall-clock time that held-out evaluation took [1].
 
     Args:
         evaluate_s: Seconds in the phase ``evaluate`` [s].
@@ -208,7 +208,7 @@ def evaluation_share(evaluate_s: float | None, wall_s: float | None) -> float | 
 def _ratio(
     numerator_name: str, numerator: float | None, denominator_name: str, denominator: float | None
 ) -> float | None:
-    """Quotient of two non-negative numbers; None when one is missing or the denominator is 0."""
+    """Return the quotient of two non-negative numbers; None if one is missing or the denominator is 0."""
     for name, value in ((numerator_name, numerator), (denominator_name, denominator)):
         if value is not None:
             check_number(name, value)

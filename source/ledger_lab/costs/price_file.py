@@ -24,5 +24,5 @@ def price_file(prices: Mapping[str, Price], comment: str) -> str:
 
 
 def _value(value: str | int | float | None) -> str:
-    """Return a TOML value. JSON's texts are TOML's, but for the delete character."""
+    """Return a TOML value. JSON strings are TOML strings, except for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

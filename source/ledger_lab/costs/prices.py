@@ -17,7 +17,7 @@ LOCAL: Final = "local"
 """Instance that a run is priced by when none is named."""
 
 OWNED: Final = "owned"
-"""Market of hardware that the user owns: its price per hour follows from what it cost."""
+"""Market of hardware that the user owns: the price per hour follows from the purchase price."""
 
 _PRICED: Final = ("usd_per_hour", "source", "date")
 _LISTED: Final = (*_PRICED, "accelerator", "region")
@@ -29,10 +29,10 @@ _FIELDS_OF_MARKET: Final[Mapping[str, tuple[str, ...]]] = {
     OWNED: ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "source", "date"),
     "unpriced": (),
 }
-"""Fields that an entry of each market must give besides the ones that every entry gives."""
+"""Required fields by market, in addition to those that every entry has."""
 
 _OWNED_ONLY: Final = ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "power_w")
-"""Fields that only hardware of one's own has."""
+"""Fields of hardware that the user owns."""
 
 _HOURS_PER_YEAR: Final = 365.25 * 24
 
@@ -50,8 +50,8 @@ class Price:
     """Name of the instance, as given to ``--instance``."""
 
     market: str
-    """``on-demand``, ``spot``, ``reserved``, ``custom`` (a rate of the user's own), ``owned`` (hardware of the user's
-    own), or ``unpriced``."""
+    """``on-demand``, ``spot``, ``reserved``, ``custom`` (a rate that the user gives), ``owned`` (hardware that the user
+    owns), or ``unpriced``."""
 
     accelerators: int
     """Accelerators of one instance, all included in :attr:`usd_per_hour`."""
@@ -60,11 +60,12 @@ class Price:
     """Billed time is rounded up to a multiple of this [s]."""
 
     billing_minimum_s: float
-    """Least billed time of one attempt [s]."""
+    """Smallest billed time of an attempt [s]."""
 
     usd_per_hour: float | None = None
-    """Price of the whole instance [USD/h]; None exactly when the market is ``unpriced``. Hardware of one's own costs
-    ``purchase_usd / (lifetime_years * 8766 * utilization)``: its price, spread over the hours in which it works."""
+    """Price of the whole instance [USD/h]; None exactly when the market is ``unpriced``. Hardware that the user owns
+    costs ``purchase_usd / (lifetime_years * 8766 * utilization)``: its purchase price, spread over the hours in which
+    it works."""
 
     accelerator: str | None = None
     """Name of the accelerator; None when unknown."""
@@ -82,7 +83,7 @@ class Price:
     """Remark for the reader."""
 
     purchase_usd: float | None = None
-    """What hardware of one's own cost, as a whole [USD]; None on any other market, like the four fields below."""
+    """Purchase price of hardware that the user owns [USD]; None on any other market, like the four fields below."""
 
     lifetime_years: float | None = None
     """Years until it is worth nothing."""
@@ -91,11 +92,11 @@ class Price:
     """Share of these years in which its accelerators work, in (0, 1]."""
 
     usd_per_kwh: float | None = None
-    """Price of the energy that its owner pays for, cooling included where it is to count [USD/kWh]."""
+    """Price of energy [USD/kWh]; include cooling if it should count."""
 
     power_w: float | None = None
-    """Power of the whole instance at work [W], for attempts whose energy was not measured; None when unknown, which
-    leaves their runs without a cost."""
+    """Power of the whole instance at work [W], for attempts whose energy was not measured. If it is None, the runs of
+    such attempts have no cost."""
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -124,7 +125,7 @@ class Price:
             self._spread(self.purchase_usd, self.lifetime_years * _HOURS_PER_YEAR * self.utilization)
 
     def _check_owned_only(self, name: str, value: float | None) -> None:
-        """Check a field that only hardware of one's own has."""
+        """Check a field of hardware that the user owns."""
         if value is None:
             return
         if self.market != OWNED:
@@ -136,7 +137,7 @@ class Price:
             raise ValueError(f"utilization must be a share of at most 1, not {value!r}")
 
     def _spread(self, purchase_usd: float, working_hours: float) -> None:
-        """Derive the price per hour. A row of the ledger gives it, too; it must not say something else."""
+        """Derive the price per hour. A ledger row contains the price, too; the two must be equal."""
         usd_per_hour = purchase_usd / working_hours if working_hours else math.inf
         check_number("purchase_usd per hour of work", usd_per_hour)
         if self.usd_per_hour is not None and not math.isclose(self.usd_per_hour, usd_per_hour, rel_tol=1e-9):
@@ -203,10 +204,10 @@ def load_prices(path: Path | None = None) -> dict[str, Price]:
 
 
 def load_price_book(own: Path | None) -> dict[str, Price]:
-    """Read our prices, with a user's own in front of them.
+    """Read our prices, and a user's price file that overrides them.
 
     Args:
-        own: Price file whose entries replace ours of the same names; None for ours alone.
+        own: Price file whose entries replace ours of the same names; None for only ours.
 
     Returns:
         Prices by instance name.
@@ -224,8 +225,8 @@ def resolve_price(
 
     Args:
         instance: Name of an entry; None means ``local``.
-        usd_per_hour: Price that replaces the entry's [USD/h]; like the entry's own it pays for all its accelerators,
-            so with ``local`` it is the price of one accelerator. None keeps the entry's price.
+        usd_per_hour: Price that replaces that of the entry [USD/h]. Like the entry's price, it covers all accelerators
+            of the instance; for ``local``, it is the price of one accelerator. None keeps the price of the entry.
         prices: Known prices by instance name.
         today: Day on which the flag was given, the date of an overriding price.
 
@@ -267,7 +268,7 @@ def check_number(name: str, value: object) -> None:
 
 
 def _check_text(name: str, value: object, *, optional: bool) -> None:
-    """Refuse what is not a non-empty text; None passes where the field is optional."""
+    """Refuse values that are not a non-empty string; None passes if the field is optional."""
     if value is None and optional:
         return
     if not isinstance(value, str) or not value.strip():

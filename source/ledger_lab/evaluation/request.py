@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
+from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.request import (
     SimulationRequest,
     add_flags,
@@ -24,33 +25,40 @@ class EvaluateRequest(SimulationRequest):
 
     checkpoints: tuple[str, ...] = flag(
         (),
-        "Run id, run directory or checkpoint file; any number. A run stands for all its checkpoints.",
+        "Run ids, run directories or checkpoint files. For a run, all of its checkpoints are scored.",
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )
     pretrained: bool = pretrained_flag()
     task: str | None = pretrained_task_flag()
-    panel: str | None = flag(None, "Panel name or .toml file (default: the one the run declared).")
+    panel: str | None = flag(None, "Panel name or .toml file (default: the panel of the run).")
     target: float | None = flag(
         None,
-        "Success to look for, in (0, 1] (default: the run's; for a panel that it did not declare, the panel's).",
+        "Share of successful episodes to reach, in (0, 1] (default: set by the run; with --panel, by the panel).",
     )
     sim: tuple[str, ...] = flag(
         (),
-        "Score in one more simulation, too, and tell the difference: physics=NAME and env.PATH=VALUE on top of "
-        "what the run declared, several in quotes, like 'env.sim.dt=0.004 env.decimation=4'. Can be repeated.",
+        (
+            "Also score in another simulation, and show the difference. OVERRIDES are physics=NAME and env.PATH=VALUE, "
+            "on top of those of the run. Quote several: 'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
+        ),
         metavar="OVERRIDES",
     )
     versus: str | None = flag(
         None,
-        "Compare the one named checkpoint with this one, episode by episode. Here a run stands for the checkpoint "
-        "that was confirmed to reach the target, else for its last one.",
+        (
+            "Compare one checkpoint with this one, episode by episode. For a run on either side, the confirmed "
+            "checkpoint is taken, or the last one if none was confirmed."
+        ),
         metavar="RUN_OR_CHECKPOINT",
     )
     video: int | None = flag(
         None,
-        "Record the N worst episodes of the last named checkpoint, one mp4 each, in videos/ beside the journal: "
-        "failed ones first, then the shortest, then those of the lowest return. Needs no GPU and no display.",
+        (
+            "Record the N worst episodes of the last checkpoint in RUN_OR_CHECKPOINT, one mp4 each, in videos/ beside "
+            "the journal. Failed episodes come first, then the shortest, then those with the lowest return. Needs no "
+            "GPU and no display."
+        ),
         metavar="N",
     )
     trust_run: bool = trust_run_flag()
@@ -71,9 +79,15 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evaluate.py",
         description=(
-            "Score any number of checkpoints on every episode of a panel, in one pass of one simulation, and write the "
-            "results beside the journals of their runs. Exit status 0 if all scores are valid."
+            "Score any number of checkpoints on all episodes of a panel, in one simulation, and write the results "
+            "beside the journals of their runs. The exit status is 0 if all scores are valid, else 1."
         ),
+        epilog=examples(
+            "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
+            "evaluate.py RUN --versus OTHER_RUN --sim physics=ovphysx",
+            "evaluate.py --task LedgerLab-Ant --pretrained --panel ant_robust_v1",
+        ),
+        formatter_class=HelpFormatter,
     )
     return add_flags(parser, EvaluateRequest)
 
@@ -83,19 +97,21 @@ def ship_policy_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ship_policy.py",
         description=(
-            "Put the policy of a run into the package, in place of the one that came for its task: the checkpoint that "
-            "was confirmed to reach the target, a short journal of the run that proves it, and what "
-            "scripts/export_policy.py wrote of this checkpoint. Telemetry, stand-alone evaluations and results of "
-            "other checkpoints stay behind. The command checks all hashes, and that this code can score the policy."
+            "Put the policy of a run into the package, in place of the present policy of its task. The command copies "
+            "the confirmed checkpoint, a short journal that proves it, and the files that scripts/export_policy.py "
+            "wrote for this checkpoint. Telemetry, stand-alone evaluations and scores of other checkpoints are left "
+            "out. The command checks all hashes, and that the present code can score the policy."
         ),
+        epilog=examples("export_policy.py RUN", "ship_policy.py RUN"),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="Run id or run directory.")
     parser.add_argument(
         "--short_of_target",
         action="store_true",
         help=(
-            "Ship a run that did not reach its target: its checkpoint with the best held-out score. Whoever uses it is "
-            "told so."
+            "Accept a run that did not reach its target, and take its checkpoint with the best held-out score. Users "
+            "of the policy are told."
         ),
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
@@ -107,24 +123,27 @@ def new_panel_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="new_panel.py",
         description=(
-            "Write a panel file, the held-out exam of a task, for any manager-based task that is registered with Isaac "
-            "Lab. It can be used as it is written, once its success function exists, and lists in comments what the "
-            "task's configuration offers: terminations, commands, joints, observations, and example cells that perturb "
-            "them. No simulation is started."
+            "Write a panel file for a manager-based task that is registered with Isaac Lab. A panel defines the "
+            "held-out episodes that policies of the task are scored on. The file can be used unchanged, once its "
+            "success function exists. Comments in it list the task's terminations, commands, joints and observations, "
+            "and show example cells that perturb them. The command starts no simulation."
         ),
+        epilog=examples("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml"),
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--task", required=True, help="Gymnasium id of the task; list_envs.py --all lists them.")
-    parser.add_argument(
-        "--output", type=Path, default=None, help="File to write, which must not exist (default: the task's id .toml)."
-    )
+    parser.add_argument("--output", type=Path, default=None, help="New file to write (default: named after the task).")
     parser.add_argument("--seeds", type=int, default=256, help="Held-out episodes of each cell (default: 256).")
     parser.add_argument(
-        "--target", type=float, default=0.9, help="Share of successes that a policy must reach (default: 0.9)."
+        "--target",
+        type=float,
+        default=0.9,
+        help="Share of successful episodes that a policy must reach (default: 0.9).",
     )
     parser.add_argument(
         "--success",
         metavar="MODULE:FUNCTION",
         default=None,
-        help="Function that tells success; it may be written later (default: a name to write it under).",
+        help="Success function; you may write it later (default: a name for a function to be written).",
     )
     return parser

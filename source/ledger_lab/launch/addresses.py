@@ -58,10 +58,10 @@ def machine_addresses(environ: Mapping[str, str]) -> list[str]:
 
 
 def require_private(names: Iterable[str], *, allow: bool) -> None:
-    """Refuse to listen where the whole internet may connect.
+    """Refuse to listen at a public address.
 
     Args:
-        names: Names or addresses that are listened at; unknown names are left to those who connect.
+        names: Names or addresses to listen at. Unknown names are skipped; connecting to them reports the error.
         allow: Whether the user accepts public addresses.
 
     Raises:
@@ -104,7 +104,7 @@ def bound_listener(host: str, port: int) -> socket.socket:
 
 def _interfaces(named: str | None = None) -> list[str]:
     """Return the addresses of this machine, or of one of its network interfaces."""
-    import psutil  # not imported where nobody needs several machines
+    import psutil  # imported only for trainings on several machines
 
     return [
         each.address.partition("%")[0]

@@ -29,7 +29,7 @@ _ALONE = "ledger_lab"
 
 
 class _Alone(RendezvousHandler):
-    """The rendezvous of a single launcher: it meets nobody."""
+    """The rendezvous of a single launcher, without other members."""
 
     def __init__(self, parameters: RendezvousParameters) -> None:
         self._run_id = parameters.run_id
@@ -43,11 +43,11 @@ class _Alone(RendezvousHandler):
         return RendezvousInfo(dist.HashStore(), 0, 1, RendezvousStoreInfo("localhost", 0))
 
     def is_closed(self) -> bool:
-        """Tell whether nobody may join any more."""
+        """Tell whether it is closed to new members."""
         return False
 
     def set_closed(self) -> None:
-        """Let nobody join any more."""
+        """Close it to new members."""
 
     def num_nodes_waiting(self) -> int:
         """Return how many launchers wait to join."""

@@ -1,4 +1,4 @@
-"""What happened: immutable rows in append-only journals, and the reader that makes runs of them."""
+"""Immutable rows in append-only journals, and the reader that builds runs from them."""
 
 from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
 from ledger_lab.ledger.content import JournalContent, read_journal

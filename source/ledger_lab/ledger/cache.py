@@ -1,9 +1,10 @@
-"""Digests of journals that were read before, kept beside no ledger, and believed only while nothing has been touched.
+"""Cache of the digests of journals that were read before; a digest counts only while its journal is unchanged.
 
-A digest counts as long as inode, size, modification time and change time of its journal are what they were when every
-line was verified; no program can set the change time. The cache holds sums and places, never rows: a row is read
-from its journal, and its hash verified, each time. ``scripts/verify_ledger.py`` never looks here. One JSON file per
-ledger root in ``$XDG_CACHE_HOME/ledger_lab`` (by default ``~/.cache/ledger_lab``); it may be deleted at any time.
+A digest counts while inode, size, modification time and change time of its journal are the same as when every line was
+verified; no program can set the change time. The cache holds sums and positions of rows, never rows: each row is read
+from its journal, and its hash is verified. ``scripts/verify_ledger.py`` does not use the cache. There is one JSON file
+per ledger root in ``$XDG_CACHE_HOME/ledger_lab`` (by default ``~/.cache/ledger_lab``), outside of any ledger. It may be
+deleted at any time.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from ledger_lab.ledger.digest import Digest, Stamp
 from ledger_lab.ledger.encoding import VERSION
 
 SETTLED_NS = 2_000_000_000
-"""How long nobody must have touched a journal before its digest is kept [ns]. Within one tick of the file system's
-clock, two changes can bear the same time."""
+"""Minimum age of a journal's last change before its digest is cached [ns]. Within one tick of the file system's clock,
+two changes can have the same time."""
 
 _FORMAT = f"ledger_lab digests 3 of rows {VERSION}".encode()
-"""To be raised whenever the meaning of a digest changes."""
+"""Version of the format; raise it whenever the meaning of a digest changes."""
 
 Digests = Mapping[Path, tuple[Stamp, Digest]]
-"""Digests with the stamps that their journals bore when they were read."""
+"""Digests, each with the stamp that its journal had when it was read."""
 
 
 def cache_file(root: Path) -> Path:
-    """Return where the digests of a ledger are kept.
+    """Return the path of the cache file of a ledger.
 
     Args:
         root: Root of the ledger.
@@ -43,7 +44,7 @@ def cache_file(root: Path) -> Path:
 
 
 def load_digests(root: Path) -> dict[Path, tuple[Stamp, Digest]]:
-    """Return the digests that were kept of a ledger; none where the file is missing, another's, or damaged.
+    """Return the cached digests of a ledger; none if the file is missing, damaged, or that of another ledger.
 
     Args:
         root: Root of the ledger.
@@ -60,18 +61,18 @@ def load_digests(root: Path) -> dict[Path, tuple[Stamp, Digest]]:
             for name, (stamp, digest) in orjson.loads(content).items()
         }
     except (OSError, ValueError, TypeError, KeyError):
-        return {}  # whatever is wrong with it, the journals say the same
+        return {}  # the journals still hold everything
 
 
 def keep_digests(root: Path, digests: Digests) -> None:
-    """Keep digests in place of those that were kept before.
+    """Replace the cached digests of a ledger.
 
-    The file appears as a whole: concurrent readers see the old one or the new one. Where it can't be written, the next
-    reader takes longer, and that is all.
+    The file is replaced as a whole: concurrent readers see the old one or the new one. If it can't be written, the next
+    reader only takes longer.
 
     Args:
         root: Root of the ledger.
-        digests: The digests; those of journals that somebody has just written to are left out.
+        digests: The digests; those of journals that have just changed are left out.
     """
     now_ns, prefix = time.time_ns(), len(os.fspath(root / "_")) - 1
     content = orjson.dumps(
@@ -96,5 +97,5 @@ def keep_digests(root: Path, digests: Digests) -> None:
 
 
 def _head(content: bytes) -> bytes:
-    """Return the first line of a cache file: who wrote it, and that it is whole."""
+    """Return the first line of a cache file: its format, and a checksum of the rest."""
     return _FORMAT + b" " + hashlib.sha256(content).hexdigest().encode()

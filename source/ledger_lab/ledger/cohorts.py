@@ -1,4 +1,4 @@
-"""Cohorts: how many runs are going to be made together, said once and before the first of them."""
+"""Declarations of cohorts: the number of runs, declared once and before the first run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def cohort_journal(log_root: Path, name: str) -> Path:
 
 
 def require_cohort_name(name: str) -> None:
-    """Refuse what can't be the name of a cohort, because it can't be that of a folder.
+    """Refuse a name that cannot be a cohort's, because it cannot be a folder's.
 
     Args:
-        name: What ``--cohort`` says.
+        name: Value of ``--cohort``.
 
     Raises:
-        UserError: If it is no such name.
+        UserError: If the name is refused.
     """
     if not names_a_folder(name) or len(name.encode()) > _LONGEST_NAME:
         raise UserError(
@@ -38,18 +38,18 @@ def require_cohort_name(name: str) -> None:
 
 
 def declare_cohort(log_root: Path, name: str, size: int) -> None:
-    """Say how many runs a cohort is going to have. Whoever says it first is right; the others may repeat it.
+    """Declare the number of runs of a cohort. The first declaration counts; others may repeat it.
 
-    The declaration becomes visible as a whole, under its final name, by a hard link that only one process can make. So
-    any number of processes may declare the same cohort at the same time, without a lock.
+    The declaration appears as a whole under its final name, through a hard link that only one process can make. So any
+    number of processes may declare the same cohort at the same time, without a lock.
 
     Args:
         log_root: Root of the ledger.
         name: The cohort.
-        size: Its runs.
+        size: Its number of runs.
 
     Raises:
-        UserError: If the name or the size can't be, the cohort is declared with another size, or nothing can be
+        UserError: If the name or the size is invalid, the cohort was declared with another size, or nothing can be
             written there.
     """
     require_cohort_name(name)
@@ -77,7 +77,7 @@ def declare_cohort(log_root: Path, name: str, size: int) -> None:
 
 
 def _publish(row: CohortDeclared, path: Path) -> None:
-    """Write the declaration under a name of its own, then try to give it the final one."""
+    """Write the declaration under a temporary name, then try to link it to the final one."""
     draft = path.with_name(f".declaration-{secrets.token_hex(8)}")
     try:
         with Journal(draft) as journal:
@@ -85,7 +85,7 @@ def _publish(row: CohortDeclared, path: Path) -> None:
         try:
             os.link(draft, path)
         except FileExistsError:
-            return  # somebody else was first
+            return  # another process was first
         sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)

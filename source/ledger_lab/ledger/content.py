@@ -1,4 +1,4 @@
-"""One journal as its readers see it: small in memory, its rows fetched when they are asked for."""
+"""One journal for readers: small in memory; its rows are read on demand."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ from ledger_lab.ledger.telemetry_sums import TelemetrySums
 _R = TypeVar("_R", bound=Row)
 
 _BULK = (*TALLIED, Tally)
-"""Kinds that come by the million: a digest says what they sum to, and not where they stand."""
+"""Kinds with millions of rows: a digest holds their sums, and not their positions."""
 
 _Decoded = tuple[tuple[Row, ...], tuple[datetime, ...]]
 
 _DECODED_ROWS = 200_000
-"""Rows of journals that were read as a whole, and are kept for the next time, over all journals."""
+"""Largest number of rows, over all journals that were read as a whole, that are kept in memory."""
 
 
 class JournalContent:
     """A verified journal.
 
-    :attr:`rows`, :attr:`times`, and phase windows and telemetry asked for by :meth:`of`, read the whole file; other
-    kinds take a few lines of it; :attr:`windows` and :attr:`telemetry` take none. What is read is verified again.
+    :attr:`rows`, :attr:`times`, and :meth:`of` for phase windows and telemetry, read the whole file. Other kinds read a
+    few lines of it. :attr:`windows` and :attr:`telemetry` read nothing. Every line that is read is verified again.
     """
 
     def __init__(self, path: Path, rows: tuple[Row, ...], times: tuple[datetime, ...], torn_bytes: int = 0) -> None:
-        """Hold rows that stand in no file; :meth:`stored` is for those that do.
+        """Hold rows that are in no file; for rows in a file, use :meth:`stored`.
 
         Args:
-            path: What the journal is called.
+            path: Name of the journal.
             rows: Its rows.
             times: When each one was written.
             torn_bytes: Bytes of an unfinished last line.
         """
         self.path = path
         self.digest = replace(Digest.of(rows, times), torn_bytes=torn_bytes)
-        """What one pass over it has left."""
+        """Digest of the journal."""
         self._held: _Decoded | None = (rows, times)
 
     @classmethod
@@ -73,7 +73,7 @@ class JournalContent:
         return content
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both are the same journal, read as far."""
+        """Tell whether both are the same journal, read up to the same row."""
         return isinstance(other, JournalContent) and (self.path, self.digest) == (other.path, other.digest)
 
     __hash__ = None  # type: ignore[assignment]  # as that of a row
@@ -85,7 +85,7 @@ class JournalContent:
 
     @property
     def times(self) -> tuple[datetime, ...]:
-        """When each row was written, by the wall clock, which may have been set back in between."""
+        """Time of each row, by the wall clock; the clock may have been set back in between."""
         return (self._held or _decoded(self))[1]
 
     @property
@@ -110,12 +110,12 @@ class JournalContent:
 
     @property
     def windows(self) -> WindowSums:
-        """What its phase windows come to."""
+        """Sums of its phase windows."""
         return self.digest.sums.windows
 
     @property
     def telemetry(self) -> TelemetrySums:
-        """What its telemetry comes to."""
+        """Sums of its telemetry."""
         return self.digest.sums.telemetry
 
     def of(self, kind: type[_R]) -> list[_R]:
@@ -132,18 +132,18 @@ class JournalContent:
             pairs = zip(self.rows, self.times, strict=True)
             return [(row, time) for row, time in pairs if type(row) is kind]
         places = self.places(kind)
-        # A result has columns as long as its panel: too large to be kept.
+        # A panel result is too large to keep: its columns have one entry per episode.
         rows = self.fetch(places) if kind is PanelResult else [self._kept[place.sequence] for place in places]
         times = [parse_time(place.time) for place in places]
         return list(zip(cast(list[_R], rows), times, strict=True))
 
     def places(self, kind: type[Row]) -> list[Place]:
-        """Return where the rows of a kind stand that does not come by the million."""
+        """Return the positions of the rows of a kind, except phase windows and telemetry."""
         return [place for place in self.digest.places if place.kind == kind.__name__]
 
     @cached_property
     def _kept(self) -> dict[int, Row]:
-        """Rows by their places, but phase windows, telemetry and panel results."""
+        """Rows by their positions, without phase windows, telemetry and panel results."""
         places = [place for place in self.digest.places if place.kind != PanelResult.__name__]
         return dict(zip((place.sequence for place in places), self.fetch(places), strict=True))
 
@@ -151,10 +151,10 @@ class JournalContent:
         """Read rows from the file.
 
         Args:
-            places: Where they stand.
+            places: Their positions.
 
         Raises:
-            LedgerDamageError: If a line is not what it was when the journal was verified.
+            LedgerDamageError: If a line has changed since the journal was verified.
             UserError: If the file can't be read any more.
         """
         if not places:
@@ -170,7 +170,7 @@ class JournalContent:
         return [self._decode(place, line) for place, line in zip(places, lines, strict=True)]
 
     def _decode(self, place: Place, line: bytes) -> Row:
-        """Verify a line, and make a row of it."""
+        """Verify a line, and build its row."""
         if hash_of_body(line) != place.hash.encode():
             raise LedgerDamageError(self.path, place.sequence + 1, "the row was changed while the ledger was read")
         try:
@@ -180,7 +180,7 @@ class JournalContent:
 
 
 _recent: OrderedDict[tuple[Path, str], _Decoded] = OrderedDict()
-"""The rows of the journals that were decoded last, by path and last hash."""
+"""Rows of the journals that were decoded last, by path and last hash."""
 
 
 def _decoded(content: JournalContent) -> _Decoded:
@@ -195,7 +195,7 @@ def _decoded(content: JournalContent) -> _Decoded:
 
 
 class DecodedLine(NamedTuple):
-    """A verified line, as what it says."""
+    """The content of a verified line."""
 
     time: datetime
     row: Row
@@ -203,16 +203,16 @@ class DecodedLine(NamedTuple):
 
 
 def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> DecodedLine:
-    """Verify a line of a journal, and make a row of it.
+    """Verify a line of a journal, and return its content.
 
     Args:
         path: The journal.
         line: The line.
-        sequence: The place it stands in, from 0.
+        sequence: Its position in the journal, from 0.
         previous: Hash of the line before, or :data:`ledger_lab.ledger.encoding.GENESIS`.
 
     Raises:
-        LedgerDamageError: If the line is not what its writer wrote.
+        LedgerDamageError: If the line differs from what its writer wrote.
     """
     hashes = verify_lines([line], sequence, previous)
     if not hashes:
@@ -226,7 +226,7 @@ def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> Deco
 
 
 def _decode_all(content: JournalContent) -> _Decoded:
-    """Read a journal as far as it was verified, and verify that it still says the same."""
+    """Read a journal as far as it was verified, and verify that it has not changed."""
     rows: list[Row] = []
     times: list[datetime] = []
     previous = GENESIS
@@ -254,7 +254,7 @@ def read_journal(path: Path) -> JournalContent:
         Its rows.
 
     Raises:
-        LedgerDamageError: If a line is not what its writer wrote, or is missing.
+        LedgerDamageError: If a line differs from what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
     return JournalContent.stored(path, digest_journal(path)[1])

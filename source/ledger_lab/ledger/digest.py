@@ -1,7 +1,7 @@
-"""What one pass over a journal leaves in memory: sums of its telemetry, and where its other rows stand.
+"""Digests of journals: the sums of the telemetry and phase windows, and the positions of the other rows.
 
-A journal of a million rows is a gigabyte of objects; its digest is a kilobyte. The pass verifies every line. What it
-adds up are the rows since the last tally, see :mod:`ledger_lab.ledger.tally`, or, where it is to be thorough, all rows.
+A journal of a million rows takes a gigabyte as objects; its digest takes a kilobyte. Making a digest verifies every
+line. It adds up the rows since the last tally (:mod:`ledger_lab.ledger.tally`), or all rows in thorough mode.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
 
 _BUFFER = 1 << 17
-"""Bytes that are read at once [B]: the processor's caches hold them until they are done with."""
+"""Size of one read [B]; it fits into the caches of the processor."""
 
 COMPRESSED = ".gz"
-"""End of the name of a journal that was compressed with gzip, once nobody writes to it any more."""
+"""Suffix of a journal that was compressed with gzip after its last row."""
 
 _MOST_DECOMPRESSED = 256 << 20
-"""Bytes that a compressed journal may have at most when it is decompressed [B]: it is held in memory."""
+"""Largest size of a compressed journal after decompression [B]; it is held in memory."""
 
 _MOST_WAITING = 32
-"""Buffers whose rows wait for a tally at most."""
+"""Largest number of buffers whose rows wait for a tally."""
 
 _AGED = (
     SupervisionStarted,
@@ -74,57 +74,57 @@ _AGED = (
 
 _TALLY = kind_and_data(Tally.__name__)
 _INVALID = (AttributeError, KeyError, TypeError, ValueError)
-"""What a row raises whose fields are not those of its kind."""
+"""Exceptions of a row whose fields do not fit its kind."""
 
 
 class LedgerDamageError(UserError):
-    """A journal says something that its writer can't have written."""
+    """A journal holds something that its writer cannot have written."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
-        """Locate the damage.
+        """Build the error.
 
         Args:
             path: The journal.
             line: Line number, from 1.
-            reason: What is wrong with the line.
+            reason: Description of the damage.
         """
         super().__init__(f"{path}:{line}: {reason}")
         self.path, self.line, self.reason = path, line, reason
 
     def __reduce__(self) -> tuple[type[Self], tuple[Path, int, str]]:
-        """Come back from another process as the same error."""
+        """Restore the same error after a transfer from another process."""
         return type(self), (self.path, self.line, self.reason)
 
 
 class Stamp(NamedTuple):
-    """What the system says of a file, and says otherwise as soon as anybody has touched it."""
+    """File status that changes with every change of the file."""
 
     inode: int
     size: int
     mtime_ns: int
     ctime_ns: int
-    """Time of the last change of content or attributes [ns]. Unlike the one before, no program can set it."""
+    """Time of the last change of content or attributes [ns]. Unlike the modification time, no program can set it."""
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """Return the stamp in a file's status."""
+        """Return the stamp from a file's status."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Place(NamedTuple):
-    """Where a row stands."""
+    """Position of a row."""
 
     kind: str
     sequence: int
-    """Place in the journal, from 0."""
+    """Index in the journal, from 0."""
     offset: int
-    """First byte of its line [B]."""
+    """Offset of its line [B]."""
     length: int
-    """Bytes of its line [B]."""
+    """Length of its line [B]."""
     time: str
-    """When it was written, by the wall clock, ISO 8601."""
+    """Time of writing by the wall clock, ISO 8601."""
     hash: str
-    """Its own hash, which stands for all rows before it, too."""
+    """Its hash, which also covers all rows before it."""
 
 
 class Score(NamedTuple):
@@ -138,25 +138,25 @@ class Score(NamedTuple):
 
 @dataclass(kw_only=True)
 class Digest:
-    """What is kept of a journal. Plain data."""
+    """Summary of a journal, as plain data."""
 
     rows: int = 0
     size: int = 0
-    """Bytes of its whole rows [B]."""
+    """Size of its complete rows [B]."""
     torn_bytes: int = 0
-    """Bytes after them: an unfinished last line."""
+    """Bytes after the last complete row, of an unfinished line."""
     last_hash: str = ""
-    """Hash of the last row, which stands for all before it."""
+    """Hash of the last row, which also covers all rows before it."""
     first_time: str = ""
-    """When the first row was written, ISO 8601."""
+    """Time of the first row, ISO 8601."""
     last_time: str = ""
-    """When the last row was written, ISO 8601."""
+    """Time of the last row, ISO 8601."""
     wall_ns: int = 0
-    """Age of the attempt at its last sign of life in this journal [ns]."""
+    """Age of the attempt at its last heartbeat in this journal [ns]."""
     sums: Sums = field(default_factory=Sums)
-    """What its phase windows and telemetry come to."""
+    """Sums of its phase windows and telemetry."""
     places: list[Place] = field(default_factory=list)
-    """All other rows but tallies, in order."""
+    """Positions of all other rows except tallies, in order."""
     scores: list[Score] = field(default_factory=list)
     """What its panel results are about, in order."""
 
@@ -168,7 +168,7 @@ class Digest:
 
     @classmethod
     def of(cls, rows: Sequence[Row], times: Sequence[datetime]) -> Self:
-        """Digest rows that stand in no file.
+        """Digest rows that are in no file.
 
         Args:
             rows: The rows, in order.
@@ -261,18 +261,18 @@ def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
 
 
 def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]:
-    """Verify a journal from its first to its last byte, and digest it.
+    """Verify a journal from the first byte to the last, and digest it.
 
     Args:
-        path: The journal. Its writer may go on writing.
-        thorough: Whether to parse every row, too, and check its writer's tallies. Otherwise rows that the digest can do
-            without are what their writer wrote, whatever that is.
+        path: The journal. Its writer may still be writing.
+        thorough: Whether to parse every row and to check the tallies, too. Otherwise, rows that the digest does not
+            need are only verified by their hashes.
 
     Returns:
-        What the system said of the file before it was read, and the digest.
+        The stamp of the file before it was read, and the digest.
 
     Raises:
-        LedgerDamageError: If a line is not what its writer wrote, or is missing.
+        LedgerDamageError: If a line differs from what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
     reading = _Reading(path, thorough)
@@ -287,28 +287,28 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
 
 
 class _Reading:
-    """The reading of one journal, many lines at once: whatever is done for each of a million lines shows."""
+    """Reader of one journal. It handles many lines at once, because any work per line counts for a million lines."""
 
     def __init__(self, path: Path, thorough: bool) -> None:
-        """Begin at the first line."""
+        """Start at the first line."""
         self._path, self._thorough = path, thorough
         self._digest, self._previous = Digest(), GENESIS
         self._tally: tuple[int, bytes] | None = None
-        """Place and line of the last tally."""
+        """Position and line of the last tally."""
         self._waiting: list[tuple[int, list[bytes]]] = []
-        """Lines after it with the places of the first ones. The next tally may stand for them."""
+        """Lines after the last tally, with the index of the first one of each buffer. The next tally may cover them."""
 
     def add(self, lines: list[bytes]) -> None:
-        """Verify the next lines, and take what they say."""
+        """Verify the next lines, and digest them."""
         while lines:
-            alike = 10 ** len(str(self._digest.rows)) - self._digest.rows  # lines whose kinds begin at the same byte
+            alike = 10 ** len(str(self._digest.rows)) - self._digest.rows  # lines whose kinds start at the same byte
             self._add(lines[:alike])
             lines = lines[alike:]
         if len(self._waiting) > _MOST_WAITING:
             self._sum_up()
 
     def _add(self, lines: list[bytes]) -> None:
-        """Verify lines whose kinds begin at the same byte, and take what they say."""
+        """Verify lines whose kinds start at the same byte, and digest them."""
         digest, first = self._digest, self._digest.rows
         kind_at, hashes = kind_begins(first), verify_lines(lines, first, self._previous)
         verified, begin = lines[: len(hashes)], 0
@@ -324,7 +324,7 @@ class _Reading:
                 self._take(number, line, offsets[index], hashes[index])
         self._waiting.append((first + begin, verified[begin:]))
         if len(verified) < len(lines):
-            self._sum_up()  # the first damage is the one to tell
+            self._sum_up()  # report the first damage
             raise LedgerDamageError(self._path, first + len(verified) + 1, what_is_wrong(lines[len(verified)]))
         digest.rows, digest.size, self._previous = first + len(lines), offsets[-1], hashes[-1]
         digest.first_time = digest.first_time or self._time(first, lines[0])
@@ -340,7 +340,7 @@ class _Reading:
         return time
 
     def _take(self, number: int, line: bytes, offset: int, row_hash: bytes) -> None:
-        """Take a row that no tally stands for; it is kept where it stands."""
+        """Digest a row that no tally covers, by its position."""
         try:
             parts = split_line(line, kind_begins(number))
             if parts.kind not in KINDS:
@@ -356,7 +356,7 @@ class _Reading:
         self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash.decode()))
 
     def _take_tally(self, number: int, line: bytes) -> None:
-        """Take a tally in place of the rows that it stands for, or check it against them."""
+        """Use a tally in place of the rows that it covers, or check it against them."""
         if not self._thorough:
             self._tally, self._waiting = (number, line), []
             return
@@ -365,7 +365,7 @@ class _Reading:
             raise LedgerDamageError(self._path, number + 1, "the tally is not what the rows before it come to")
 
     def _sum_up(self) -> None:
-        """Add up the rows that no tally has stood for."""
+        """Add up the rows that no tally covers."""
         if self._tally is not None:
             self._digest.sums = self._sums_in(*self._tally)
         for first, lines in self._waiting:
@@ -380,18 +380,18 @@ class _Reading:
         self._tally, self._waiting = None, []
 
     def _sums_in(self, number: int, line: bytes) -> Sums:
-        """Return what a tally says."""
+        """Return the content of a tally."""
         try:
             return Sums.from_data(orjson.loads(split_line(line, kind_begins(number)).data))
         except _INVALID as error:
             raise self._invalid(number, error) from error
 
     def _invalid(self, number: int, error: Exception) -> LedgerDamageError:
-        """Return the error that a row is none."""
+        """Return the error for an invalid row."""
         return LedgerDamageError(self._path, number + 1, f"not a valid row: {error}")
 
     def end(self, rest: bytes) -> Digest:
-        """Take what follows the last newline, and return the digest."""
+        """Handle the bytes after the last newline, and return the digest."""
         digest = self._digest
         self._sum_up()
         if not may_be_torn(rest, digest.rows):

@@ -1,4 +1,4 @@
-"""Digesting whole ledgers: on all cores, and only what has changed since the last time."""
+"""Digests of whole ledgers, made on all cores, and only for journals that have changed."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ledger_lab.ledger.cache import keep_digests, load_digests
 from ledger_lab.ledger.digest import Digest, LedgerDamageError, Stamp, digest_journal
 
 PARALLEL_FROM = 32 << 20
-"""Bytes of journals from which more than one process reads them [B]."""
+"""Total size of journals above which several processes read them [B]."""
 
 CACHED_FROM = 8 << 20
-"""Bytes of journals from which digests are kept [B]: reading less takes no time."""
+"""Total size of journals above which digests are cached [B]; less is read quickly."""
 
 _BATCH = 8 << 20
-"""Bytes of journals that a process takes at once [B]."""
+"""Total size of journals per batch of a process [B]."""
 
 OnProgress = Callable[[int, int], None]
-"""Hears how many bytes of journals are read, of how many that have to be."""
+"""Called with the bytes of journals that were read, and the bytes to read in all."""
 
 Found = tuple[Stamp, Digest] | LedgerDamageError
-"""What came of a journal."""
+"""Digest of a journal, or its damage."""
 
 _Result = Found | OSError | None
-"""``None`` stands for a journal that is gone."""
+"""``None`` stands for a journal that no longer exists."""
 
 
 def digest_journals(
@@ -38,12 +38,12 @@ def digest_journals(
 
     Args:
         paths: The journals.
-        cache_root: Root of the ledger, whose kept digests count where nothing has been touched since; ``None``
-            reads every journal, and thoroughly.
-        on_progress: Hears how far it is.
+        cache_root: Root of the ledger, whose cached digests are used for unchanged journals; ``None`` reads every
+            journal, thoroughly.
+        on_progress: Called with the progress.
 
     Returns:
-        A digest, or the damage, of each; journals that have been deleted meanwhile are left out.
+        The digest or the damage of each journal; journals that were deleted meanwhile are left out.
 
     Raises:
         UserError: If a journal can't be read.
@@ -65,7 +65,7 @@ def digest_journals(
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Return a journal's stamp, or ``None`` where there is no such file any more."""
+    """Return the stamp of a journal, or ``None`` if the file no longer exists."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 
 def _digest_new(sizes: dict[Path, int], on_progress: OnProgress | None, *, thorough: bool) -> dict[Path, Found]:
-    """Digest journals whose sizes are given."""
+    """Digest journals of known sizes."""
     total, done = sum(sizes.values()), 0
     found: dict[Path, Found] = {}
     batches = list(_batches(sizes))
@@ -96,7 +96,7 @@ def _digest_new(sizes: dict[Path, int], on_progress: OnProgress | None, *, thoro
 
 
 def _batches(sizes: dict[Path, int]) -> Iterator[list[Path]]:
-    """Yield the journals, the largest first, together as many as make up a batch."""
+    """Yield batches of journals, the largest journals first."""
     batch: list[Path] = []
     filled = 0
     for path, size in sorted(sizes.items(), key=lambda item: -item[1]):

@@ -1,9 +1,9 @@
-"""How a row becomes a line: JSON in a fixed layout, chained by SHA-256 over the bytes as they stand in the file.
+"""Encoding of rows as lines: JSON in a fixed layout, chained by SHA-256 over the bytes in the file.
 
 ``{"v":2,"seq":0,"time":"…","kind":"…","data":{…},"prev":"<64 hex digits>","hash":"<64 hex digits>"}``
 
-The hash stands last and covers all bytes before it; ``prev`` is the hash of the row before. Whoever verifies a line
-compares bytes, and needs to parse nothing but ``data``. A line is taken with its newline, everywhere.
+The hash comes last and covers all bytes before it; ``prev`` is the hash of the row before. To verify a line, compare
+bytes; only ``data`` needs to be parsed. Everywhere in this module, a line includes its newline.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ VERSION = 2
 """Version of the line format."""
 
 GENESIS = sha256(f"ledger_lab/journal/v{VERSION}".encode()).hexdigest().encode()
-"""What the first row of a journal names as its predecessor."""
+"""Predecessor's hash in the first row of a journal."""
 
 TIME_LENGTH = len("2026-01-01T00:00:00.000+00:00")
-"""Bytes of a line's time, which stands right before the kind [B]."""
+"""Length of a line's time, which is right before the kind [B]."""
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 """Years of a line's time: a machine without a clock begins in 1970, and local time must not leave the calendar."""
@@ -36,16 +36,16 @@ _HASH_LENGTH = len(_HASH_KEY) + 64 + len(b'"}\n')
 _HEAD, _TAIL = b'{"v":' + str(VERSION).encode() + b',"seq":%d,"time":"', b',"prev":"%s","hash":"%s"}\n'
 
 TAIL_LENGTH = len(b',"prev":""') + 64 + _HASH_LENGTH
-"""Bytes of a line after its data [B]."""
+"""Length of a line after its data [B]."""
 
 
 class Line(NamedTuple):
-    """A line, taken apart."""
+    """The parts of a line."""
 
     time: str
     kind: str
     data: bytes
-    """The row's fields, as JSON that nobody has looked at yet."""
+    """The row's fields, as unparsed JSON."""
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
@@ -66,16 +66,16 @@ def encode_fields(row: Row) -> bytes:
     """
     try:
         data = orjson.dumps(row)
-    except TypeError:  # a number of NumPy's, or a key that is no plain text
+    except TypeError:  # a NumPy number, or a key that is not a plain string
         return encode_value(row.to_data())
-    # The encoder writes null for what is not finite, too. Where it wrote none, there was nothing of the kind.
+    # The encoder also writes null for numbers that are not finite. Without a null, there are none.
     return encode_value(row.to_data()) if b"null" in data else data
 
 
 def encode_value(data: dict[str, Any]) -> bytes:
     """Encode the fields of a row.
 
-    Bytes of paths and arguments that are no UTF-8 become ``?``.
+    Bytes of paths and arguments that are not UTF-8 become ``?``.
 
     Raises:
         ValueError: If a number is not finite.
@@ -88,7 +88,7 @@ def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: byte
     """Return a row as its line.
 
     Args:
-        sequence: Place in the journal, from 0.
+        sequence: Index in the journal, from 0.
         time: Wall-clock time in UTC, ISO 8601 with milliseconds.
         kind: Kind of the row.
         data: Its fields as JSON.
@@ -100,22 +100,22 @@ def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: byte
 
 
 def hash_of(line: bytes) -> bytes:
-    """Return the hash that a line ends with."""
+    """Return the hash at the end of a line."""
     return line[-67:-3]
 
 
 def verify_lines(lines: Sequence[bytes], sequence: int, previous: bytes) -> list[bytes]:
-    """Check that lines are exactly what their writer wrote in this place.
+    """Check that lines are exactly what their writer wrote at this position.
 
     Args:
         lines: The lines.
-        sequence: The place the first one stands in, from 0.
+        sequence: Index of the first line, from 0.
         previous: Hash of the line before it, or :data:`GENESIS`.
 
     Returns:
-        The hashes of the lines before the first that is anything else: :func:`what_is_wrong` says why.
+        The hashes of all lines before the first wrong one; :func:`what_is_wrong` explains it.
     """
-    # A ledger has millions of lines: whatever is done for each of them is done without a Python frame of its own.
+    # A ledger has millions of lines, so the work per line must not need a Python frame.
     hashes = [sha256(line[:-_HASH_LENGTH]).hexdigest().encode() for line in lines]
     heads = map(_HEAD.__mod__, range(sequence, sequence + len(lines)))
     tails = map(_TAIL.__mod__, zip([previous, *hashes], hashes, strict=False))
@@ -124,14 +124,14 @@ def verify_lines(lines: Sequence[bytes], sequence: int, previous: bytes) -> list
 
 
 def split_line(line: bytes, kind_at: int) -> Line:
-    """Take a verified line apart.
+    """Split a verified line into its parts.
 
     Args:
         line: The line.
-        kind_at: Where its kind begins.
+        kind_at: Offset of its kind [B].
 
     Raises:
-        ValueError: If it is not laid out as a line.
+        ValueError: If it does not have the layout of a line.
     """
     mark, kind_begins = line[kind_at : kind_at + len(_KIND_KEY)], kind_at + len(_KIND_KEY)
     kind_ends = line.find(_DATA_KEY, kind_begins)
@@ -157,27 +157,27 @@ def parse_time(text: str) -> datetime:
 
 
 def kind_and_data(kind: str) -> bytes:
-    """Return what stands between the time and the data of a row of this kind."""
+    """Return the bytes between the time and the data of a row of this kind."""
     return b"".join((_KIND_KEY, kind.encode(), _DATA_KEY))
 
 
 def kind_begins(sequence: int) -> int:
-    """Return where the kind begins in the line of a row in this place, from 0."""
+    """Return the offset of the kind in the line of a row with this index, from 0 [B]."""
     return len(_HEAD % sequence) + TIME_LENGTH
 
 
 def hash_of_body(line: bytes) -> bytes:
-    """Return the hash that a line ought to end with."""
+    """Return the correct hash of a line."""
     return sha256(line[:-_HASH_LENGTH]).hexdigest().encode()
 
 
 def hash_matches(line: bytes) -> bool:
-    """Tell whether a line is what its hash was taken of."""
+    """Tell whether a line matches its hash."""
     return line[-_HASH_LENGTH:] == b',"hash":"%s"}\n' % hash_of_body(line)
 
 
 def what_is_wrong(line: bytes) -> str:
-    """Say in words why :func:`verify_lines` does not take a line."""
+    """Explain in words why :func:`verify_lines` does not accept a line."""
     try:
         record = orjson.loads(line)
     except ValueError:
@@ -194,14 +194,14 @@ def what_is_wrong(line: bytes) -> str:
 
 
 def may_be_torn(rest: bytes, sequence: int) -> bool:
-    """Tell whether bytes without a newline can be what a writer that was stopped left behind.
+    """Tell whether bytes without a newline can be the rest of a writer that was stopped.
 
-    That is the beginning of a row, or zeros, with which some file systems fill what a power failure kept them from
-    writing. A whole row with anything but a newline after it is neither.
+    They are the beginning of a row, or zeros, which some file systems write after a power failure. A complete row that
+    is followed by anything but a newline is neither.
 
     Args:
-        rest: What follows the last newline of a journal.
-        sequence: The place the row would have had, from 0.
+        rest: Bytes after the last newline of a journal.
+        sequence: Index that the row would have had, from 0.
     """
     begun = rest.rstrip(b"\0")
     head = _HEAD % sequence

@@ -1,4 +1,4 @@
-"""What an exception says of the attempt that it ended: one status, and the reason in one line."""
+"""Status of an attempt that an exception ended, and the reason in one line."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _OUT_OF_MEMORY = re.compile(
     r"|_STATUS_ALLOC_FAILED|ErrorMemoryAllocation",
     re.IGNORECASE,
 )
-"""What torch, CUDA, Warp and the C library say when memory runs out."""
+"""Messages of torch, CUDA, Warp and the C library when memory runs out."""
 
 _NON_FINITE = re.compile(r"\bnan\b", re.IGNORECASE)
-"""What RSL-RL and torch's distributions say of values that are not numbers."""
+"""Messages of RSL-RL and torch's distributions about NaN."""
 
 _NAN_POLICY = re.compile(r"normal expects all elements of std >= 0\.0")
-"""What torch says when a policy's noise has become NaN."""
+"""Message of torch when the action noise of a policy is NaN."""
 
 _LONGEST_REASON = 1000
-"""Characters of an error that are kept: some hold whole tensors."""
+"""Largest number of characters of a reason; some errors contain whole tensors."""
 
 
 class Terminated(BaseException):
@@ -34,7 +34,7 @@ class CollectiveError(RuntimeError):
 
 
 class RanksDifferError(RuntimeError):
-    """Processes of one training hold different parameters: what they train is nobody's policy."""
+    """The processes of a training hold different parameters, so they do not train one policy."""
 
 
 def status_of(error: BaseException) -> Status:
@@ -57,8 +57,8 @@ def status_of(error: BaseException) -> Status:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an exception in one line that any journal takes."""
+    """Return an exception as one line that can be written into a journal."""
     line = f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
     if len(line) > _LONGEST_REASON:
         line = line[:_LONGEST_REASON] + " …"
-    return line.encode(errors="backslashreplace").decode()  # names of files may hold bytes that are no text
+    return line.encode(errors="backslashreplace").decode()  # file names may contain bytes that are not text

@@ -1,4 +1,4 @@
-"""Excerpts of a run's journals: short journals that prove one checkpoint and that read like the whole run."""
+"""Excerpts of a run's journals: short journals that prove one checkpoint and can be read like the whole run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
 
     An excerpt holds no telemetry and no stand-alone evaluations. Phase windows in a row become one window, which has
     their sum. The end of an attempt moves from its supervisor's journal into that of the process. All other rows are
-    unchanged, with the times at which they were written first.
+    unchanged, with their original times.
 
     Args:
         run: The run.
@@ -56,7 +56,7 @@ def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
 
 
 def _lines(journal: JournalContent) -> Iterator[Line]:
-    """Yield the lines of a verified journal, taken apart."""
+    """Yield the lines of a verified journal, split into their parts."""
     with open_journal(journal.path) as file:
         for number, line in enumerate(file.readlines()[: journal.count]):
             yield split_line(line, kind_begins(number))
@@ -88,13 +88,13 @@ def _without_anchors(line: Line) -> Line:
 
 
 def _checkpoint_of(line: Line) -> str | None:
-    """Return the checkpoint that a line is about; ``None`` for lines of other kinds."""
+    """Return the checkpoint of a line; ``None`` for lines of other kinds."""
     field = {CheckpointSaved.__name__: "path", PanelResult.__name__: "checkpoint"}.get(line.kind)
     return None if field is None else str(orjson.loads(line.data)[field])
 
 
 def _merge(first: Line, second: Line) -> Line:
-    """Return one phase window in place of two."""
+    """Merge two phase windows into one."""
     before, after = orjson.loads(first.data), orjson.loads(second.data)
     phase_ns: dict[str, int] = dict(before["phase_ns"])
     for phase, spent_ns in after["phase_ns"].items():

@@ -1,4 +1,4 @@
-"""Finding the runs that a user names."""
+"""Search for the runs that a user names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_run(name: str, log_root: Path) -> Run:
         log_root: Root of the ledger, where run ids are looked up.
 
     Raises:
-        UserError: If the name stands for nothing, or for more than one run.
+        UserError: If no run or several runs match the name.
     """
     path = Path(name)
     if path.is_file():
@@ -49,7 +49,7 @@ def tell_damage(ledger: Ledger) -> None:
 
 @contextmanager
 def telling_damage() -> Iterator[None]:
-    """Tell the user of a damaged journal, and how to look for others."""
+    """Turn damage of a journal into an error for the user that says how to look for more."""
     try:
         yield
     except LedgerDamageError as error:
@@ -57,7 +57,7 @@ def telling_damage() -> Iterator[None]:
 
 
 def _run_in(directory: Path) -> Run:
-    """Return the one run whose journals lie in a directory."""
+    """Return the run whose journals are in a directory."""
     with telling_damage():
         runs = read_ledger(directory.resolve()).runs
     if len(runs) != 1:
@@ -66,7 +66,7 @@ def _run_in(directory: Path) -> Run:
 
 
 def _run_with_id(prefix: str, log_root: Path) -> Run:
-    """Return the one run whose id begins like this."""
+    """Return the only run whose id starts with this text."""
     runs = read_runs(log_root)
     matching = [run for run in runs if run.declared.run_id.startswith(prefix)]
     if len(matching) == 1:

@@ -19,29 +19,29 @@ from ledger_lab.ledger.rows import Row
 from ledger_lab.ledger.tally import TALLIED, Tallied
 
 SYNC_AT_LEAST_EVERY = 1 << 20
-"""Bytes of telemetry after which it is synchronized to disk even if no durable row comes [B]."""
+"""Amount of telemetry after which the file is synchronized to disk, even without a durable row [B]."""
 
 _LINES_AT_ONCE = 1000
-"""Lines that are written together: where a full disk keeps many waiting, each attempt must stay a short one."""
+"""Largest number of lines per write, so that each attempt stays short when many lines wait for a full disk."""
 
 
 @dataclass
 class _Tail:
-    """What a journal's writer still answers for: the rows that are not known to be on disk.
+    """The rows of a journal that are not known to be on disk.
 
-    A signal may raise between any two steps. Each change is a single assignment, or a single :meth:`list.append`, and
-    writing the same bytes to the same place once more does no harm.
+    A signal handler may raise an exception between any two steps. So each change is a single assignment or a single
+    :meth:`list.append`, and writing the same bytes to the same offset again is harmless.
     """
 
     begin: int
-    """Where its first line begins in the file [B]; all before it is on disk."""
+    """Offset of the first line in the file [B]; everything before it is on disk."""
     sequence: int
-    """The place of its first line in the journal."""
+    """Index of the first line in the journal."""
     previous: bytes
-    """Hash of the line before its first."""
+    """Hash of the line before the first one."""
     lines: list[bytes] = field(default_factory=list)
     written: tuple[int, int] = (0, 0)
-    """How many of its lines are whole in the file, and how many bytes these are."""
+    """Number of lines that are complete in the file, and their size [B]."""
 
     @property
     def newest(self) -> bytes:
@@ -53,8 +53,8 @@ class Journal:
     """An append-only file of hash-chained rows, written by exactly one process, in one thread at a time.
 
     Each row is one line. Rows of a durable kind are on disk when :meth:`append` returns. Others wait in memory while
-    the file takes nothing, and are written, in their order, as soon as it does again. Now and then it writes a row of
-    its own: see :mod:`ledger_lab.ledger.tally`.
+    the file cannot be written, and are written in order as soon as it can. Now and then, the journal adds a tally, see
+    :mod:`ledger_lab.ledger.tally`.
     """
 
     def __init__(self, path: Path, on_trouble: Callable[[OSError], None] = lambda error: None) -> None:
@@ -62,10 +62,10 @@ class Journal:
 
         Args:
             path: File to create; its folder exists.
-            on_trouble: Hears, once in a row, of rows that could not be written and wait now.
+            on_trouble: Called once when rows could not be written and wait.
 
         Raises:
-            FileExistsError: If the journal exists: it has, or had, a writer of its own.
+            FileExistsError: If the journal exists: it has, or had, another writer.
         """
         self.path = path
         self._on_trouble, self._in_trouble = on_trouble, False
@@ -77,16 +77,16 @@ class Journal:
     def append(self, row: Row) -> None:
         """Write a row.
 
-        It may be interrupted at any moment, by a signal or by a full disk: the row counts from the moment it has its
-        place in the chain, and the next call writes whatever is not known to be in the file, or on disk.
+        A signal or a full disk may interrupt the call at any moment. A row counts as soon as it is part of the chain;
+        the next call writes everything that is not known to be in the file or on disk.
 
         Args:
             row: The row.
 
         Raises:
-            OSError: If a durable row could not be written whole, or not be synchronized to disk. It is not lost: it
-                waits, like telemetry, for the next call.
-            ValueError: If a number is not finite. Nothing is written then.
+            OSError: If a durable row could not be written or synchronized to disk. It is not lost: it waits for the
+                next call.
+            ValueError: If a number is not finite; nothing is written.
         """
         self._append(row)
         if isinstance(row, TALLIED):
@@ -114,27 +114,27 @@ class Journal:
         return line
 
     def _tally(self) -> None:
-        """Write a tally where one is due, and no row waits that it would have to stand for."""
+        """Write a tally if one is due, and no row waits that it would have to cover."""
         count, size = self._tail.written
         rows, end = self._tail.sequence + count, self._tail.begin + size
         if count == len(self._tail.lines) and self._tallied.is_due(rows, end):
-            # What stands in the file is what counts: a signal may have come between a row and any note of it.
+            # Only the file counts: a signal may have come between a row and any variable about it.
             lines = io.BytesIO(os.pread(self._file, end - self._tallied.size, self._tallied.size)).readlines()
             tally = self._tallied.next(lines)
             length = len(self._append(tally))
             self._tallied = Tallied(rows + 1, end + length, length, tally)
 
     def settle(self) -> None:
-        """Bring everything that was appended to disk.
+        """Write everything that was appended to disk.
 
         Raises:
-            OSError: If the disk still does not take it.
+            OSError: If the disk still cannot be written.
         """
         self._write()
         self._sync()
 
     def _write(self) -> None:
-        """Write what is not known to be whole in the file, over whatever came of it before."""
+        """Write the lines that are not known to be complete in the file, over any partial copy."""
         tail = self._tail
         while (done := tail.written)[0] < len(tail.lines):
             count, size = done
@@ -149,9 +149,9 @@ class Journal:
             tail.written = (count + len(lines), size + len(data))
 
     def _sync(self) -> None:
-        """Bring what was written to disk.
+        """Synchronize the file to disk.
 
-        The system tells once that it could not, and forgets the bytes: they are written anew the next time.
+        The system reports a failure once, and drops the bytes. So they are written again the next time.
         """
         tail = self._tail
         try:
@@ -165,10 +165,10 @@ class Journal:
             self._tail = _Tail(begin, sequence, hash_of(tail.lines[count - 1]), tail.lines[count:])
 
     def close(self) -> None:
-        """Synchronize what telemetry is left, and close the file.
+        """Write and synchronize the remaining rows, and close the file.
 
         Raises:
-            OSError: If rows still found no room.
+            OSError: If some rows still could not be written.
         """
         if self._file < 0:
             return
@@ -185,7 +185,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file. What ended the context is told first: a disk that is full then is no news."""
+        """Close the file. An exception that ended the context has priority over an error in closing."""
         try:
             self.close()
         except OSError:

@@ -1,4 +1,4 @@
-"""The reader: journals to runs."""
+"""The reader: builds runs from journals."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ _R = TypeVar("_R", bound=Row)
 
 @dataclass(frozen=True)
 class Attempt:
-    """One process group's life within a run, as far as its journals tell."""
+    """One group of processes within a run, as recorded in its journals."""
 
     number: int
-    """Place among the attempts of its run, from 1."""
+    """Number of the attempt within its run, from 1."""
     ranks: tuple[JournalContent, ...]
-    """Journals of its processes, in the order of their ranks."""
+    """Journals of its processes, by rank."""
     supervisions: tuple[JournalContent, ...]
-    """Journals of their supervisors, in the same order; none where nobody supervises."""
+    """Journals of their supervisors, by rank; empty if there is no supervisor."""
     telemetries: tuple[JournalContent, ...] = ()
-    """Journals of their telemetry, in the same order. None where they were not kept, and in ledgers of earlier
-    versions, whose supervisors wrote telemetry into their own journals."""
+    """Journals of their telemetry, by rank. Empty if they were not kept, and in ledgers of earlier versions, whose
+    supervisors wrote telemetry into their own journals."""
 
     @property
     def supervision(self) -> JournalContent | None:
-        """The first one of them."""
+        """The journal of the first process."""
         return next(iter(self.supervisions), None)
 
     @property
@@ -80,36 +80,36 @@ class Attempt:
         return (*self.ranks, *self.supervisions, *self.telemetries)
 
     def of(self, kind: type[_R]) -> list[_R]:
-        """Return the rows of one kind: those of its processes by rank, then their supervisors' by rank."""
+        """Return the rows of one kind: those of its processes by rank, then those of their supervisors by rank."""
         return [row for journal in self.journals for row in journal.of(kind)]
 
     @cached_property
     def ended(self) -> AttemptEnded | None:
-        """How it ended, as its first process tells; ``None`` where nobody ever said."""
+        """How it ended, according to its first process; ``None`` if no end was written."""
         return next(iter(self.of(AttemptEnded)), None)
 
     @cached_property
     def shutdown(self) -> ShutdownEnded | None:
-        """How its processes went away after that; ``None`` where nobody said."""
+        """How its processes exited after that; ``None`` if this was not written."""
         return next(iter(self.of(ShutdownEnded)), None)
 
     @property
     def silence_limit(self) -> timedelta:
-        """How long it may be silent on another host before it counts as lost."""
+        """How long it may be silent on another host before it counts as lost [s]."""
         return silence_limit(supervised=bool(self.supervisions))
 
     @property
     def status(self) -> Status:
-        """How it ended; where it never said, ``running`` while it shows signs of life, else ``lost``."""
+        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``."""
         if self.ended is not None:
             return self.ended.status
         return Status.RUNNING if self.shows_life() else Status.LOST
 
     def shows_life(self, *, here: bool = False) -> bool:
-        """Look for a process of it where that is possible, which is on this host; elsewhere, for a recent row.
+        """Tell whether one of its processes runs on this host; if this host cannot tell, whether a row is recent.
 
         Args:
-            here: Look on this host alone.
+            here: Look only on this host.
         """
         starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
         for journal in self.journals:
@@ -125,24 +125,24 @@ class Attempt:
 
     @property
     def windows(self) -> list[PhaseWindow]:
-        """Phase windows of its first process, in order. Each call may read the journal: :attr:`sums` doesn't."""
+        """Phase windows of its first process, in order. Each call may read the journal; :attr:`sums` does not."""
         return self.ranks[0].of(PhaseWindow) if self.ranks else []
 
     @property
     def sums(self) -> WindowSums:
-        """What the phase windows of its first process come to."""
+        """Sums of the phase windows of its first process."""
         return self.ranks[0].windows if self.ranks else WindowSums()
 
     @property
     def wall_ns(self) -> int:
-        """Its life: until its processes were gone, or to its last sign of life."""
+        """Its duration until its processes had ended, or to its last heartbeat [ns]."""
         return max(journal.digest.wall_ns for journal in self.journals)
 
 
 def silence_limit(*, supervised: bool) -> timedelta:
-    """Return how long an attempt on another host may be silent before it counts as lost.
+    """Return how long an attempt on another host may be silent before it counts as lost [s].
 
-    A supervisor writes every second, whatever the work does; without one, compiling kernels takes minutes.
+    A supervisor writes every second. Without one, there may be no row for minutes while kernels are compiled.
 
     Args:
         supervised: Whether it has a supervisor.
@@ -152,18 +152,18 @@ def silence_limit(*, supervised: bool) -> timedelta:
 
 @dataclass(frozen=True)
 class Run:
-    """One declared training effort with everything that is known of it."""
+    """One declared training effort, with all its journals."""
 
     directory: Path
     declared: RunDeclared
     declared_at: datetime
     attempts: tuple[Attempt, ...]
     evaluations: tuple[JournalContent, ...] = ()
-    """Journals of stand-alone evaluations, in the order in which they began."""
+    """Journals of stand-alone evaluations, by their start."""
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
-        """All checkpoints, by iteration. One that was trained again has taken the place of the one before."""
+        """All checkpoints, by iteration. If an iteration was trained again, only the later checkpoint counts."""
         kept = {row.path: row for attempt in self.attempts for row in attempt.of(CheckpointSaved)}
         return sorted(kept.values(), key=attrgetter("iteration"))
 
@@ -178,9 +178,10 @@ class Run:
         ]
 
     def is_lost(self, attempt: Attempt, window: PhaseWindow) -> bool:
-        """Tell whether what an attempt did in a window was done again by a later one.
+        """Tell whether a later attempt did the work of a window again.
 
-        That is what an attempt did after the state that a later one went on from, and all of the attempts in between.
+        This is the work of an attempt after the state that a later attempt resumed from, and all work of the attempts
+        in between.
         """
         kept_ns, iteration = self._kept.get(attempt.number, (None, 0))
         if kept_ns is None or window.wall_ns <= kept_ns:
@@ -188,12 +189,12 @@ class Run:
         return window.iteration is None or window.iteration > iteration
 
     def led_on(self, attempt: Attempt) -> bool:
-        """Tell whether a later attempt went on from this one, or from one before it."""
+        """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
         return attempt.number in self._kept
 
     @cached_property
     def _kept(self) -> dict[int, tuple[int, int]]:
-        """Age and iteration until which the work of an attempt was kept; of attempts that are missing, all was."""
+        """Age and iteration up to which the work of an attempt was kept, by attempt; others keep all of it."""
         kept: dict[int, tuple[int, int]] = {}
         for attempt in self.attempts:
             for row in attempt.of(StateRestored):
@@ -203,38 +204,38 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether it has come to what it was for: a policy is confirmed, and the training was to stop there."""
+        """Whether the run is finished: a policy is confirmed, and the training was to stop at the target."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
 
     @property
     def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
-        """All panel results with the attempts that they come from, read anew by each call: they are long.
+        """All panel results with their attempts. Each call reads them again, because they are long.
 
-        First those of its attempts, in their order, then those of stand-alone evaluations, with ``None``. The order
-        does not hang on the wall clock, but for that of evaluations among each other.
+        Results of attempts come first, in order; those of stand-alone evaluations follow, with ``None``. Only the order
+        among evaluations depends on the wall clock.
         """
         of_attempts = [(attempt, row) for attempt in self.attempts for row in attempt.of(PanelResult)]
         return [*of_attempts, *((None, row) for journal in self.evaluations for row in journal.of(PanelResult))]
 
     @property
     def results(self) -> tuple[PanelResult, ...]:
-        """All panel results, in the order of :attr:`judged`, read anew by each call."""
+        """All panel results, in the order of :attr:`judged`. Each call reads them again."""
         return tuple(row for _, row in self.judged)
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Runs that were declared together, with their number, before the first of them."""
+    """Runs that belong together; their number was declared before the first one."""
 
     name: str
     size: int
-    """Runs that were declared."""
+    """Number of declared runs."""
     run_ids: tuple[str, ...]
-    """Runs that there are, oldest first."""
+    """Existing runs, oldest first."""
 
     @property
     def missing(self) -> int:
-        """Declared runs that there are not."""
+        """Number of declared runs that do not exist."""
         return max(0, self.size - len(self.run_ids))
 
 
@@ -250,9 +251,9 @@ class Ledger:
     torn: tuple[JournalContent, ...] = field(default=())
     """Journals with an unfinished last line."""
     journals: tuple[JournalContent, ...] = field(default=(), repr=False)
-    """All journals, also those that belong to no run."""
+    """All journals, including those that belong to no run."""
     damage: tuple[LedgerDamageError, ...] = field(default=())
-    """What is wrong with the ledger. Runs in whose directories it was found are left out."""
+    """Damage of the ledger. Runs with damage in their directories are left out."""
 
 
 def telemetry_path(supervision: Path) -> Path:
@@ -289,17 +290,17 @@ def read_ledger(
 ) -> Ledger:
     """Read every run under a directory.
 
-    Every line of every journal is verified, or was at an earlier time, and nobody has touched the journal since: see
-    :mod:`ledger_lab.ledger.cache`. Others may write to the ledger at the same time.
+    Every line of every journal is verified, unless it was verified before and the journal has not changed since
+    (:mod:`ledger_lab.ledger.cache`). Other processes may write to the ledger at the same time.
 
     Args:
         root: The directory, by default ``logs``.
-        on_progress: Hears how many bytes of journals are read, of how many that have to be.
-        use_cache: Whether to believe what was verified earlier.
+        on_progress: Called with the bytes of journals that were read, and the bytes to read in all.
+        use_cache: Whether to use the cache of earlier verifications.
         tolerate_damage: Whether to leave damaged runs out and list the damage, instead of raising the first damage.
 
     Returns:
-        The ledger; empty where there is no journal.
+        The ledger; empty if there is no journal.
 
     Raises:
         LedgerDamageError: If a journal is damaged beyond a torn last line, and damage is not tolerated.
@@ -312,14 +313,14 @@ def read_ledger(
 
 
 def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageError]) -> Ledger:
-    """Make runs and cohorts of journals. A damaged run does not make the others unreadable.
+    """Build runs and cohorts from journals. A damaged run does not make the others unreadable.
 
     Args:
-        root: The directory that they lie under.
-        digests: What came of each journal.
+        root: The directory that contains them.
+        digests: Digest or damage of each journal.
 
     Raises:
-        UserError: If a journal can't be read any more.
+        UserError: If a journal can no longer be read.
     """
     damage: list[LedgerDamageError] = []
     by_directory: dict[Path, list[JournalContent]] = {}
@@ -358,7 +359,7 @@ def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageErro
 def _cohorts(
     journals: Sequence[JournalContent], runs: list[Run], damage: list[LedgerDamageError]
 ) -> tuple[Cohort, ...]:
-    """Find the declared cohorts and their runs; add contradictions to the damage."""
+    """Return the declared cohorts with their runs; append contradictions to the damage."""
     declared: dict[str, tuple[int, Path]] = {}
     contradicted: set[str] = set()
     for journal in journals:
@@ -379,13 +380,13 @@ def _cohorts(
 
 
 class _Journals:
-    """The journals of one directory, sorted by what they are."""
+    """The journals of one directory, by their kind."""
 
     def __init__(self, directory: Path, journals: list[JournalContent]) -> None:
         """Sort them.
 
         Raises:
-            LedgerDamageError: If two of them claim to be the same one, or one is a copy of another.
+            LedgerDamageError: If two of them claim to be the same journal, or one is a copy of another.
         """
         self.directory = directory
         self.all = sorted(journals, key=lambda journal: journal.path)
@@ -394,9 +395,9 @@ class _Journals:
         self.supervisions: dict[int, dict[int, JournalContent]] = {}
         self.telemetries: dict[int, dict[int, JournalContent]] = {}
         self.evaluations: list[JournalContent] = []
-        """Those with scores, in the order in which they began."""
+        """Journals with scores, by their start."""
         self.run_ids: list[tuple[JournalContent, str]] = []
-        """Which run each journal says that it belongs to."""
+        """The run that each journal names."""
         self.anchored: list[Anchored] = []
         scored: list[tuple[str, JournalContent]] = []
         originals: dict[str, JournalContent] = {}
@@ -412,7 +413,7 @@ class _Journals:
         self.evaluations = [journal for _, journal in sorted(scored, key=itemgetter(0))]
 
     def _sort(self, journal: JournalContent) -> None:
-        """Note what a journal is."""
+        """Register a journal under its kind."""
         self.declarations += ((journal, row, time) for row, time in journal.timed(RunDeclared))
         self.run_ids += ((journal, score.run_id) for score in journal.digest.scores)
         rows: list[AttemptStarted | SupervisionStarted | TelemetryStarted | EvaluationStarted]
@@ -437,7 +438,7 @@ class _Journals:
     def _claim(
         owners: dict[int, dict[int, JournalContent]], attempt: int, rank: int, journal: JournalContent, what: str
     ) -> None:
-        """Note whose journal it is."""
+        """Register a journal under its owner."""
         other = owners.setdefault(attempt, {}).setdefault(rank, journal)
         if other is not journal:
             raise LedgerDamageError(
@@ -453,16 +454,16 @@ class _Journals:
 
     @property
     def numbers(self) -> set[int]:
-        """Numbers of the attempts that there are, those included that never wrote a row."""
+        """Numbers of all attempts, including those that never wrote a row."""
         named = (re.match(r"journal-(\d{1,9})-", journal.path.name) for journal in self.all)
         return {*self.ranks, *self.supervisions, *(int(found[1]) for found in named if found)}
 
 
 def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | None:
-    """Make a run of the journals of one directory, others of whose processes may be writing.
+    """Build the run of one directory's journals, while its processes may be writing.
 
-    The journals were read one after the other. What one of them says of another may have been written after the other
-    was read: so before that counts as damage, the others are read once more.
+    The journals were read one after the other, so a journal may refer to rows that were written after the other journal
+    was read. Before a missing row counts as damage, all journals are read again.
 
     Raises:
         LedgerDamageError: As for :func:`_assemble`.
@@ -476,15 +477,16 @@ def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | Non
 
 
 def _assemble(directory: Path, journals: list[JournalContent], later: list[JournalContent]) -> Run | None:
-    """Make a run of the journals of one directory; ``None`` where none was declared.
+    """Build the run of one directory's journals; ``None`` if none declares a run.
 
     Args:
         directory: The directory.
         journals: Its journals.
-        later: All of its journals, read at the same time or later: what those above refer to must be there.
+        later: All of its journals, read at the same time or later. They must contain everything that ``journals`` refer
+            to.
 
     Raises:
-        LedgerDamageError: If the journals can't be those of one run, or one of them is missing or was cut.
+        LedgerDamageError: If the journals cannot be those of one run, or one of them is missing or was cut short.
     """
     found = _Journals(directory, journals)
     if not found.declarations:
@@ -516,7 +518,7 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
 
 
 def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> None:
-    """Refuse attempts whose run is declared nowhere, unless its declaration may be under way."""
+    """Refuse attempts without a declaration of their run, unless the declaration may still be written."""
     numbers = {*found.ranks, *found.supervisions}
     if (
         numbers
@@ -527,7 +529,7 @@ def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> No
 
 
 def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:
-    """Refuse scores of checkpoints that were never saved, and attempts that go on from such a state."""
+    """Refuse scores of unsaved checkpoints, and attempts that resumed from an unsaved state."""
     saved = {(row.path, row.sha256) for journal in later for row in journal.of(CheckpointSaved)}
     states = {row.sha256 for journal in later for row in journal.of(StateSaved)}
     for journal in journals:

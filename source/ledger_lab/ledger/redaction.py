@@ -1,4 +1,4 @@
-"""Keeping secrets out of the ledger: what looks like one is replaced before it is written."""
+"""Redaction: values that look like secrets are replaced before they are written."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ENDING = (
     r"(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key|access[_-]?key"
     r"|account[_-]?key|private[_-]?key)"
 )
-"""How names of secrets end. In a text, only this ending is searched for: the rest of the name stays in any case, and a
-search that begins at every letter would take forever on words of a megabyte."""
+"""Endings of the names of secrets. A search in a text matches only the ending: the part before it stays anyway, and
+trying every start would take too long on words of a megabyte."""
 
 _SECRET_NAME = rf"[\w.-]*{_ENDING}"
 
@@ -29,24 +29,25 @@ _SECRET_VARIABLE = re.compile(rf"(?i){_SECRET_NAME}$")
 """Names of environment variables that hold secrets."""
 
 _KEY_VARIABLE = re.compile(r"(?i)\w+_(?:key|pat|jwt)$")
-"""Names of environment variables that may hold secrets. A value counts as one if it looks drawn at random."""
+"""Names of environment variables that may hold secrets. Their values count as secrets if they look random."""
 
 _LEAST_LENGTH = 8
-"""Shortest value that counts as a secret wherever it stands: shorter ones occur by chance everywhere."""
+"""Length of the shortest value that is replaced anywhere in a text [characters]; shorter ones occur by chance."""
 
 _WORD = re.compile(r"[a-z]{1,12}")
-"""Values that are no secrets although their variable is named like one, such as ``disabled``."""
+"""Values that are no secrets despite the name of their variable, such as ``disabled``."""
 
 _RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.+/=-]{16,}")
-"""Values that look drawn at random."""
+"""Values that look random."""
 
 _END = r"(?=[\s,}\])]|$)"
 _HARMLESS = rf"""(?:"?\[redacted\]|(?:true|false|null|none|''|""){_END}|(?<=token=)\d{{1,7}}{_END})"""
-"""What is redacted already, switches, nothing, and numbers of tokens: configurations must stay what they were."""
+"""Values that are redacted already, switches, empty values and numbers of tokens; these must not change in
+configurations."""
 
 _QUOTED = r"""(?:\\"(?:(?!\\").)*\\"|"(?:[^"\\\n]|\\[\s\S]|\n(?=[ \t\n]))*"|'(?:[^'\\\n]|\\.|''|\n(?=[ \t\n]))*')"""
-"""A text in quotes: inside the text of a JSON value, where the quotes themselves are escaped; of JSON, YAML or Python,
-where it may go on in indented lines."""
+"""A quoted text: within a JSON string, where the quotes are escaped, or in JSON, YAML or Python, where it may continue
+in indented lines."""
 
 _AFTER_EQUALS = re.compile(rf"""(?i)({_ENDING}(?:\\?["'])?[ \t]*=[ \t]*)(?!{_HARMLESS})({_QUOTED}|[^\s&]+)""")
 """``--api_key=…``, ``agent.token=…``, ``?access_token=…&``."""
@@ -81,7 +82,7 @@ _KNOWN_SHAPES = re.compile(
     r"|npm_[A-Za-z0-9]{36}|[rs]k_live_[A-Za-z0-9]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|\d{8,10}:AA[\w-]{33}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
 )
-"""Tokens whose beginnings tell whose they are."""
+"""Tokens that can be recognized by their prefix."""
 
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -91,32 +92,32 @@ _PRIVATE_KEY = re.compile(
 _URL_PASSWORD = re.compile(r"(://[^\s/:@]*:)([^\s/]+)(@)")
 
 _URL_USER = re.compile(r"(://)(?=[^\s/:@]*\d)([^\s/:@]{16,})(@)")
-"""A token in the place of a user's name."""
+"""A token in place of a user name."""
 
 _SIGNATURE = re.compile(
     r"(?i)([?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token))=)([^&\s\"']+)"
 )
-"""Signatures of addresses that let everybody in who knows them."""
+"""Signatures in addresses, which give access to everyone who has the address."""
 
 _AUTHORIZATION = re.compile(
     r"""(?i)\b((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?)([^"'\\\n]{8,})|\b(bearer\s+)(\S{8,})"""
 )
 
 _PIECE_CHARACTERS = 1 << 22
-"""Characters of a file that are looked at together, to the end of a line."""
+"""Number of characters of a file that are searched together, extended to the end of a line."""
 
 
 class Redactor:
-    """Replaces secrets in text: by the names they are given under, by their shape, and known ones by value."""
+    """Replaces secrets in text: by their names, by their form, and known secrets by their values."""
 
     def __init__(self, environment: Mapping[str, str] | None = None, arguments: Sequence[str] | None = None) -> None:
-        """Learn the secrets of a process.
+        """Collect the secrets of a process.
 
         Args:
-            environment: Environment variables, by default the process's own. Values of variables that are named like
-                secrets are remembered.
-            arguments: Command line, by default the process's own. What follows a flag that is named like a secret is
-                remembered.
+            environment: Environment variables, by default those of the process. Only values of variables with names of
+                secrets are collected.
+            arguments: Command line, by default that of the process. Values of flags with names of secrets are
+                collected.
         """
         variables = os.environ if environment is None else environment
         command = sys.argv if arguments is None and environment is None else arguments or ()
@@ -146,12 +147,12 @@ class Redactor:
         return _KNOWN_SHAPES.sub(REDACTED, text)
 
     def row(self, row: Row) -> dict[str, Any]:
-        """Return the fields of a row without secrets; what says which run, task or panel it is about stays."""
+        """Return the fields of a row without secrets. Fields that identify the run, task or panel stay."""
         data = row.to_data()
         return {key: each if key in row.IDENTITY else self.value({key: each})[key] for key, each in data.items()}
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
-        """Return a JSON value with all its texts redacted; in lists, what follows the flag of a secret, too."""
+        """Return a JSON value with all strings redacted, and in lists also the value after a flag of a secret."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -166,7 +167,7 @@ class Redactor:
 
 
 def _hidden(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a JSON value with all its texts replaced. Numbers stay: a configuration may count tokens."""
+    """Return a JSON value with all its strings replaced. Numbers stay, because a configuration may count tokens."""
     if isinstance(value, dict):
         return {key: _hidden(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -175,22 +176,22 @@ def _hidden(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _without_value(found: re.Match[str]) -> str:
-    """Return a name with a redacted value, which keeps its quotes so that JSON and YAML stay what they are."""
+    """Return a name with a redacted value. The quotes stay, so JSON and YAML remain valid."""
     quote = re.match(r"""\\?["']""", found[2])
     around = quote[0] if quote else ""
     return f"{found[1]}{around}{REDACTED}{around}"
 
 
 def redact_files(paths: Iterable[Path]) -> None:
-    """Replace secrets in text files that others wrote beside a journal: dumped configurations, logs, differences.
+    """Replace secrets in other text files beside a journal: dumped configurations, logs, diffs.
 
-    A file without any stays as it is; of another one there is either the old or the new version, whatever happens.
+    A file without secrets is not touched. Any other file is replaced as a whole.
 
     Args:
         paths: The files.
 
     Raises:
-        OSError: If one can't be read, or not be written anew.
+        OSError: If a file can't be read or replaced.
     """
     redactor = Redactor()
     for path in paths:
@@ -229,7 +230,7 @@ class RedactedStream(io.TextIOBase):
 
 
 def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text, many whole lines at a time."""
+    """Yield a text in parts of many whole lines."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         while lines := file.readlines(_PIECE_CHARACTERS):
             yield "".join(lines)

@@ -1,4 +1,4 @@
-"""The rows of held-out scores: what became of every episode of a panel."""
+"""Rows of held-out scores, with the outcome of every episode of a panel."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal
 from ledger_lab.ledger.rows import Count, PathBelow, Positive, Row, RunId, Seed
 
 HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
-"""How an episode can end besides by a termination term: it lasted, its figures are no numbers, or the physics engine
-ran out of room for its contacts or constraints."""
+"""Ends of an episode other than a termination term: it reached its horizon, its numbers are not finite, or the physics
+engine ran out of room for contacts or constraints."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """What became of every held-out episode, as columns of equal length."""
+    """Outcomes of all held-out episodes, as columns of equal length."""
 
     cell: list[str]
     seed: list[Seed]
     success: list[bool]
     """Success at the end of the episode."""
     success_any: list[bool]
-    """Success had the episode ended at its best moment."""
+    """Success at the best moment of the episode."""
     steps: list[Count]
     """Length of the episode in environment steps."""
     episode_return: list[float | None]
@@ -30,7 +30,7 @@ class Outcomes:
     ended_by: list[str]
     """``horizon``, ``non_finite``, ``capacity`` or the name of the termination term that fired."""
     fingerprint: list[str]
-    """Hash of every bit of the observations and rewards of the episode: equal where two episodes went the same way."""
+    """Hash of all observations and rewards of the episode; equal if two episodes are equal bit for bit."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not describe each episode exactly once."""
@@ -56,23 +56,23 @@ class Outcomes:
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityUsed(Row):
-    """The most that a simulation needed of what its physics engine has room for, at any physics step of its life.
+    """Peak use of the capacities of a physics engine over all physics steps of a simulation.
 
-    A training writes one when it comes to its end, an evaluation one per simulation, into the journals of all
-    runs whose checkpoints are scored in it.
+    A training writes one row at its end. An evaluation writes one per simulation, into the journals of all runs whose
+    checkpoints it scores.
     """
 
     constraints: Count
-    """Constraint rows of the slot that had most of them."""
+    """Largest number of constraint rows in one slot."""
     constraint_capacity: Count
     """Constraint rows that each slot has room for (``njmax``)."""
     contacts: Count
-    """Contacts of all slots together, or pairs of shapes that came close, whichever were more."""
+    """Contacts of all slots together, or pairs of close shapes, whichever number is larger."""
     contact_capacity: Count
-    """Contacts that all slots together have room for: ``nconmax`` times their number, or what Newton's own collisions
-    hold, where they are used and that is less."""
+    """Contacts that all slots together have room for: ``nconmax`` times the number of slots. If Newton's own collision
+    detection is used and its limit is smaller, that limit."""
     slots: Count
-    """Slots of the simulation, training and held-out ones."""
+    """Number of slots of the simulation, both training and held-out."""
     wall_ns: Count
 
 
@@ -86,19 +86,20 @@ class PanelResult(Row):
     checkpoint_sha256: str
     panel: str
     panel_id: str
-    """Identity of the panel as it was taken; that of a confirmation has seeds of its own."""
+    """Identity of the scored panel; a confirmation has seeds of its own, so another id."""
     purpose: Literal["screening", "confirmation", "evaluation"]
-    """Screening and confirmation belong to a run's verdict; an evaluation is made when somebody asks."""
+    """Screening and confirmation belong to a run's verdict; an evaluation is made on request."""
     confirmation: Positive | None
-    """Which confirmation of the run, from 1; the next one where this is a screening; ``None`` for an evaluation."""
+    """Number of the confirmation within the run, from 1; for a screening, that of the next one; ``None`` for an
+    evaluation."""
     needed: Count | None
-    """Successes that the run's rule asks for here; ``None`` for an evaluation."""
+    """Successes that are needed to pass; ``None`` for an evaluation."""
     exactness: Literal["bitwise", "statistical"]
     device: str
     wall_ns: Count
     """Age of the process when the last episode ended."""
     invalid: str | None
-    """Why the score is no proof of anything; ``None`` if it is one."""
+    """Why the score is invalid; ``None`` if it is valid."""
     outcomes: Outcomes
 
     @property

@@ -1,7 +1,7 @@
 """The closed list of row kinds.
 
-A row is a frozen dataclass; its class name is its kind. Durations are integers in nanoseconds, so that phases sum to
-wall-clock exactly. A figure that was not measured is ``None``.
+A row is a frozen dataclass; its class name is its kind. Durations are integers in nanoseconds, so that the phases sum
+to the wall-clock time exactly. A figure that was not measured is ``None``.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ class Status(StrEnum):
     PREEMPTED = "preempted"
     """The system asked the process to end (SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)."""
     KILLED = "killed"
-    """Somebody killed the process (SIGKILL), and not for want of memory."""
+    """The process was killed with SIGKILL, and memory was not short."""
     CRASHED = "crashed"
     """An exception or a fault ended it."""
     DISK_FULL = "disk_full"
-    """A checkpoint or a row found no room on disk."""
+    """The disk was full when a checkpoint or a row was written."""
     OUT_OF_MEMORY = "out_of_memory"
     """Host or device memory ran out."""
     NON_FINITE = "non_finite"
     """NaN or infinity in observations, rewards or losses."""
     INVALID = "invalid"
-    """Whatever was judged is no proof of anything: the physics engine dropped contacts or constraints, or the processes
-    of the training hold different parameters."""
+    """The scores prove nothing: the physics engine dropped contacts or constraints, or the processes of the training
+    hold different parameters."""
     STOPPED = "stopped"
-    """A health event ended it that the run was told to stop on (``--stop_on``)."""
+    """A health event that is listed in ``--stop_on`` ended it."""
     RUNNING = "running"
-    """No end is written yet; only the reader gives this status."""
+    """No end is written yet; only the reader uses this status."""
     LOST = "lost"
-    """No end was ever written; only the reader gives this status."""
+    """No end was ever written; only the reader uses this status."""
 
     @property
     def failed(self) -> bool:
@@ -83,7 +83,8 @@ class Row:
     """One immutable record of the ledger."""
 
     DURABLE: ClassVar[bool] = True
-    """Whether the row is on disk before the program goes on; telemetry may be batched by the system."""
+    """Whether the row is on disk before the program goes on. Other rows, such as telemetry, may be written in
+    batches."""
 
     IDENTITY: ClassVar[frozenset[str]] = frozenset(
         {
@@ -172,7 +173,7 @@ class _Hardware(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunDeclared(Row):
-    """What a run is going to do, written before anything is spent."""
+    """Declaration of a run, written before any cost arises."""
 
     run_id: RunId
     cohort: str | None
@@ -180,17 +181,17 @@ class RunDeclared(Row):
     rl_library: str
     experiment: str
     overrides: list[str]
-    """The Hydra overrides of the command line, which rebuild the configurations together with the task."""
+    """Hydra overrides of the command line; with the task, they define the configurations."""
     agent: str | None = None
-    """Name that the task registers the agent's configuration by; ``None`` for the library's usual one."""
+    """Name under which the task registers the agent configuration; ``None`` for the library's default."""
     seed: Seed
     device: str
     num_envs: Positive
     """Environments per process."""
     world_size: Positive
-    """Processes."""
+    """Number of processes."""
     machines: Positive = 1
-    """Machines that they run on."""
+    """Number of machines."""
     max_iterations: Count
     horizon: Positive
     """Environment steps per iteration and environment."""
@@ -199,38 +200,36 @@ class RunDeclared(Row):
     panel: str
     panel_id: str
     panel_fields: dict[str, Any]
-    """What the panel's id is the hash of, so that a refusal to compare can name the difference."""
+    """Fields that the panel id is a hash of, so that a refusal to compare can name the difference."""
     target_success: Share
     held_out_slots: Count
-    """Slots beside the training environments of each process in which policies are judged while training goes on; 0
-    for none."""
+    """Held-out slots beside the training environments of each process; 0 for none."""
     eval_every: Positive | None
-    """Iterations between two judged policies; ``None`` judges back to back."""
+    """Iterations between two scored policies; ``None`` if scoring is continuous."""
     stop_at_target: bool
     error_budget: Share
     """Probability that the run confirms a policy below the target."""
     stop_on: list[str]
-    """Health events that end the run."""
+    """Names of the health events that end the run."""
     physics: str
     timing: Literal["host", "synchronized"]
     save_state_every: Count | None = None
-    """Iterations from one saved state to the next, 0 for none at all; ``None`` where nobody said: then it is up to the
-    program."""
+    """Iterations between two saved states, 0 for none; ``None`` for the default of the program."""
     price: dict[str, Any]
-    """The price entry as it stood at the launch."""
+    """The price entry at the start of the run."""
     config_sha256: dict[str, str]
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
-    """Of the source of LedgerLab, and of the packages that the task is made of; empty where nobody said."""
+    """Hashes of the source of LedgerLab and of the packages that the task uses; empty if unknown."""
     began_from: dict[str, Any] | None = None
-    """The checkpoint whose networks the run began with, with what they had cost; ``None`` where they were drawn."""
+    """The checkpoint whose networks the run started with, and their cost; ``None`` if they were random."""
     git: dict[str, Any]
-    """Where LedgerLab's source, or the program, lies in version control; nothing is refused for it."""
+    """Commit and diff hash of LedgerLab's source, or of the program; for information only."""
     hardware: dict[str, Any]
     command: list[str]
     request: dict[str, Any] | None = None
-    """What the user asked for, flag by flag, with the defaults of the flags that were left out; ``None`` where nobody
-    said. A resumed run takes its request from here."""
+    """The request of the user, by flag, with the defaults of flags that were left out; ``None`` if unknown. A resumed
+    run takes its request from here."""
 
     def __post_init__(self) -> None:
         """Refuse nested values that are not what readers take them for.
@@ -250,19 +249,19 @@ class RunDeclared(Row):
 
     @property
     def devices(self) -> int:
-        """What the run holds, as prices count it: an accelerator per process; without accelerators, its machines."""
+        """Devices that the run pays for: one accelerator per process; without accelerators, its machines."""
         return self.world_size if self.device.startswith("cuda") else self.machines
 
 
 @dataclass(frozen=True, kw_only=True)
 class CohortDeclared(Row):
-    """How many runs are going to be made together, said before the first of them, so that a missing one shows."""
+    """Declared number of runs of a cohort, written before the first run, so that a missing run shows."""
 
     cohort: str
     size: Positive
 
     def __post_init__(self) -> None:
-        """Refuse a cohort of nothing.
+        """Check the size.
 
         Raises:
             ValueError: If the size is not a whole number of at least 1.
@@ -294,39 +293,39 @@ class Anchor:
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisionStarted(Row):
-    """A supervisor took charge of an attempt: its journal will say how the attempt ended."""
+    """A supervisor started; its journal will record how the attempt ended."""
 
     run_id: RunId
     attempt: Positive | None
     """``None`` for a stand-alone evaluation."""
     pid: Count
-    """The supervisor's process."""
+    """Process id of the supervisor."""
     host: str
     wall_ns: Count
     """Age of the attempt."""
     rank: Count = 0
-    """Rank of the process that it supervises."""
+    """Rank of the supervised process."""
     process: ProcessIdentity | None = None
     """The supervisor's process; ``None`` where the system or an earlier version does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryStarted(Row):
-    """First row of a journal that holds only telemetry: of one process of an attempt, or of a stand-alone evaluation.
+    """First row of a journal with the telemetry of one process of an attempt, or of a stand-alone evaluation.
 
-    All other rows are in other journals, so the telemetry can be left out of the journals that are kept.
+    All other rows are in other journals, so this journal need not be kept.
     """
 
     run_id: RunId
     attempt: Positive | None
     """``None`` for a stand-alone evaluation."""
     rank: Count
-    """Rank of the process that is watched."""
+    """Rank of the watched process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptStarted(Row):
-    """A process began to work on a run."""
+    """A process of an attempt started."""
 
     run_id: RunId
     attempt: Positive
@@ -334,9 +333,9 @@ class AttemptStarted(Row):
     pid: Count
     host: str
     wall_ns: Count
-    """Age of the process when the row was written: its imports and the parsing of its request."""
+    """Age of the process when the row was written: the time of imports and parsing."""
     seed: Seed | None = None
-    """Seed of the training in this process; ``None`` where nobody said."""
+    """Training seed of this process; ``None`` if unknown."""
     process: ProcessIdentity | None = None
     """This process; ``None`` where the system or an earlier version does not say."""
     anchors: dict[str, Anchor] = field(default_factory=dict)
@@ -345,7 +344,7 @@ class AttemptStarted(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseWindow(Row):
-    """Where the time went since the last window. It is the heartbeat of an attempt, too."""
+    """Time per phase since the last window. Also the heartbeat of an attempt."""
 
     DURABLE: ClassVar[bool] = False
 
@@ -358,8 +357,8 @@ class PhaseWindow(Row):
     wall_ns: Count
     """Nanoseconds since the attempt's process started."""
     figures: dict[str, float]
-    """Figures of the training in this iteration, by the names of :data:`FIGURES`; what was not measured is left out,
-    what is not finite is in :attr:`non_finite`."""
+    """Training figures of this iteration, by the names of :data:`FIGURES`. Figures that were not measured are left out;
+    those that are not finite are in :attr:`non_finite`."""
     non_finite: list[str]
     """Names of figures that were not finite."""
 
@@ -375,71 +374,72 @@ FIGURES = {
     "grad_norm": "largest norm of the gradient before it was clipped",
     "learning_rate": "step size of the optimizer",
 }
-"""Figures that every library's training is asked for, and what they are."""
+"""Training figures that every library should report, with their meaning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSample:
-    """What one accelerator said of itself at a moment; ``None`` where it has no such meter."""
+    """Readings of one accelerator at one time; ``None`` if it has no such meter."""
 
     uuid: str
     utilization: Share | None
-    """Share of the driver's last averaging period, of a second at most, in which a kernel ran, in [0, 1]."""
+    """Share of the driver's last averaging period (at most one second) in which a kernel ran, in [0, 1]."""
     memory_used_bytes: Count | None
     """Memory in use on the whole device."""
     power_w: Amount | None
     energy_mj: Count | None
-    """The device's own energy counter [mJ]; only differences mean anything."""
+    """Energy counter of the device [mJ]; only differences are meaningful."""
     temperature_c: float | None
     sm_clock_mhz: Count | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostSample:
-    """What the attempt's processes took of the host since the last sample."""
+    """Use of the host by the processes of the attempt since the last sample."""
 
     cpu_s: float
     """Processor seconds of all threads since the last sample [s]."""
     busiest_thread: float | None
-    """Share of one core that the busiest thread took, in [0, 1]."""
+    """Share of one core that the busiest thread used, in [0, 1]."""
     memory_bytes: Count
     """Resident memory of the attempt's processes."""
     available_bytes: Count
-    """Memory that the host has left."""
+    """Available memory of the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry(Row):
-    """What host and accelerators were doing. It is the heartbeat of the supervisor, too."""
+    """Sample of host and accelerators. Also the heartbeat of the supervisor."""
 
     DURABLE: ClassVar[bool] = False
 
     wall_ns: Count
     """Age of the attempt."""
     host: HostSample | None
+    """Sample of the host: the fields of :class:`HostSample`."""
     devices: list[DeviceSample]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health(Row):
-    """Something is wrong with a training."""
+    """A health event: something goes wrong in a training."""
 
     event: str
-    """Which event: a name that ``--stop_on`` takes."""
+    """Name of the event, as in ``--stop_on``."""
     iteration: Count
     """Iterations completed."""
     wall_ns: Count
     evidence: str
-    """What was seen, with its figures."""
+    """The observation, with its figures."""
     advice: str
-    """What to do about it."""
+    """What to do."""
     stops: bool
-    """Whether the run ends by it."""
+    """Whether it ends the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSaved(Row):
-    """A policy is safely on disk."""
+    """A policy was written to disk."""
 
     path: PathBelow
     """Path below the run's directory."""
@@ -453,7 +453,7 @@ class CheckpointSaved(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptEnded(Row):
-    """The one truth about how an attempt ended, written before shutdown."""
+    """How an attempt ended, written once, before shutdown."""
 
     status: Status
     reason: str | None
@@ -473,7 +473,7 @@ class AttemptEnded(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ShutdownEnded(Row):
-    """The processes of an attempt, or of an evaluation, are gone, after their end was written."""
+    """The processes of an attempt or an evaluation have exited, after their end was written."""
 
     wall_ns: Count
     """Age of the attempt."""
@@ -482,14 +482,14 @@ class ShutdownEnded(Row):
     signal: str | None
     """Name of the signal that ended it."""
     overdue: bool
-    """Whether it had to be killed because it did not go by itself."""
+    """Whether it was killed because it did not exit in time."""
     anchors: dict[str, Anchor] = field(default_factory=dict)
     """How far the other journals of the run had been written, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationStarted(Row):
-    """A stand-alone evaluation began to score checkpoints of a run."""
+    """A stand-alone evaluation of checkpoints of a run started."""
 
     run_id: RunId
     panel: str
@@ -509,4 +509,4 @@ class EvaluationStarted(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationEnded(AttemptEnded):
-    """The one truth about how a stand-alone evaluation ended."""
+    """How a stand-alone evaluation ended."""

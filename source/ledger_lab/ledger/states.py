@@ -1,4 +1,4 @@
-"""Rows about what has been learned, and about what a training goes on from."""
+"""Rows about the learner's parameters, and about the states that a training is resumed from."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ledger_lab.ledger.rows import Count, Positive, Row
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerHashed(Row):
-    """What one of several processes has learned, just before it is compared with what the others have.
+    """Hash of the learner in one of several processes, just before the learners are compared.
 
-    Each process writes its own, so that who reads the journals can compare them again.
+    Each process writes its own, so that readers can compare them again.
     """
 
     sha256: str
-    """Of all names and numbers of its parameters, normalizers and optimizer."""
+    """Hash of all names and values of parameters, normalizers and optimizer."""
     iteration: Count
     """Iterations completed."""
     wall_ns: Count
 
 
 STATE_FILE = "training_state.pt"
-"""What the file is called, in the run's directory, that a training is resumed from."""
+"""Name of the file, in the run's directory, that a training is resumed from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateSaved(Row):
-    """What the training goes on from when it is resumed is whole on disk, and takes the place of :data:`STATE_FILE`."""
+    """A new state is complete on disk, and has replaced the last one in :data:`STATE_FILE`."""
 
     sha256: str
     size_bytes: Count
@@ -36,23 +36,23 @@ class StateSaved(Row):
     """Iterations completed."""
     env_steps: Count
     exactness: Literal["bitwise", "statistical"]
-    """How well a training that goes on from it can repeat one that was never interrupted."""
+    """Whether a training resumed from it can equal an uninterrupted one bit for bit, or only on average."""
     wall_ns: Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateRestored(Row):
-    """An attempt goes on from a state. What was trained after that had been saved is lost, and trained again."""
+    """An attempt resumes from a state. Iterations after that state are lost, and trained again."""
 
     sha256: str
     attempt: Positive
-    """The attempt that saved it."""
+    """Number of the attempt that saved it."""
     saved_wall_ns: Count
-    """Age of that attempt then."""
+    """Age of that attempt when it saved the state."""
     iteration: Count
     env_steps: Count
     exactness: Literal["bitwise", "statistical"]
-    """How well the training repeats one that was never interrupted: with fresh episodes, statistically."""
+    """Whether the training equals an uninterrupted one bit for bit, or, with fresh episodes, only on average."""
     reasons: list[str]
     """Why it is not bitwise."""
     wall_ns: Count

@@ -1,8 +1,8 @@
-"""What the phase windows and the telemetry of a journal come to, and the row in which its writer says so.
+"""Sums of the phase windows and the telemetry of a journal, and the row that holds them.
 
-These rows come by the million. A journal holds a tally of them now and then, hash-chained like every other row, so that
-its readers add up only those that came after the last one. ``scripts/verify_ledger.py`` adds up all of them, and finds
-a tally that says anything else.
+There are millions of these rows. Now and then, a journal has a tally of them, hash-chained like every other row, so
+that readers add up only the rows after the last tally. ``scripts/verify_ledger.py`` adds up all rows, and finds a tally
+that differs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ledger_lab.ledger.rows import Count, PhaseWindow, Row, Telemetry
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 
 TALLIED = (PhaseWindow, Telemetry)
-"""Kinds that a tally stands for."""
+"""Kinds that a tally covers."""
 
 _WINDOW, _TELEMETRY = TALLIED_BEGIN = tuple(kind_and_data(kind.__name__) for kind in TALLIED)
-"""What stands between time and data of these rows, see :func:`ledger_lab.ledger.encoding.kind_and_data`."""
+"""Bytes between the time and the data of these rows, see :func:`ledger_lab.ledger.encoding.kind_and_data`."""
 
 
 def _decoder(kind: type[Row]) -> msgspec.json.Decoder[Any]:
@@ -39,13 +39,13 @@ def _decoder(kind: type[Row]) -> msgspec.json.Decoder[Any]:
 _decode_window, _decode_telemetry = (_decoder(kind).decode for kind in TALLIED)
 
 _LEAST_ROWS, _LEAST_RATIO = 128, 16
-"""A tally comes after so many rows at the earliest, and so many times as many bytes as the one before took: of many
-accelerators it is long."""
+"""A tally is due after at least this many rows, and this many times the size of the last tally. With many accelerators,
+a tally is long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tally(Row):
-    """What all phase windows and telemetry before it come to."""
+    """Sums of all phase windows and telemetry before it."""
 
     DURABLE: ClassVar[bool] = False
 
@@ -96,11 +96,11 @@ class Sums:
         return max(self.windows.wall_ns, self.telemetry.wall_ns)
 
     def add(self, line: bytes, kind_at: int) -> None:
-        """Add a verified line; those of other kinds are left out.
+        """Add a verified line; lines of other kinds are ignored.
 
         Args:
             line: The line, newline included.
-            kind_at: Where its kind begins.
+            kind_at: Offset of its kind [B].
 
         Raises:
             ValueError: If it is not a valid row.
@@ -112,7 +112,7 @@ class Sums:
             self.telemetry.add(time, _decode_telemetry(line[kind_at + len(_TELEMETRY) : -TAIL_LENGTH]))
 
     def tally(self) -> Tally:
-        """Return the row that says so."""
+        """Return the sums as a row."""
         return Tally(**asdict(self))
 
     @classmethod
@@ -130,14 +130,14 @@ class Sums:
 
 @dataclass(frozen=True)
 class Tallied:
-    """How far a journal's writer has tallied it."""
+    """The last tally of a journal, and its position."""
 
     rows: int = 0
-    """Rows up to the last tally, itself included."""
+    """Number of rows up to and including the last tally."""
     size: int = 0
-    """Bytes of these rows [B]."""
+    """Size of these rows [B]."""
     length: int = 0
-    """Bytes of that tally [B]."""
+    """Size of that tally [B]."""
     tally: Tally | None = None
 
     def is_due(self, rows: int, size: int) -> bool:
@@ -145,7 +145,7 @@ class Tallied:
         return rows - self.rows >= _LEAST_ROWS and size - self.size >= _LEAST_RATIO * self.length
 
     def next(self, lines: Iterable[bytes]) -> Tally:
-        """Return what a journal comes to that has got more lines, newlines included."""
+        """Return the next tally of a journal."""
         sums = Sums() if self.tally is None else Sums.from_data(self.tally.to_data())
         for number, line in enumerate(lines, start=self.rows):
             sums.add(line, kind_begins(number))

@@ -1,7 +1,7 @@
-"""What the telemetry of a journal comes to: means and peaks, and energy over stretches of time.
+"""Sums of the telemetry of a journal: means and peaks, and energy over stretches of time.
 
-A stretch of time between two samples has an energy: the difference of the device's own counter, or, where it has none,
-the mean of the power at both ends times its length. Stretches that touch become one.
+The energy between two samples is the difference of the device's energy counter. Without a counter, it is the mean of
+the two powers times the time between them. Adjacent stretches are merged.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _COUNTER_LAG_NS = 1_000_000_000
 """Longest time between two updates of an energy counter [ns]: at an update it rises by all that was drawn since."""
 
 _LONGEST_GAP_NS = 10_000_000_000
-"""Between samples further apart than this the power is anybody's guess; a counter goes on counting."""
+"""Longest time between two samples over which power is interpolated [ns]; a counter has no such limit."""
 
 
 class Stretch(NamedTuple):
-    """A stretch of time whose energy is known."""
+    """A stretch of time with a known energy."""
 
     start_ns: int
-    """Since the epoch, as far as the journal's first telemetry knew it: later steps of the clock don't matter [ns]."""
+    """Start since the epoch [ns], by the clock at the journal's first telemetry; later steps of the clock have no
+    effect."""
     end_ns: int
     energy_mj: float
 
@@ -46,16 +47,16 @@ class Figure:
 
 @dataclass(kw_only=True, slots=True)
 class HostSums:
-    """What processes took of their host."""
+    """Use of the host by the processes of an attempt."""
 
     samples: Count = 0
     watched_ns: Count = 0
-    """Age of the attempt at the last sample [ns]: samples speak for all the time until then."""
+    """Age of the attempt at the last sample [ns]; the samples cover all time until then."""
     cpu_s: float = 0.0
     threads_ns: int = 0
-    """Time that samples with a busiest thread speak for [ns]."""
+    """Time covered by samples with a busiest thread [ns]."""
     threads_busy_ns: float = 0.0
-    """The same, times the share of a core that the busiest thread took."""
+    """The same, times the share of a core that the busiest thread used [ns]."""
     peak_busiest_thread: float | None = None
     peak_memory_bytes: Count = 0
     least_available_bytes: Count | None = None
@@ -88,14 +89,14 @@ FIGURES = ("utilization", "power_w", "temperature_c", "memory_used_bytes", "sm_c
 
 @dataclass(kw_only=True, slots=True)
 class DeviceSums:
-    """What one observer saw of one accelerator."""
+    """Telemetry sums of one accelerator, from one journal."""
 
     figures: dict[str, Figure] = field(default_factory=lambda: {name: Figure() for name in FIGURES})
     """By the names of :data:`FIGURES`."""
     counter: tuple[int, int] | None = None
-    """Time [ns] and value [mJ] of the last sample with a counter; ``None`` where the device has none."""
+    """Time [ns] and value [mJ] of the last sample with a counter; ``None`` if the device has none."""
     power: tuple[int, float] | None = None
-    """Time [ns] and value [W] of the last sample with a power, while no counter was seen."""
+    """Time [ns] and value [W] of the last sample with a power, as long as there was no counter."""
     counted: list[Span] = field(default_factory=list)
     """Stretches whose energy follows from the counter."""
     powered: list[Span] = field(default_factory=list)
@@ -112,7 +113,7 @@ class DeviceSums:
 
     @property
     def stretches(self) -> list[Stretch]:
-        """The stretches whose energy is known: by the counter if the device has one, else by its power."""
+        """Stretches with a known energy, from the counter if the device has one, else from its power."""
         known = self.powered if self.counter is None else self.counted
         return [Stretch(int(start_ns), int(end_ns), energy_mj) for start_ns, end_ns, energy_mj in known]
 
@@ -120,9 +121,9 @@ class DeviceSums:
         """Add a sample.
 
         Args:
-            at_ns: When it was taken, since the epoch [ns].
+            at_ns: Time of the sample since the epoch [ns].
             sample: The sample.
-            apart: Whether stretches that touch stay apart.
+            apart: Whether adjacent stretches are kept apart.
         """
         for name, figure in self.figures.items():
             value = getattr(sample, name)
@@ -151,7 +152,7 @@ class DeviceSums:
 
 
 def _append(stretches: list[Span], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
-    """Add a stretch, as the continuation of the last one where it is one."""
+    """Add a stretch; merge it with the last one if they are adjacent."""
     if stretches and stretches[-1][1] == start_ns and not apart:
         stretches[-1][1] = end_ns
         stretches[-1][2] += energy_mj
@@ -161,16 +162,16 @@ def _append(stretches: list[Span], start_ns: int, end_ns: int, energy_mj: float,
 
 @dataclass(kw_only=True, slots=True)
 class TelemetrySums:
-    """What the telemetry of a journal comes to."""
+    """Sums of the telemetry of a journal."""
 
     count: Count = 0
     began_ns: int | None = None
-    """When the attempt began, as its first telemetry knew it, since the epoch [ns]."""
+    """Start of the attempt since the epoch [ns], by the clock at its first telemetry."""
     wall_ns: Count = 0
-    """Age of the attempt at the last telemetry [ns]."""
+    """Age of the attempt at the last sample [ns]."""
     host: HostSums = field(default_factory=HostSums)
     devices: dict[str, DeviceSums] = field(default_factory=dict)
-    """By their UUIDs, in the order in which they appeared."""
+    """Sums by UUID, in the order of appearance."""
 
     def add(self, time: str, telemetry: Telemetry, *, apart: bool = False) -> None:
         """Add a row.
@@ -178,7 +179,7 @@ class TelemetrySums:
         Args:
             time: When it was written, ISO 8601.
             telemetry: The row.
-            apart: Whether stretches that touch stay apart.
+            apart: Whether adjacent stretches are kept apart.
         """
         wall_ns = telemetry.wall_ns
         if self.began_ns is None:
@@ -200,7 +201,7 @@ class TelemetrySums:
 
         Args:
             rows: Rows of telemetry, in order, with the times at which they were written.
-            apart: Whether stretches that touch stay apart.
+            apart: Whether adjacent stretches are kept apart.
         """
         sums = cls()
         for row, time in rows:

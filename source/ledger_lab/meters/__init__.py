@@ -1,4 +1,4 @@
-"""What a run consumed: time by phase, memory, energy, and the facts of its host. No torch is needed for any of it."""
+"""Meters of a run: time by phase, memory, energy and facts of the host. They need no torch."""
 
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, ReplayDevices, record_trace
 from ledger_lab.meters.host import (

@@ -1,4 +1,4 @@
-"""Finding the time that Warp and torch spend on compiling."""
+"""Measurement of the time that Warp and torch spend on compiling."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from ledger_lab.meters.phases import Phase, PhaseClock
 
 _LOADING = "Module "
-"""How the name of the timer begins that Warp sets around building and loading a module, and around nothing else."""
+"""Prefix of the name of the timer that Warp uses only around building and loading a module."""
 
 
 @contextmanager
 def metered_compilation(clock: PhaseClock) -> Iterator[None]:
     """Count Warp's module builds and loads, and its CUDA-graph captures, for the phase ``compile``.
 
-    Warp announces both with context managers of its own, which are replaced by ones that open a phase window, too.
-    Nothing is added to a kernel launch.
+    Warp runs both inside context managers of its own. They are replaced by ones that also open a phase window. Kernel
+    launches are not affected.
 
     Args:
-        clock: The clock; only what happens in the calling thread is counted.
+        clock: The clock; it counts only the calling thread.
     """
     import warp
 
     owner = threading.get_ident()
 
     class MeteredTimer(warp.ScopedTimer):
-        """Warp's timer, which opens a window when it times the loading of a module."""
+        """Warp's timer, extended: it opens a window while it times the loading of a module."""
 
         def __enter__(self) -> Any:  # noqa: ANN401 - Warp's own type
             self.counts = self.name.startswith(_LOADING) and threading.get_ident() == owner
@@ -51,7 +51,7 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
             try:
                 return super().__enter__()
             except BaseException:
-                clock.close()  # a capture that can't begin is not exited
+                clock.close()  # a capture that fails to start is not exited
                 raise
 
         def __exit__(self, *error: Any) -> Any:  # noqa: ANN401 - passes through
@@ -70,10 +70,10 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
 
 @contextmanager
 def metered_torch_compilation(clock: PhaseClock) -> Iterator[None]:
-    """Count what ``torch.compile`` does, when it does it, for the phase ``compile``.
+    """Count the compilation by ``torch.compile`` for the phase ``compile``.
 
-    Torch compiles a function inside its first call, and its gradient inside the first one of that, perhaps in a thread
-    of autograd; then the calling thread waits.
+    Torch compiles a function during its first call, and its gradient during the first backward pass, perhaps in a
+    thread of autograd; then the calling thread waits.
 
     Args:
         clock: The clock.

@@ -1,4 +1,4 @@
-"""The meters of accelerators: one protocol with nothing, a trace, or NVIDIA's driver (:mod:`.nvml`) behind it."""
+"""Meters of accelerators: one protocol, for no device, a recorded trace, or NVIDIA's driver (:mod:`.nvml`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger_lab.ledger import DeviceSample
 from ledger_lab.ledger.endings import reason_of
 
 Tell = Callable[[str], None]
-"""Receives one line that says why something is not metered."""
+"""Called with one line that says why something is not metered."""
 
 
 class Devices(Protocol):
@@ -25,12 +25,12 @@ class Devices(Protocol):
         """Sample every device. A figure that a device does not report is ``None``; nothing is raised."""
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Release the driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What NVML said of one device, in NVML's own units; ``None`` where it refused."""
+    """Readings of one device in NVML's units; ``None`` if NVML gave none."""
 
     uuid: str
     utilization_percent: int | None = None
@@ -58,10 +58,10 @@ class NoDevices:
     """No accelerator is metered."""
 
     def __init__(self, reason: str) -> None:
-        """Note why.
+        """Remember the reason.
 
         Args:
-            reason: Why, in one line.
+            reason: The reason, in one line.
         """
         self.reason = reason
 
@@ -74,13 +74,13 @@ class NoDevices:
 
 
 class ReplayDevices:
-    """Devices that say again what a trace holds, one line per sample. Once it is over they say nothing more."""
+    """Devices that replay a trace, one line per sample. After its end, there are no figures."""
 
     def __init__(self, trace: Path) -> None:
         """Read the trace.
 
         Args:
-            trace: What :func:`record_trace` wrote.
+            trace: File written by :func:`record_trace`.
 
         Raises:
             ValueError: If a line is not one of a trace; the message names file and line.
@@ -98,7 +98,7 @@ class ReplayDevices:
         self._next = 0
 
     def sample(self) -> list[DeviceSample]:
-        """Return the next moment of the trace."""
+        """Return the next sample of the trace."""
         over = self._next >= len(self._moments)
         readings = [Reading(uuid=uuid) for uuid in self._uuids] if over else self._moments[self._next]
         self._next += 1
@@ -125,14 +125,14 @@ def _parsed(trace: Path, number: int, line: str) -> dict[str, Any]:
 def record_trace(
     read: Callable[[], Sequence[Reading]], trace: Path, *, samples: int, interval_s: float = 1.0, origin: str
 ) -> None:
-    """Write down what devices say, for :class:`ReplayDevices`.
+    """Record the samples of devices, for :class:`ReplayDevices`.
 
     Args:
-        read: Asks them, like :meth:`ledger_lab.meters.nvml.NvmlDevices.read`.
+        read: Reads them, like :meth:`ledger_lab.meters.nvml.NvmlDevices.read`.
         trace: File to write.
-        samples: How many times to ask.
-        interval_s: Time from one question to the next [s].
-        origin: What the trace was recorded from, in words, for readers of the file.
+        samples: Number of samples.
+        interval_s: Time between two samples [s].
+        origin: Description of the recorded hardware, for readers of the file.
     """
     started_ns = time.perf_counter_ns()
     with trace.open("w", encoding="utf-8") as file:
@@ -144,7 +144,7 @@ def record_trace(
 
 
 _OPENING_S = 30.0
-"""How long opening a driver may take before it is spoken of [s]."""
+"""Time that opening a driver may take before it is reported [s]."""
 
 
 class PatientDevices:
@@ -155,11 +155,11 @@ class PatientDevices:
     """
 
     def __init__(self, open_devices: Callable[[Tell], Devices], tell: Tell, limit_s: float = 0.5) -> None:
-        """Begin to open the devices.
+        """Start to open the devices.
 
         Args:
-            open_devices: Opens them. It gets a function that hears why something is not metered.
-            tell: Hears each such line once, in the thread that samples.
+            open_devices: Opens them; it gets a function to call with reasons why something is not metered.
+            tell: Called once with each such line, in the sampling thread.
             limit_s: How long :meth:`sample` waits for an answer [s].
         """
         self._open, self._tell, self._limit_s = open_devices, tell, limit_s
@@ -175,7 +175,7 @@ class PatientDevices:
         self._thread.start()
 
     def _answer(self) -> None:
-        """Open the devices and answer questions about them; runs in the thread."""
+        """Open the devices and take samples on request; runs in the thread."""
         try:
             devices = self._open(self._said.put)
         except Exception as error:  # noqa: BLE001 - a meter that fails, however it does, must not end a training
@@ -191,11 +191,11 @@ class PatientDevices:
         devices.close()
 
     def _silence(self) -> list[DeviceSample]:
-        """Return samples without figures of the devices that answered before."""
+        """Return samples without figures for the known devices."""
         return [Reading(uuid=uuid).to_sample() for uuid in self._uuids]
 
     def sample(self) -> list[DeviceSample]:
-        """Return what the devices say within the limit."""
+        """Return a sample, if it arrives within the limit."""
         samples = self._silence() if self._closed else self._ask()
         while not self._said.empty():
             line = self._said.get()
@@ -205,7 +205,7 @@ class PatientDevices:
         return samples
 
     def _ask(self) -> list[DeviceSample]:
-        """Sample, unless an earlier sample is pending. Drop late samples: they describe another moment."""
+        """Sample, unless an earlier sample is pending. Drop late samples, because they describe an earlier time."""
         try:
             if self._unanswered:
                 self._answers.get_nowait()
@@ -223,7 +223,7 @@ class PatientDevices:
         return samples
 
     def close(self) -> None:
-        """End the thread, unless the driver holds it."""
+        """End the thread, unless a driver call blocks it."""
         self._closed = True
         self._questions.put(False)
         self._thread.join(timeout=self._limit_s)

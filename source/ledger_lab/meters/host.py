@@ -32,8 +32,8 @@ PACKAGES = (
 
 
 def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Return the versions of those of the packages that are installed."""
-    from importlib import metadata  # takes longer to load than all else here
+    """Return the versions of the packages that are installed."""
+    from importlib import metadata  # slow to import
 
     versions: dict[str, str] = {"python": platform.python_version()}
     for name in names:
@@ -45,7 +45,7 @@ def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
 
 
 def source_sha256(package: str) -> str:
-    """Return the hash of what stands in the Python files of a package, or of a module that is none, and of their names.
+    """Return a hash of the names and contents of the Python files of a package or a single module.
 
     Args:
         package: Its name, without dots; it can be imported.
@@ -61,14 +61,14 @@ def source_sha256(package: str) -> str:
 
 
 def git_facts(folder: Path) -> dict[str, Any]:
-    """Return the commit of a source tree, and a hash of what differs from it.
+    """Return the commit of a source tree, and a hash of its uncommitted changes.
 
     Args:
         folder: Any folder inside the tree.
 
     Returns:
-        ``commit`` and ``changes_sha256``; the latter is ``None`` for a clean tree. Both are ``None`` where the
-        folder is not part of a repository, as an installed package is not.
+        ``commit`` and ``changes_sha256``; the latter is ``None`` for a clean tree. Both are ``None`` if the folder is
+        not in a repository, for example in an installed package.
     """
     if not _git(folder, "ls-files", "--", "."):
         return {"commit": None, "changes_sha256": None}
@@ -97,7 +97,7 @@ def git_changes(folder: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """Return what a git command prints; ``None`` where git or the repository is missing."""
+    """Return the output of a git command; ``None`` if git or the repository is missing."""
     try:
         finished = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -118,22 +118,22 @@ def hardware_facts() -> dict[str, Any]:
 
 
 def _lines(path: str) -> list[str]:
-    """Return the lines of a file of the kernel's, none where it's missing."""
+    """Return the lines of a kernel file; none if it is missing."""
     file = Path(path)
     return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
 
 
 def peak_host_memory_bytes() -> int | None:
-    """Return the largest resident set of this process so far (proc(5), ``VmHWM``); ``None`` if the kernel has no count.
+    """Return the peak resident memory of this process [B]; ``None`` if the kernel has no such count (``VmHWM``).
 
-    ``getrusage`` can't be used: a process inherits the peak of the process that launched it.
+    ``getrusage`` is of no use here: a process inherits the peak of its parent.
     """
     peak_kb = next((line.split()[1] for line in _lines("/proc/self/status") if line.startswith("VmHWM:")), None)
     return None if peak_kb is None else int(peak_kb) * 1024
 
 
 def measured_or_none(measure: Callable[[], int | None]) -> int | None:
-    """Return a measurement, or ``None`` where the device can't be asked any more."""
+    """Return a measurement; ``None`` if the device no longer responds."""
     try:
         return measure()
     except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown

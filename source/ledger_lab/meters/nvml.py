@@ -1,4 +1,4 @@
-"""NVIDIA's accelerators, through the driver's own library (NVML), without torch and without a CUDA context."""
+"""NVIDIA accelerators, metered through the driver's library (NVML), without torch and without a CUDA context."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def open_devices(
 ) -> Devices:
     """Find the accelerators that a training on this host uses.
 
-    Returns at once: the driver is opened in a thread, and the first samples are empty until that is done. A process
-    that forks opens its devices afterwards.
+    Returns at once: the driver is opened in a thread, and samples are empty until that is done. A process that forks
+    must open its devices after the fork.
 
     Args:
-        device: What ``--device`` says: ``cpu``, ``cuda``, ``cuda:1``; ``None`` where CUDA is taken if there is any.
+        device: Value of ``--device``: ``cpu``, ``cuda``, ``cuda:1``; ``None`` for CUDA if there is a device.
         local_processes: Processes of the training on this host; with several, process ``i`` uses ``cuda:i``.
-        environ: Environment of the training, which says what CUDA counts as devices.
-        tell: Hears, once each, why something is not metered; on a host without NVIDIA's driver only where CUDA was
-            asked for.
+        environ: Environment of the training, which decides what CUDA counts as devices.
+        tell: Called once with each reason why something is not metered; on a host without NVIDIA's driver, only if CUDA
+            was requested.
 
     Returns:
         The devices. They never raise.
@@ -40,7 +40,7 @@ def open_devices(
         return NoDevices(f"the training runs on {device}")
     _, _, ordinal = (device or "").partition(":")
     if ordinal and not ordinal.isdecimal():
-        return NoDevices(f"{device!r} is no device")  # the training refuses it with a better message
+        return NoDevices(f"{device!r} is no device")  # the training refuses this with a better message
     first = int(ordinal or 0)
     ordinals = range(local_processes) if local_processes > 1 else range(first, first + 1)
     wanted = device is not None
@@ -50,16 +50,16 @@ def open_devices(
 def open_nvml(
     ordinals: Sequence[int], environ: Mapping[str, str], tell: Tell, *, wanted: bool = True
 ) -> NvmlDevices | NoDevices:
-    """Open NVML and match CUDA's devices with its own.
+    """Open NVML, and match CUDA's devices with those of NVML.
 
     Args:
         ordinals: Devices as CUDA counts them in that environment.
         environ: Environment of the process that uses them.
-        tell: Hears why something is not metered.
-        wanted: Whether CUDA was asked for; else a host without the driver is nothing to speak of.
+        tell: Called with reasons why something is not metered.
+        wanted: Whether CUDA was requested; if not, a missing driver is not reported.
 
     Returns:
-        The devices; :class:`NoDevices` where any of them can't be told from the others.
+        The devices; :class:`NoDevices` if any of them cannot be matched.
     """
     try:
         import pynvml as nvml
@@ -88,17 +88,17 @@ def open_nvml(
 
 
 class _UnmatchedError(Exception):
-    """NVML's devices can't be told apart by the names that CUDA was given."""
+    """NVML's devices cannot be matched with the names that CUDA was given."""
 
     def __init__(self, reason: str, *, surprising: bool = False) -> None:
         super().__init__(reason)
         self.surprising = surprising
-        """Whether there are devices that could be metered if they were named otherwise."""
+        """Whether there are devices that could be metered with other names."""
 
 
 @dataclass(frozen=True)
 class _Device:
-    """A device that CUDA can use: a GPU, or a MIG slice of one."""
+    """A device that CUDA can use: a GPU, or a MIG slice."""
 
     uuid: str
     handle: Any
@@ -114,19 +114,19 @@ class _Device:
 
 @dataclass(frozen=True)
 class _Gpu:
-    """A GPU as NVML shows it."""
+    """A GPU in NVML's view."""
 
     uuid: str
     name: str
     handle: Any
     slices: tuple[_Device, ...] | None
-    """Its MIG slices; ``None`` where it is not sliced."""
+    """Its MIG slices; ``None`` if MIG is off."""
     slice_ids: tuple[str, ...] = ()
-    """The slices' names in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
+    """Names of the slices in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
 
     @property
     def first(self) -> _Device | None:
-        """What CUDA takes when it is given the GPU's name: the GPU, or its first slice."""
+        """The device that CUDA uses for the GPU's name: the GPU, or its first slice."""
         if self.slices is None:
             return _Device(self.uuid, self.handle, self.handle)
         return next(iter(self.slices), None)
@@ -142,7 +142,7 @@ class _Catalog:
             try:
                 self._gpus.append(self._gpu(nvml.nvmlDeviceGetHandleByIndex(index)))
             except nvml.NVMLError:
-                continue  # lost, or another job's on this host: neither is counted by CUDA
+                continue  # lost, or of another job on this host: CUDA counts neither
 
     def _gpu(self, handle: Any) -> _Gpu:
         """Describe a GPU."""
@@ -151,7 +151,7 @@ class _Catalog:
         try:
             sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
         except nvml.NVMLError:
-            sliced = False  # most GPUs know no slices
+            sliced = False  # most GPUs do not support MIG
         if not sliced:
             return _Gpu(uuid, name, handle, None)
         slices: list[_Device] = []
@@ -160,7 +160,7 @@ class _Catalog:
             try:
                 part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             except nvml.NVMLError:
-                continue  # this place holds no slice
+                continue  # no slice with this index
             slices.append(_Device(nvml.nvmlDeviceGetUUID(part), part, handle))
             instances = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
             ids.append(f"MIG-{uuid}/{instances[0]}/{instances[1]}")
@@ -169,12 +169,12 @@ class _Catalog:
     def visible(self, environ: Mapping[str, str]) -> list[_Device]:
         """Return the devices that CUDA sees, in the order in which it counts them.
 
-        ``CUDA_VISIBLE_DEVICES`` holds indices, UUIDs of GPUs or of MIG slices, or beginnings of them; the first
-        name that fits nothing, or several, hides itself and what comes after it (CUDA C++ Programming Guide, CUDA
-        Environment Variables).
+        ``CUDA_VISIBLE_DEVICES`` holds indices, or UUIDs of GPUs or MIG slices, which may be shortened. If a name fits
+        no device or several, it and all names after it are ignored (CUDA C++ Programming Guide, CUDA Environment
+        Variables).
 
         Raises:
-            _UnmatchedError: If indices don't tell the GPUs apart.
+            _UnmatchedError: If indices do not identify the GPUs.
         """
         names = environ.get("CUDA_VISIBLE_DEVICES")
         tokens = [str(index) for index in range(len(self._gpus))] if names is None else names.split(",")
@@ -187,12 +187,12 @@ class _Catalog:
         return found
 
     def _by_index(self, token: str, environ: Mapping[str, str]) -> _Device | None:
-        """Return the device that CUDA gives this index."""
+        """Return the device that has this index in CUDA."""
         if len(self._gpus) > 1:
             if any(gpu.slices is not None for gpu in self._gpus):
                 reason = "where GPUs are sliced (MIG), CUDA_VISIBLE_DEVICES must name a slice by its UUID"
                 raise _UnmatchedError(reason, surprising=True)
-            # CUDA counts the fastest first, NVML by the place on the bus. Between equals that's the same.
+            # CUDA orders GPUs by speed, NVML by bus position. For equal GPUs, the orders are the same.
             if len({gpu.name for gpu in self._gpus}) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
                 reason = (
                     "this host's GPUs differ, and CUDA counts them in an order of its own: set "
@@ -203,7 +203,7 @@ class _Catalog:
         return self._gpus[index].first if index < len(self._gpus) else None
 
     def _by_uuid(self, token: str) -> _Device | None:
-        """Return the one device whose UUID begins like this; ``None`` where there is none, or more than one."""
+        """Return the device whose UUID starts with a name; ``None`` if there is none or more than one."""
         fitting: list[_Device | None] = []
         if token.startswith("MIG-"):
             for gpu in self._gpus:
@@ -216,15 +216,15 @@ class _Catalog:
 
 
 class NvmlDevices:
-    """Devices that NVML answers for."""
+    """Devices that are metered through NVML."""
 
     def __init__(self, nvml: Any, devices: Sequence[_Device], tell: Tell) -> None:
-        """Take over an initialised NVML.
+        """Use an initialised NVML.
 
         Args:
             nvml: The module ``pynvml``.
-            devices: What to meter.
-            tell: Hears of devices that stop answering, and of what can't be metered.
+            devices: Devices to meter.
+            tell: Called when a device stops responding, and with what cannot be metered.
         """
         self._nvml, self._devices, self._tell = nvml, tuple(devices), tell
         self._silent: set[str] = set()
@@ -232,7 +232,7 @@ class NvmlDevices:
             tell("power, energy and utilization are not metered: NVML knows them for whole GPUs, not for MIG slices")
 
     def read(self) -> list[Reading]:
-        """Ask every device, in NVML's units."""
+        """Read every device, in NVML's units."""
         readings = [self._read(device) for device in self._devices]
         for reading in readings:
             silent = reading == Reading(uuid=reading.uuid)
@@ -242,15 +242,15 @@ class NvmlDevices:
         return readings
 
     def sample(self) -> list[DeviceSample]:
-        """Ask every device."""
+        """Sample every device."""
         return [reading.to_sample() for reading in self.read()]
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Release NVML."""
         self._asked(self._nvml.nvmlShutdown)
 
     def _read(self, device: _Device) -> Reading:
-        """Ask one device. What a whole GPU draws or does is no figure of one of its slices."""
+        """Read one device. Figures of a whole GPU, such as its power, are not used for a slice."""
         nvml, gpu, whole = self._nvml, device.gpu, not device.is_slice
         return Reading(
             uuid=device.uuid,
@@ -265,7 +265,7 @@ class NvmlDevices:
         )
 
     def _temperature(self, gpu: Any) -> int | None:
-        """Return the temperature [°C]; old drivers lack one of NVML's two ways to ask for it, new ones the other."""
+        """Return the temperature [°C]; old drivers have one of NVML's two functions for it, new drivers the other."""
         nvml = self._nvml
         for name in ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"):
             ask = getattr(nvml, name, None)
@@ -275,7 +275,7 @@ class NvmlDevices:
         return None
 
     def _asked(self, ask: Callable[[], _T]) -> _T | None:
-        """Return an answer, or ``None`` where NVML gives none: the GPU has no such meter, or it is lost."""
+        """Return a reading; ``None`` if NVML gives none, because the GPU has no such meter or is lost."""
         try:
             return ask()
         except self._nvml.NVMLError:

@@ -30,8 +30,8 @@ class Phase(StrEnum):
     SYNCHRONIZE = "synchronize"
     """Collectives between processes."""
     TRANSFER = "transfer"
-    """Copies between host and device. Where environment and agent share one there are none to speak of, so that only
-    trainers of other frameworks name this phase."""
+    """Copies between host and device. If environment and agent share a device, there are hardly any, so only trainers
+    of other frameworks use this phase."""
     EVALUATE = "evaluate"
     """Scoring policies on held-out episodes."""
     LOG = "log"
@@ -39,12 +39,12 @@ class Phase(StrEnum):
     CHECKPOINT = "checkpoint"
     """Saving and hashing policies."""
     RESTART = "restart"
-    """Of a run that was interrupted: starting again until the training goes on, and what an attempt trained after the
-    last state that it saved, which is trained again."""
+    """Cost of interruptions: restarting until training continues, and the iterations of an attempt after its last saved
+    state, which are trained again."""
     SHUTDOWN = "shutdown"
-    """Closing the simulation, and then from the row that says how an attempt ended until its processes are gone."""
+    """Closing the simulation, and the time from the end row of an attempt until its processes have exited."""
     UNATTRIBUTED = "unattributed"
-    """Covered by no window."""
+    """Time outside of all windows."""
 
 
 TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE, Phase.RESTART, Phase.SHUTDOWN}
@@ -56,10 +56,10 @@ SHARED_PHASES = frozenset({Phase.SIMULATE, Phase.MANAGE})
 
 
 class PhaseClock:
-    """Splits the wall-clock time of a process into phases that are exclusive and sum to it exactly.
+    """Divides the wall-clock time of a process into phases that exclude each other and sum to it exactly.
 
-    Windows nest: time inside an inner window counts for the inner phase alone. What no window covers counts for the
-    :attr:`base` phase. All figures are integers in nanoseconds.
+    Windows nest: time inside an inner window counts only for the inner phase. Time outside of all windows counts for
+    the :attr:`base` phase. All figures are integers in nanoseconds.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class PhaseClock:
         """Start the clock.
 
         Args:
-            started_ns: When the measured process began, on ``clock_ns``'s scale.
-            base: Phase of the time that no window covers, until :meth:`set_base` says otherwise.
+            started_ns: Start of the measured process, on the scale of ``clock_ns``.
+            base: Phase of the time outside of all windows, until :meth:`set_base` changes it.
             synchronize: Called at every boundary, so that work queued on a device counts for the window that queued it.
-                ``None`` measures the host, which perturbs nothing.
+                ``None`` measures only the host, and does not disturb the run.
             clock_ns: Monotonic clock [ns].
         """
         self._started_ns = self._mark_ns = started_ns
@@ -88,11 +88,11 @@ class PhaseClock:
 
     @property
     def base(self) -> Phase:
-        """Phase of the time that no window covers."""
+        """Phase of the time outside of all windows."""
         return self._stack[0]
 
     def set_base(self, phase: Phase) -> None:
-        """Change the phase of the time that no window covers, from now on.
+        """Change the phase of the time outside of all windows.
 
         Args:
             phase: The phase.
@@ -106,7 +106,7 @@ class PhaseClock:
         self._stack[0] = phase
 
     def unwind(self, phase: Phase) -> None:
-        """Count for a phase from now on, whatever windows an exception left open, and wait for no device any more.
+        """Close all windows that an exception left open, count for a phase from now on, and stop waiting for devices.
 
         Args:
             phase: The phase.
@@ -116,18 +116,18 @@ class PhaseClock:
         self._stack = [phase]
 
     def share(self, held_out: int, slots: int) -> None:
-        """Count a part of :data:`SHARED_PHASES` as evaluation from now on: the held-out slots' part of all slots.
+        """From now on, count the held-out slots' share of :data:`SHARED_PHASES` as evaluation.
 
         Args:
-            held_out: Held-out slots.
-            slots: All slots.
+            held_out: Number of held-out slots.
+            slots: Number of all slots.
         """
         if (held_out, slots) != (self._held_out, self._slots):
             self._charge()
             self._held_out, self._slots = held_out, slots
 
     def open(self, phase: Phase) -> None:
-        """Open a window. :meth:`window` and :meth:`wrap` close theirs by themselves."""
+        """Open a window. The windows of :meth:`window` and :meth:`wrap` close by themselves."""
         self._charge()
         self._stack.append(phase)
 
@@ -152,7 +152,7 @@ class PhaseClock:
             self.close()
 
     def announce(self, opened: Callable[[Phase], None], closed: Callable[[], None]) -> None:
-        """Tell of every window that opens and closes from now on.
+        """Call listeners for every window that opens or closes from now on.
 
         Call this before anything is wrapped or instrumented. A clock without listeners has no overhead from it.
 
@@ -173,7 +173,7 @@ class PhaseClock:
         self.open, self.close = open_aloud, close_aloud  # type: ignore[method-assign]
 
     def wrap(self, function: Callable[..., Any], phase: Phase) -> Callable[..., Any]:
-        """Return the function with its time counted for a phase."""
+        """Return a function whose time counts for a phase."""
         enter, leave = self.open, self.close
 
         @functools.wraps(function)
@@ -187,7 +187,7 @@ class PhaseClock:
         return metered
 
     def instrument(self, owner: object, name: str, phase: Phase) -> None:
-        """Replace a method of one object by its metered self.
+        """Replace a method of one object by a metered version.
 
         Args:
             owner: The object.
@@ -195,24 +195,24 @@ class PhaseClock:
             phase: Phase its time counts for.
 
         Raises:
-            AttributeError: If the object has no such method: its library has changed.
+            AttributeError: If the object has no such method, because its library has changed.
         """
         setattr(owner, name, self.wrap(getattr(owner, name), phase))
 
     def stop_synchronizing(self) -> None:
-        """Measure the host alone from now on: a device that has failed can't be waited for."""
+        """Measure only the host from now on, because waiting for a failed device is not possible."""
         self._synchronize = None
 
     def wall_ns(self) -> int:
-        """Return the time since the process began [ns]."""
+        """Return the time since the process started [ns]."""
         return self._clock_ns() - self._started_ns
 
     def flush(self) -> tuple[dict[str, int], int]:
-        """Take what has passed since the last flush.
+        """Return and reset the times since the last flush.
 
         Returns:
-            Nanoseconds per phase, without phases that took no time, and the wall-clock time since the process began
-            [ns]. Over all flushes the former sum to the latter, exactly.
+            Nanoseconds per phase, without phases that took no time, and the wall-clock time since the process started
+            [ns]. Over all flushes, the phases sum exactly to the wall-clock time.
         """
         self._charge()
         spent = {str(phase): spent_ns for phase, spent_ns in self._spent_ns.items() if spent_ns}

@@ -1,4 +1,4 @@
-"""Probes: how long the callables of a running program take, one by one, and inside which others."""
+"""Probes: times of the callables of a running program, with their callers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Part:
-    """A callable that is worth a line of its own."""
+    """A callable to time."""
 
     owner: Any
     """Object that holds it."""
     attribute: str
     """Name under which its callers look it up."""
     name: str
-    """What it does, in a few words."""
+    """Description in a few words."""
     yields: bool = False
-    """Whether it is a generator; then what is timed is the work that is done with each thing it yields."""
+    """Whether it is a generator; then the work of its consumer on each item is timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +29,11 @@ class Samples:
     """Times of one callable under one chain of callers."""
 
     path: tuple[str, ...]
-    """Names of the callers, the outermost first, and its own."""
+    """Names of the callers, the outermost first, then its own name."""
     total_ns: list[int] = field(default_factory=list)
     """Time per call [ns]."""
     own_ns: list[int] = field(default_factory=list)
-    """Time per call without what was timed inside [ns]."""
+    """Time per call without timed inner calls [ns]."""
 
     def percentile_us(self, percent: int) -> float:
         """Return a percentile of the time per call [µs], interpolated between samples.
@@ -52,7 +52,7 @@ class Probes:
     def __init__(
         self, synchronize: Callable[[], None] | None = None, clock_ns: Callable[[], int] = time.perf_counter_ns
     ) -> None:
-        """Begin with nothing attached.
+        """Start with nothing attached.
 
         Args:
             synchronize: Run at both ends of each call, so that queued device work counts for the call that queued it.
@@ -65,7 +65,7 @@ class Probes:
 
     @property
     def samples(self) -> list[Samples]:
-        """Everything that was timed: callers before what they called, in the order of their first calls."""
+        """All timed callables: callers before their callees, in the order of their first calls."""
         first = {path: place for place, path in enumerate(self._samples)}
 
         def order(path: tuple[str, ...]) -> list[int]:
@@ -74,13 +74,13 @@ class Probes:
         return sorted((s for s in self._samples.values() if s.total_ns), key=lambda s: order(s.path))
 
     def open(self, name: str) -> None:
-        """Begin to time something; what is opened before it is closed counts as a part of it."""
+        """Start to time a part; parts that are opened before it is closed count as inner parts."""
         path = (*self._open[-1][0], name) if self._open else (name,)
         self._samples.setdefault(path, Samples(path=path))
         self._open.append((path, self._now_ns(), []))
 
     def close(self) -> None:
-        """End what was opened last.
+        """End the part that was opened last.
 
         Raises:
             RuntimeError: If nothing is open.
@@ -96,7 +96,7 @@ class Probes:
 
     @contextmanager
     def window(self, name: str) -> Iterator[None]:
-        """Time what happens inside."""
+        """Time the body of the context."""
         self.open(name)
         try:
             yield
@@ -104,13 +104,13 @@ class Probes:
             self.close()
 
     def attach(self, part: Part) -> None:
-        """Time a callable from now on, until :meth:`detach`.
+        """Time a callable until :meth:`detach`.
 
         Args:
             part: The callable.
 
         Raises:
-            AttributeError: If its owner has no such attribute: a library has changed.
+            AttributeError: If its owner has no such attribute, because a library has changed.
         """
         owner, attribute = part.owner, part.attribute
         original = getattr(owner, attribute)
@@ -119,15 +119,17 @@ class Probes:
         self._undo.append(lambda: setattr(owner, attribute, original) if own else delattr(owner, attribute))
 
     def detach(self) -> None:
-        """Put all callables back."""
+        """Restore all callables."""
         while self._undo:
             self._undo.pop()()
 
     def repeat(self, name: str, function: Callable[[], Any], blocks: int, calls: int) -> None:
-        """Time a callable by itself: one block to warm up, then so many whose mean time per call is a sample each.
+        """Time a callable by itself, in blocks of calls.
+
+        The first block is a warm-up. The mean time per call of each other block is a sample.
 
         Args:
-            name: What it does.
+            name: Name of the row.
             function: The callable.
             blocks: Samples.
             calls: Calls per sample.
@@ -150,10 +152,10 @@ class Probes:
 
 
 class _Probed:
-    """A callable that is timed. It passes for the callable itself: a manager's term may be an object with methods."""
+    """A timed callable with the attributes of the original, because a term may be an object with methods."""
 
     def __init__(self, probes: Probes, function: Callable[..., Any], name: str) -> None:
-        """Stand in for a callable."""
+        """Wrap a callable."""
         self._probes, self._function, self._name = probes, function, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -165,15 +167,15 @@ class _Probed:
             self._probes.close()
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the callable has."""
+        """Return an attribute of the callable."""
         return getattr(self._function, name)
 
 
 class _Yielding(_Probed):
-    """A generator whose consumer is timed."""
+    """A generator that times its consumer."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Yield what it yields."""
+        """Yield the items of the generator."""
         for item in self._function(*args, **kwargs):
             self._probes.open(self._name)
             try:

@@ -1,4 +1,4 @@
-"""When this process began, on the clock that its phases are measured with."""
+"""Start of this process, on the clock that measures its phases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def process_started_ns() -> int:
     """Return the start of this process on the clock of :func:`time.perf_counter_ns`.
 
     The kernel notes a process's start in clock ticks since boot (proc(5), field 22 of ``/proc/self/stat``), so the
-    figure is good to one tick, usually 10 ms.
+    result is accurate to one tick, usually 10 ms.
 
     Returns:
         Nanoseconds on the clock of :func:`time.perf_counter_ns`.

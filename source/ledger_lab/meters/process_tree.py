@@ -1,4 +1,4 @@
-"""What a process and all its descendants take of the host, from ``/proc`` (proc(5))."""
+"""Use of the host by a process and all its descendants, from ``/proc`` (proc(5))."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a tree of processes took since it was last asked, and holds now."""
+    """Processor time of a process tree since the last reading, and its present memory."""
 
     cpu_s: float
     """Processor seconds of all threads [s]."""
     busiest_thread_s: float
-    """Processor seconds of the thread that took most [s]."""
+    """Processor seconds of the busiest thread [s]."""
     memory_bytes: int
-    """Resident memory; pages that processes share count for each of them."""
+    """Resident memory [B]; shared pages count for each process."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +30,33 @@ class _Stat:
     own: int
     """Time of its threads."""
     reaped: int
-    """Time of its children that have ended and were waited for, and of theirs."""
+    """Time of its ended children that were waited for, and of their children."""
     started: int
     resident_pages: int
 
 
 @dataclass
 class _Account:
-    """What has been counted of one process, in clock ticks."""
+    """Counted times of one process, in clock ticks."""
 
     started: int
-    """When it began: a process that begins later under the same id is another one."""
+    """Start time; a process with the same id and a later start is a different one."""
     parent: int
     own: int = 0
     reaped: int = 0
-    """What has been counted of its ended children, while they lived or after."""
+    """Counted time of its ended children, before or after their end."""
 
 
 class ProcessTree:
-    """A process and its descendants, those included that have lost their parents."""
+    """A process and its descendants, including those whose parents have ended."""
 
     def __init__(self, pid: int) -> None:
-        """Begin to watch.
+        """Start to watch.
 
         Args:
             pid: The process. Its whole life counts, from its start.
         """
-        self._accounts: dict[int, _Account] = {}  # parents stand before their children
+        self._accounts: dict[int, _Account] = {}  # parents come before their children
         self._foreign: set[int] = set()
         self._threads: dict[tuple[int, int], int] = {}
         root = _stat(f"/proc/{pid}/stat")
@@ -71,15 +71,15 @@ class ProcessTree:
         call is lost.
 
         Raises:
-            OSError: If this process can't read ``/proc``, for want of file descriptors, for example. Nothing is lost
-                then: the next call counts it.
+            OSError: If this process can't read ``/proc``, for example because it has no file descriptors left. Nothing
+                is lost: the next call counts it.
         """
         stats = self._read()
         threads = self._read_threads(stats)
         return self._count(stats, threads) if stats else None
 
     def _read(self) -> dict[int, _Stat]:
-        """Read all processes of the tree, parents before their children; that a child ends meanwhile is harmless."""
+        """Read all processes of the tree, parents before their children; a child that ends meanwhile does no harm."""
         listed = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
         stats: dict[int, _Stat] = {}
         for pid, account in self._accounts.items():
@@ -95,8 +95,8 @@ class ProcessTree:
         while found := [pid for pid, stat in fresh.items() if stat.parent in stats]:
             for pid in found:
                 stats[pid] = fresh.pop(pid)
-        # What is another's stays another's, so that on a host with thousands of processes only new ones are read. A
-        # process whose parent began after the listing is looked at again.
+        # A process of another tree stays in it, so on a host with thousands of processes only new ones are read. A
+        # process whose parent started after the listing is checked again.
         self._foreign.update(pid for pid, stat in fresh.items() if stat.parent in listed or stat.parent == 0)
         return stats
 
@@ -112,7 +112,7 @@ class ProcessTree:
         return times
 
     def _count(self, stats: dict[int, _Stat], threads: dict[tuple[int, int], int]) -> Usage:
-        """Count what is new in what was read."""
+        """Count the new time in a reading."""
         for pid in [pid for pid in reversed(self._accounts) if pid not in stats]:
             ended = self._accounts.pop(pid)
             heir = self._accounts.get(ended.parent)
@@ -134,10 +134,10 @@ class ProcessTree:
 
 
 def available_bytes() -> int:
-    """Return the memory that the host has left (``MemAvailable``).
+    """Return the available memory of the host (``MemAvailable``) [B].
 
     Raises:
-        OSError: If the kernel does not tell.
+        OSError: If the kernel does not report it.
     """
     for line in _text("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
@@ -151,7 +151,7 @@ def _stat(path: str) -> _Stat | None:
         text = _text(path)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before may hold anything
+    fields = text[text.rindex(")") + 2 :].split()  # the name before it may contain any character
     return _Stat(
         parent=int(fields[1]),
         own=int(fields[11]) + int(fields[12]),
@@ -170,7 +170,7 @@ def _names(folder: str) -> Iterable[str]:
 
 
 def _text(path: str) -> str:
-    """Read a small file of the kernel's."""
+    """Read a small kernel file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 4096).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What host and accelerators are doing, once a second, seen from outside the training."""
+"""Telemetry of host and accelerators, sampled once a second from outside of the training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledger_lab.meters.process_tree import ProcessTree, available_bytes
 
 
 class Sampler:
-    """Makes :class:`~ledger_lab.ledger.Telemetry` rows of an attempt, from a process that is none of its own."""
+    """Makes :class:`~ledger_lab.ledger.Telemetry` rows of an attempt, from a process outside of the attempt."""
 
     def __init__(
         self,
@@ -21,12 +21,12 @@ class Sampler:
         *,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """Begin to watch.
+        """Start to watch.
 
         Args:
-            pid: The attempt's process; its descendants count with it.
-            started_ns: When the attempt began, on ``clock_ns``'s scale.
-            devices: The accelerators that it uses.
+            pid: The attempt's process; its descendants are included.
+            started_ns: Start of the attempt, on the scale of ``clock_ns``.
+            devices: The accelerators that the attempt uses.
             clock_ns: Monotonic clock [ns].
         """
         self._tree = ProcessTree(pid)
@@ -35,33 +35,33 @@ class Sampler:
         self._clock_ns = clock_ns
 
     def sample(self) -> Telemetry:
-        """Look once.
+        """Take one sample.
 
         Returns:
-            What was going on since the last call; since the start of the attempt in the first one. Once the attempt's
-            processes are gone there is no host's part, and devices that don't answer have no figures.
+            The sample since the last call, or since the start of the attempt. If the attempt's processes have exited,
+            there is no host sample. Devices that do not respond have no figures.
         """
         now_ns = self._clock_ns()
         return Telemetry(wall_ns=now_ns - self._started_ns, host=self._host(now_ns), devices=self._devices.sample())
 
     def _host(self, now_ns: int) -> HostSample | None:
-        """Return what the attempt's processes take of the host; ``None`` if there are none, or nobody can tell."""
+        """Return the host sample of the attempt's processes; ``None`` if there are none, or reading fails."""
         try:
             available = available_bytes()
             usage = self._tree.usage()
         except OSError:
-            return None  # this process is out of descriptors or memory: the next sample counts what this one missed
+            return None  # this process is out of descriptors or memory; the next sample covers this time, too
         if usage is None:
             return None
         passed_s, self._sampled_ns = (now_ns - self._sampled_ns) / 1e9, now_ns
         return HostSample(
             cpu_s=usage.cpu_s,
-            # Processor time is counted in ticks: over a short while it may seem to be more than has passed.
+            # Processor time is counted in ticks, so over a short time it may exceed the wall-clock time.
             busiest_thread=min(1.0, usage.busiest_thread_s / passed_s) if passed_s > 0 else None,
             memory_bytes=usage.memory_bytes,
             available_bytes=available,
         )
 
     def close(self) -> None:
-        """Let go of the devices."""
+        """Release the devices."""
         self._devices.close()

@@ -27,6 +27,7 @@ from ledger_lab.mirrors import (
     load_sink,
 )
 from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.flags import HelpFormatter, examples
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
@@ -61,42 +62,46 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mirror.py",
         description=(
-            "Send a run to a dashboard: figures of the training, phases, held-out scores, telemetry, health and its "
-            "end. The mirror only reads the run's journals. It can be started with the run, during it or long after, "
-            "and again after it was stopped: it continues where the destination's data end. Its failures, and those of "
-            "the network, do not affect training."
+            "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
+            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the training. "
+            "You can start it during the run or later. If you start it again, it continues after the data that it "
+            "has sent. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
+            "Biases stay in the run directory; `wandb sync` sends them later."
         ),
-        epilog=(
-            "Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. WANDB_MODE=offline keeps W&B's files in the run's "
-            "directory; send them later with wandb sync."
+        epilog=examples(
+            "mirror.py RUN --to tensorboard",
+            "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
         ),
-    )
-    parser.add_argument("run", metavar="RUN", help="Run directory, or the beginning of a run id.")
-    parser.add_argument("--to", required=True, choices=SINKS, help="Destination.")
-    parser.add_argument(
-        "--project", help="Project of W&B, or experiment of MLflow (default: ledger_lab).", metavar="NAME"
-    )
-    parser.add_argument("--uri", help="MLflow's tracking server (default: MLFLOW_TRACKING_URI).")
-    parser.add_argument(
-        "--dir", type=Path, help="Folder for TensorBoard's or W&B's files (default: in the run's directory)."
+        formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "--once", action="store_true", help="Send the rows written so far, then stop even if the run continues."
+        "run", metavar="RUN", help="Run directory or run id; the first characters of the id are enough."
+    )
+    parser.add_argument("--to", required=True, choices=SINKS, help="Dashboard to send to.")
+    parser.add_argument(
+        "--project", help="Project in W&B, or experiment in MLflow (default: ledger_lab).", metavar="NAME"
+    )
+    parser.add_argument("--uri", help="Tracking server of MLflow (default: $MLFLOW_TRACKING_URI).")
+    parser.add_argument(
+        "--dir", type=Path, help="Folder for the files of TensorBoard or W&B (default: in the run directory)."
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="Send the rows that exist now, then stop, even if the run continues."
     )
     parser.add_argument(
         "--every",
         type=float,
         default=2.0,
         metavar="S",
-        help="Seconds between two readings of the journals (default: 2).",
+        help="Time between two readings of the journals [s] (default: 2).",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=600.0,
         metavar="S",
-        help="Seconds to retry an unreachable destination after the run is over (default: 600).",
+        help="After the run is over: how long to retry an unreachable dashboard [s] (default: 600).",
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     return parser

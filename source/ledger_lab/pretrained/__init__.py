@@ -1,10 +1,10 @@
 """Policies that come with the package, one folder per task.
 
 A folder reads like the directory of the run that trained the policy. Its journals are excerpts of the run's journals:
-they prove the one checkpoint that is shipped, and tell what it cost. They hold no telemetry, no other checkpoints and
-no stand-alone evaluations (see :mod:`ledger_lab.ledger.excerpt`). Beside them lie the policy as TorchScript and its
-contract, as ``scripts/export_policy.py`` wrote them. ``scripts/ship_policy.py`` makes such folders; nothing else writes
-here, and an installed package may be read-only.
+they prove the shipped checkpoint, and record its cost. They hold no telemetry, no other checkpoints and
+no stand-alone evaluations (see :mod:`ledger_lab.ledger.excerpt`). Beside them are the policy as TorchScript and its
+contract, written by ``scripts/export_policy.py``. Only ``scripts/ship_policy.py`` writes such folders; an installed
+package may be read-only.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ledger_lab.exported import CONTRACT, POLICY, read_origin
 __all__ = ["ROOT", "shipped_checkpoint", "shipped_contract", "shipped_policy", "shipped_tasks"]
 
 ROOT = Path(__file__).resolve().parent
-"""Where the folders lie."""
+"""Folder that contains them."""
 
 
 def shipped_tasks() -> list[str]:
-    """Return the ids of the tasks that a policy comes for."""
+    """Return the ids of the tasks with a shipped policy."""
     return sorted(contract.parent.name for contract in ROOT.glob(f"*/{CONTRACT}"))
 
 
 def shipped_contract(task: str) -> dict[str, Any]:
-    """Return what one must know to run a task's policy, see ``scripts/export_policy.py``.
+    """Return the contract of a task's policy, which describes how to run it; see ``scripts/export_policy.py``.
 
     Args:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If no policy comes for the task, or its contract can't be read.
+        UserError: If the task has no shipped policy, or its contract can't be read.
     """
     path = _folder(task) / CONTRACT
     try:
@@ -45,15 +45,15 @@ def shipped_contract(task: str) -> dict[str, Any]:
 
 
 def shipped_checkpoint(task: str) -> Path:
-    """Return a task's checkpoint, which lies in its run's directory and is used like any other.
+    """Return the shipped checkpoint of a task, in the directory of its run.
 
-    Whether it is what the run saved, is asked where it is used, as of any other.
+    It is used like any other checkpoint; its hash is checked when it is used.
 
     Args:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If no policy comes for the task, or it is missing.
+        UserError: If the task has no shipped policy, or the file is missing.
     """
     path = ROOT / task / str(shipped_contract(task)["policy"]["checkpoint"])
     if not path.is_file():
@@ -62,7 +62,7 @@ def shipped_checkpoint(task: str) -> Path:
 
 
 def shipped_policy(task: str) -> Path:
-    """Return a task's policy as TorchScript, which needs no learning library: a part of a larger policy, say.
+    """Return the shipped policy of a task as TorchScript, which needs no RL library.
 
     It takes observations of shape (n, observations), float32, and returns actions of shape (n, actions).
 
@@ -70,7 +70,7 @@ def shipped_policy(task: str) -> Path:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If no policy comes for the task, or it is not the one that was shipped.
+        UserError: If the task has no shipped policy, or the file is not the shipped one.
     """
     path = _folder(task) / POLICY
     read_origin(path, "install ledger_lab again")

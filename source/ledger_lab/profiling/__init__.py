@@ -1,1 +1,1 @@
-"""What a training iteration consists of, measured piece by piece."""
+"""Times of the parts of a training iteration."""

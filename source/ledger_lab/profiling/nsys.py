@@ -1,4 +1,4 @@
-"""Nsight Systems around a profile."""
+"""Profiles with NVIDIA Nsight Systems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledger_lab.errors import UserError
 
 
 def find_nsys() -> str:
-    """Return the path of Nsight Systems' command line.
+    """Return the path of the command ``nsys``.
 
     Raises:
         UserError: If it isn't installed here.
@@ -24,13 +24,14 @@ def find_nsys() -> str:
 
 
 def run_under_nsys(nsys: str, argv: Sequence[str], report: Path, *, on_gpu: bool) -> int:
-    """Run this program once more under Nsight Systems, to its end.
+    """Run this program again under Nsight Systems, and wait for its end.
 
     Args:
-        nsys: Its command line.
+        nsys: Path of ``nsys``.
         argv: Arguments of this program.
-        report: The report to write, without its ending.
-        on_gpu: Whether there are kernels; then only what the program brackets with the CUDA profiler's API is recorded.
+        report: Report to write, without its suffix.
+        on_gpu: Whether the program uses a GPU; then only the part between the calls of the CUDA profiler API is
+            recorded.
 
     Returns:
         The exit status.

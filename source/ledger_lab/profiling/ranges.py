@@ -11,16 +11,16 @@ from ledger_lab.meters import Phase
 
 
 class Ranges:
-    """Hears of a clock's windows (:meth:`ledger_lab.meters.PhaseClock.announce`), and marks them while it is active."""
+    """Marks a clock's windows while it is active; see :meth:`ledger_lab.meters.PhaseClock.announce`."""
 
     def __init__(self, *, nvtx: bool) -> None:
-        """Begin inactive.
+        """Start inactive.
 
         Args:
             nvtx: Whether to mark them for Nsight Systems, rather than for torch's profiler.
 
         Raises:
-            UserError: If this build of torch can't.
+            UserError: If this build of torch does not support it.
         """
         self.active = False
         self._nvtx = nvtx
@@ -32,7 +32,7 @@ class Ranges:
                 raise UserError("--nsys: this build of torch has no NVTX ranges: install one with CUDA") from error
 
     def opened(self, phase: Phase) -> None:
-        """Begin a range."""
+        """Start a range."""
         if not self.active:
             self._open.append(None)
         elif self._nvtx:

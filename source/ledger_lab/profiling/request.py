@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.runners.adapter import LIBRARIES
-from ledger_lab.terminal.flags import DEFAULT_TASK
+from ledger_lab.terminal.flags import DEFAULT_TASK, HelpFormatter, examples
 from ledger_lab.terminal.request import FlagGroup, SimulationRequest, add_flags, flag, log_root_flag
 
 _WHAT = FlagGroup("what to profile")
-_HOW = FlagGroup("how")
+_HOW = FlagGroup("how to measure")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,33 +23,35 @@ class ProfileRequest(SimulationRequest):
     """Hydra overrides."""
     task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=_WHAT)
     rl_library: str | None = flag(
-        None, f"Library: {', '.join(LIBRARIES)} (default: the task's own choice).", group=_WHAT
+        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=_WHAT
     )
-    num_envs: int | None = flag(None, "Environments (default: the task's).", group=_WHAT)
-    seed: int | None = flag(None, "Seed of the training (default: the agent's).", group=_WHAT)
-    panel: str | None = flag(None, "Held-out panel, for its number of episodes (default: the task's).", group=_WHAT)
+    num_envs: int | None = flag(None, "Number of environments (default: set by the task).", group=_WHAT)
+    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_WHAT)
+    panel: str | None = flag(None, "Panel whose number of episodes is used (default: set by the task).", group=_WHAT)
 
-    warm_up: int = flag(5, "Iterations before anything is measured (default: 5).", group=_HOW)
+    warm_up: int = flag(5, "Iterations before the measurement (default: 5).", group=_HOW)
     iterations: int = flag(
         10,
-        "Iterations to measure: so many left alone, and so many piece by piece, in turns (default: 10).",
+        "Iterations to measure without timing of parts, and as many with it, in turns (default: 10).",
         group=_HOW,
     )
     trace: bool = flag(
         False,
-        "Record one more iteration with torch's profiler: a Chrome trace (chrome://tracing, ui.perfetto.dev) with "
-        "ranges for the phases, and a table of the operators that take longest.",
+        (
+            "Record one more iteration with torch's profiler: a Chrome trace with the phases (open it in "
+            "ui.perfetto.dev), and a table of the slowest operators."
+        ),
         group=_HOW,
     )
     nsys: bool = flag(
         False,
-        "Record the iterations with NVIDIA Nsight Systems instead, with NVTX ranges for the phases.",
+        "Record a timeline with NVIDIA Nsight Systems instead, with the phases as NVTX ranges.",
         group=_HOW,
     )
-    json: Path | None = flag(None, "Write all figures to this file, too.", group=_HOW, metavar="FILE")
-    log_root: Path = log_root_flag("Where the files go (default: logs).", group=_HOW)
+    json: Path | None = flag(None, "Also write all figures to this file.", group=_HOW, metavar="FILE")
+    log_root: Path = log_root_flag("Folder for the files (default: logs).", group=_HOW)
     into: Path | None = flag(None, argparse.SUPPRESS, group=_HOW)
-    """Of what runs in Nsight Systems: the directory made for it."""
+    """Set when Nsight Systems runs this program: the directory of the profile."""
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured.
@@ -69,12 +71,15 @@ def profile_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profile_run.py",
         description=(
-            "Train a task for a few iterations, and time what each of them consists of: the physics step, every "
-            "manager and term, forward passes, returns, minibatches, checkpoints, rows of the journal. Prints "
-            "microseconds per call (median, 10th and 90th percentile) with their share of an iteration. The loop is "
-            "the library's own, and the table says how much slower the timing made it. On a GPU every call is waited "
-            "for, so look at --trace or --nsys for what overlaps."
+            "Train a task for a few iterations and time the parts of an iteration: the physics step, every manager and "
+            "term, forward passes, returns, minibatches, checkpoints and journal rows. The table shows microseconds "
+            "per call (median, 10th and 90th percentile), the share of an iteration, and how much the timing slowed "
+            "the training. On a GPU, the command waits for each call to finish; use --trace or --nsys to see what "
+            "overlaps. No policy is scored, and nothing is written into the ledger."
         ),
-        epilog="Held-out slots are left out. Nothing is written into the ledger.",
+        epilog=examples(
+            "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json", "profile_run.py --trace"
+        ),
+        formatter_class=HelpFormatter,
     )
     return add_flags(parser, ProfileRequest)

@@ -1,7 +1,7 @@
-"""``scripts/profile_run.py``: what a training iteration of a task consists of, piece by piece.
+"""``scripts/profile_run.py``: times of the parts of a task's training iteration.
 
-The library's own loop trains in the task's own simulation; its callables are timed where they are called. A profile is
-no run of the ledger: it writes no journal, and its files lie where a run's would, with an id of their own.
+The library's own loop trains in the task's own simulation, and its callables are timed where they are called. A profile
+is not a run: it writes no journal. Its files are in a directory like that of a run, with an id of its own.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _TOP_OPERATORS = 15
 
 
 def profile_run(argv: Sequence[str]) -> int:
-    """Profile a task as the command line says.
+    """Profile a task.
 
     Args:
         argv: Command line without the program's name.
 
     Returns:
-        0; the exit status of Nsight Systems where that runs the program.
+        0, or the exit status of Nsight Systems if it runs the program.
 
     Raises:
         UserError: If the request can't be carried out.
@@ -84,7 +84,7 @@ def profile_run(argv: Sequence[str]) -> int:
 
 
 def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
-    """Check the request as a training's, which is written to a directory of its own or to the one made for it."""
+    """Check the request like that of a training. Its directory is new, unless ``--into`` names one."""
     plan = plan_training(
         TrainRequest(
             task=request.task,
@@ -107,7 +107,7 @@ def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
 
 
 def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, console: Console) -> None:
-    """Train through all stages, and say what was found."""
+    """Train through all stages, and report the result."""
     on_gpu = plan.device != "cpu"
     synchronize = functools.partial(torch.cuda.synchronize, plan.device) if on_gpu else None
     clock, probes = PhaseClock(time.perf_counter_ns()), Probes(synchronize)
@@ -123,7 +123,7 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
         soft_wrap=True,
     )
     with ExitStack() as stack:
-        # What the library writes is none of the profile's, but has to be written to the same disk.
+        # The files of the library are not part of the profile, but must be written to the same disk.
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scratch_", dir=plan.run_dir)))
         journal = stack.enter_context(Journal(scratch / "rows.jsonl"))
         stack.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
@@ -143,7 +143,7 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
 
 
 def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, *, on_gpu: bool) -> None:
-    """Train with ranges in Nsight Systems' timeline, and nothing else."""
+    """Train with ranges in the timeline of Nsight Systems, without any other measurement."""
     ranges.active = True
     if on_gpu:
         torch.cuda.profiler.start()
@@ -153,7 +153,7 @@ def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, *, on_gpu: boo
 
 
 def _measure_alone(plan: TrainPlan, env: Any, stages: Stages, probes: Probes, scratch: Path) -> None:
-    """Measure what a training does beside its loop, in blocks of calls."""
+    """Time the work of a training outside of its loop, in blocks of calls."""
     assert stages.checkpoint is not None
     policy = plan.adapter.load_policy(scratch / stages.checkpoint.path, env, plan.agent_cfg)
     base = env.unwrapped
@@ -223,7 +223,7 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
 
 
 def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Console) -> list[Path]:
-    """Write what torch's profiler recorded, and print the operators that took longest."""
+    """Write the trace of torch's profiler, and print the slowest operators."""
     trace = plan.run_dir / f"trace_{plan.run_id}.json.gz"
     profiler.export_chrome_trace(str(trace))
     order = "self_cpu_time_total" if plan.device == "cpu" else "self_device_time_total"

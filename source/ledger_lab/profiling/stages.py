@@ -1,4 +1,4 @@
-"""The stages of a profile: the library's own training loop, first left alone, then timed piece by piece."""
+"""The stages of a profile of a library's training loop: iterations without timing of parts, and iterations with it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ ITERATION, CHECKPOINT = "iteration", "checkpoint"
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How many iterations each stage has."""
+    """Number of iterations of each stage."""
 
     warm_up: int
     pairs: int
-    """Pairs of a plain iteration, which nothing but a clock at both ends disturbs, and one whose parts are timed. They
-    take turns, so that a machine that gets slower does so for both."""
+    """Pairs of a plain iteration, with only a clock at both ends, and an iteration whose parts are timed. They
+    alternate, so that a machine that becomes slower affects both."""
     traced: int
-    """Iterations that torch's profiler records, after one that warms it up; 0 for none."""
+    """Iterations that torch's profiler records, after one warm-up iteration; 0 for none."""
 
     @property
     def total(self) -> int:
-        """All iterations."""
+        """Number of all iterations."""
         return self.measured_until + (self.traced + 1 if self.traced else 0)
 
     @property
     def measured_until(self) -> int:
-        """Iterations until the last pair is over."""
+        """Number of iterations until the end of the last pair."""
         return self.warm_up + 2 * self.pairs
 
     def is_plain(self, iteration: int) -> bool:
@@ -48,14 +48,14 @@ class Schedule:
 
 @dataclass
 class Stages:
-    """Hears of a training's iterations, and changes what is measured from one to the next."""
+    """Observer of a training that switches the measurement from iteration to iteration."""
 
     schedule: Schedule
     probes: Probes
     ranges: Ranges
     synchronize: Callable[[], None] | None
     on_advance: Callable[[int], None]
-    """Called with the iterations done."""
+    """Called with the number of completed iterations."""
     plain_ns: list[int] = field(default_factory=list)
     """Time of each plain iteration [ns]."""
     probed_ns: list[int] = field(default_factory=list)
@@ -63,14 +63,14 @@ class Stages:
     checkpoint: CheckpointSaved | None = None
     """The newest checkpoint that a stage saved."""
     profiler: torch.profiler.profile | None = None
-    """Torch's profiler, when it has recorded something."""
+    """Torch's profiler, once it has recorded something."""
 
     def train(self, trainer: Trainer, parts: Sequence[Part]) -> None:
         """Run the loop to its end.
 
         Args:
-            trainer: The loop; it hears of nobody but these stages.
-            parts: What is timed in the probed stage.
+            trainer: The loop; its observer is this object.
+            parts: Parts that are timed in the probed iterations.
         """
         self._trainer, self._parts = trainer, parts
         self._began_ns = self._now_ns()
@@ -80,7 +80,7 @@ class Stages:
             self.probes.detach()
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-        """End the measurement of one iteration, and begin that of the next."""
+        """End the measurement of one iteration, and start that of the next."""
         now_ns = self._now_ns()
         schedule = self.schedule
         if schedule.is_plain(iterations):
@@ -102,10 +102,10 @@ class Stages:
         return True
 
     def _trace(self, done: int) -> None:
-        """Let torch's profiler begin, go on to the next iteration, or end.
+        """Start torch's profiler, advance it to the next iteration, or stop it.
 
         Args:
-            done: Iterations since the last pair was over.
+            done: Iterations since the end of the last pair.
         """
         if self.profiler is None:
             self.ranges.active = True

@@ -1,4 +1,4 @@
-"""What was measured piece by piece, as rows of a table."""
+"""The measured parts of an iteration, as rows of a table."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ledger_lab.units import MISSING, percent
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """How long one component takes. Times include what was timed inside."""
+    """Times of one component, including its timed inner parts."""
 
     path: tuple[str, ...]
-    """What it is a part of, the outermost first, and its own name."""
+    """Names of the components around it, the outermost first, then its own name."""
     median_us: float
     p10_us: float
     p90_us: float
     n: int
-    """Samples: calls, or the means of blocks of calls where it was measured by itself."""
+    """Number of samples: calls, or blocks of calls if it was measured by itself."""
     calls_per_iteration: float
-    """Calls in one iteration; for what is measured by itself, those that a training makes."""
+    """Calls per iteration; for a component that was measured by itself, those in a training."""
     share: float | None
-    """Share of an iteration's time; ``None`` where a training makes no such call."""
+    """Share of an iteration's time; ``None`` if a training makes no such call."""
     own_share: float | None
-    """The same without what was timed inside. Over an iteration and all inside it, these sum to 1."""
+    """The same without its timed inner parts. These shares sum to 1 over an iteration and all its parts."""
 
 
 def components(samples: Sequence[Samples], iterations: int, rates: Mapping[str, float]) -> list[Component]:
-    """Work out each component's figures.
+    """Compute the figures of each component.
 
     Args:
-        samples: What was measured; the iteration is among it.
-        iterations: Iterations that were measured.
-        rates: Calls per iteration of what was not measured inside iterations, by name.
+        samples: Measured samples, including those of the iteration.
+        iterations: Number of measured iterations.
+        rates: Calls per iteration, by name, of components that were measured by themselves.
     """
     (whole,) = [each for each in samples if each.path == (ITERATION,)]
     iteration_us = sum(whole.total_ns) / 1e3 / iterations
@@ -66,7 +66,7 @@ def components(samples: Sequence[Samples], iterations: int, rates: Mapping[str, 
 
 
 def component_table(found: Sequence[Component]) -> Table:
-    """Draw the components, what is timed inside of another one below it."""
+    """Print the components, each with its inner parts below it."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("component", no_wrap=True)
     for name in ("median µs", "p10", "p90", "n", "calls/iteration", "share", "own share"):
@@ -85,13 +85,13 @@ def component_table(found: Sequence[Component]) -> Table:
 
 
 def largest(found: Sequence[Component], count: int) -> list[tuple[str, float]]:
-    """Return the names of what an iteration spends most time in, with its shares.
+    """Return the components with the largest shares of an iteration, with these shares.
 
-    Calls of the same thing from several places count together. Where something was timed inside, what is left counts.
+    Calls of the same component from several places are added. Time of inner parts counts for the inner parts.
 
     Args:
         found: All components.
-        count: How many to return.
+        count: Number of components to return.
     """
     shares: dict[str, float] = {}
     for each in found:
@@ -103,5 +103,5 @@ def largest(found: Sequence[Component], count: int) -> list[tuple[str, float]]:
 
 
 def _microseconds(value: float) -> str:
-    """Return a time with as many digits as mean something."""
+    """Return a time with its significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

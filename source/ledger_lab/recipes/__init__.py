@@ -1,4 +1,4 @@
-"""How a task is learned: library-neutral recipes and their pure translations to each library's configuration."""
+"""Library-neutral recipes, and their translations to each library's configuration."""
 
 from ledger_lab.recipes.ant import ANT, STOCK_ANT
 from ledger_lab.recipes.cartpole import CARTPOLE, STOCK_CARTPOLE
@@ -16,7 +16,7 @@ from ledger_lab.recipes.to_skrl import SKRL, to_skrl
 from ledger_lab.recipes.velocity import velocity
 
 DIALECTS = (RSL_RL, RL_GAMES, SKRL)
-"""All libraries that recipes are translated to, in the order of the README's table."""
+"""All libraries that recipes are translated to, in the order of their columns in the documentation."""
 
 RECIPES = {
     "LedgerLab-Cartpole": CARTPOLE,
@@ -29,11 +29,11 @@ RECIPES = {
     "LedgerLab-Reach-Franka": REACH,
     "LedgerLab-Lift-Cube-Franka": LIFT,
 }
-"""What each task of ours is trained by."""
+"""The recipe of each task of LedgerLab."""
 
 
 def dialect_of(library: str) -> Dialect:
-    """Return how a library says what a recipe says.
+    """Return the dialect of a library: where it keeps the fields of a recipe.
 
     Args:
         library: Name on the command line.

@@ -15,7 +15,7 @@ STOCK_ANT = PpoRecipe(
     max_iterations=1000,
     save_interval=50,
 )
-"""What Isaac Lab trains its own ``Isaac-Ant`` with."""
+"""Isaac Lab's own recipe of ``Isaac-Ant``."""
 
 ANT = PpoRecipe(
     experiment_name="ledgerlab_ant",
@@ -32,5 +32,5 @@ ANT = PpoRecipe(
     max_iterations=100,
     save_interval=10,
 )
-"""For 512 environments on a CPU: beside the stock recipe of ``Isaac-Ant``, rollouts are half as long, the network is
-smaller, observations are normalized, and updates may change the policy twice as much."""
+"""For 512 environments on a CPU. Compared with Isaac Lab's recipe, rollouts are half as long, the network is smaller,
+observations are normalized, and the KL target is twice as large."""

@@ -17,8 +17,9 @@ STOCK_CARTPOLE = PpoRecipe(
     max_iterations=150,
     save_interval=50,
 )
-"""What Isaac Lab trains its own ``Isaac-Cartpole`` with."""
+"""Isaac Lab's own recipe of ``Isaac-Cartpole``."""
 
 CARTPOLE = replace(STOCK_CARTPOLE, num_envs=256, horizon=32)
-"""Tuned by the time until a policy is confirmed, on a CPU with two cores: 256 environments learn in nearly as many
-iterations as 4096 do, and an iteration costs a fraction; advantages over 32 steps keep what has been learned."""
+"""Tuned for the time until a policy is confirmed, on two CPU cores. With 256 environments, training needs nearly as
+many iterations as with 4096, and each iteration is much cheaper. A horizon of 32 steps keeps a learned policy
+stable."""

@@ -19,9 +19,9 @@ class Setting:
     note: str = ""
     """How the library writes the value, in words; empty if it is written as in the recipe."""
     also: tuple[str, ...] = ()
-    """Overrides of the same kind beside it: the value function's, where there are two, or an older name."""
+    """Further overrides of the same kind: that of the value function, or an older name."""
     rule: Rule | None = None
-    """What the library takes there, if not the recipe's own values."""
+    """Values that the library accepts, if they differ from those of the recipe."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,25 @@ class Only:
 
     value: object
     reason: str
-    """Why, and the way out, as the end of a sentence."""
+    """The reason and what to do, as the end of a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """One library's side of the translation. Every field of a recipe but ``num_envs`` is in one of the first two."""
+    """How one library holds the fields of a recipe: every field but ``num_envs`` is in ``settings`` or ``only``."""
 
     library: str
     """Name on the command line."""
     title: str
     """Name in prose."""
     settings: Mapping[str, Setting]
-    """Where it keeps each field of a recipe."""
+    """The setting that holds each field of a recipe."""
     only: Mapping[str, Only]
-    """Fields that it takes one value of; they may have a setting, too."""
+    """Fields for which the library accepts a single value; they may have a setting, too."""
     differences: Mapping[str, str]
     """Differences of the library in words, by field or topic."""
     adaptive: str = "adaptive"
-    """What it calls the schedule of the learning rate that holds a KL divergence."""
+    """The library's name of the learning-rate schedule that follows the KL divergence."""
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -57,7 +57,7 @@ class Dialect:
 
     @property
     def rules(self) -> dict[str, tuple[str, Rule]]:
-        """What the library takes, with the field of the recipe, by all overrides whose values are bound to a rule."""
+        """Recipe field and rule of each override whose values are restricted."""
         return {
             override: (field, rule)
             for field, setting in self.settings.items()
@@ -72,7 +72,8 @@ class Dialect:
             recipe: The recipe.
 
         Raises:
-            UserError: If it asks for what the library can't do; names the field, the value that works, and why.
+            UserError: If the library does not support a value of the recipe; names the field, the supported value and
+                the reason.
         """
         for field, only in self.only.items():
             asked = getattr(recipe, field)

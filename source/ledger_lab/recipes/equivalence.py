@@ -1,4 +1,4 @@
-"""The table of the settings in each library for the fields of a recipe, shown in ``docs/generated/recipes.md``."""
+"""The table of each library's settings for the fields of a recipe; the page of recipe fields shows it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ledger_lab.recipes.dialect import Dialect
 from ledger_lab.recipes.ppo import PpoRecipe
 
 TASK_FIELDS = frozenset({"num_envs"})
-"""Fields that the task keeps, and no library."""
+"""Fields that belong to the task and not to a library."""
 
 
 def equivalence_table(dialects: Sequence[Dialect]) -> str:
-    """Return the translations of all fields, and the differences that remain, in Markdown.
+    """Return the translations of all fields, and the differences between libraries, in Markdown.
 
     Args:
         dialects: The libraries, in the order of the columns.
@@ -47,6 +47,6 @@ def _cell(dialect: Dialect, name: str) -> str:
 
 
 def _difference(dialects: Sequence[Dialect], matter: str, is_field: bool) -> str:
-    """Return what the libraries do in their own ways about one matter."""
+    """Return how the libraries differ in one field or topic."""
     ways = [f"*{each.title}:* {each.differences[matter]}" for each in dialects if matter in each.differences]
     return f"- {f'`{matter}`' if is_field else matter} – {'; '.join(ways)}."

@@ -1,4 +1,4 @@
-"""The recipe of robots that find their way."""
+"""The recipe of robots that navigate."""
 
 from ledger_lab.recipes.ppo import PpoRecipe
 
@@ -18,7 +18,8 @@ NAVIGATION = PpoRecipe(
     max_iterations=300,
     save_interval=10,
 )
-"""Meant for a CPU, as for reaching. Each step of an environment takes 40 of its physics, so that samples are dear and
-updates are not; with 256 environments the panel's 128 slots are a third of all robots. Observations are not normalized:
-next to how little a walking robot tilts, a fall is so far off that its divergence alone would stop the learning.
+"""For a CPU. Each environment step takes 40 physics steps, so samples are expensive and updates are cheap. With 256
+environments, the panel's 128 slots are a third of all robots. Observations are not normalized: a walking robot tilts
+very little, so the normalized tilt of a falling robot would be huge, and the KL divergence of such samples would stop
+the learning.
 """

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from ledger_lab.recipes.rules import Rule, count, finite, not_negative, one_of, positive, share, widths
 
 DEFAULT_SEED = 42
-"""Seed of a training that names none, as in Isaac Lab's own configurations."""
+"""Training seed if none is given, as in Isaac Lab's own configurations."""
 
 type Activation = Literal["elu", "relu", "tanh", "selu"]
 type Schedule = Literal["adaptive", "fixed"]
@@ -35,7 +35,7 @@ RULES: Mapping[str, Rule] = {
     "reward_scale": positive,
     "initial_noise_std": positive,
 }
-"""What the fields of a recipe may be; the others are names of the user's, and switches."""
+"""Rules for the values of fields; the other fields are free names and switches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class PpoRecipe:
     experiment_name: str
     """Folder of the runs below ``<log_root>/<library>/``."""
     num_envs: int
-    """Environments that the recipe is tuned for; a task that is trained by it has as many."""
+    """Environments that the recipe is tuned for, and that its task has by default."""
     max_iterations: int
     """Policy iterations of a whole training run."""
     save_interval: int
@@ -62,7 +62,7 @@ class PpoRecipe:
     hidden_dims: tuple[int, ...]
     """Widths of the hidden layers of the policy's and of the value function's network."""
     learning_rate: float
-    """Adam's step size, at the start where the schedule is adaptive."""
+    """Step size of Adam; with an adaptive schedule, the initial one."""
     entropy_coef: float
     """Weight of the entropy bonus."""
     activation: Activation = "elu"
@@ -74,9 +74,9 @@ class PpoRecipe:
     schedule: Schedule = "adaptive"
     """Whether the learning rate follows the KL divergence."""
     kl_target: float = 0.01
-    """KL divergence per update that the adaptive schedule aims at."""
+    """Target KL divergence per update of the adaptive schedule."""
     clip: float = 0.2
-    """Clipping range of the probability ratio, and of the value where that is clipped."""
+    """Clipping range of the probability ratio, and of the value if it is clipped."""
     value_clip: bool = True
     """Whether the value loss is clipped."""
     value_coef: float = 1.0
@@ -88,14 +88,15 @@ class PpoRecipe:
     gae_lambda: float = 0.95
     """Lambda of generalized advantage estimation."""
     timeout_bootstrap: bool = True
-    """Whether an episode that ran out of time counts as if it went on: the value of where it stood is added.
+    """Whether the return of an episode that timed out is bootstrapped with the value of its last state.
 
-    Time is an end like any other in tasks of a finite horizon (``env.is_finite_horizon``), whatever stands here.
+    In tasks with a finite horizon (``env.is_finite_horizon``), a time-out is a normal end, and this field has no
+    effect.
     """
     reward_scale: float = 1.0
     """Factor of the rewards that the learner sees; returns are reported without it."""
     initial_noise_std: float = 1.0
-    """Standard deviation of the actions at the start."""
+    """Initial standard deviation of the actions."""
     mixed_precision: bool = False
     """Whether the update computes in half precision where that is accurate enough."""
     torch_compile: bool = False

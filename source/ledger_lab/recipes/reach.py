@@ -19,5 +19,5 @@ REACH = PpoRecipe(
     max_iterations=400,
     save_interval=20,
 )
-"""Meant for a CPU: few environments, because steering by what is missing to the goal is nearly linear, and a short
-discount, because a pull shows its worth within a second."""
+"""For a CPU. Few environments suffice, because the policy is nearly linear in the error of the pose. The discount
+factor is low, because the effect of an action shows within a second."""

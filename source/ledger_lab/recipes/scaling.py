@@ -1,4 +1,4 @@
-"""How the learning rate follows the batch."""
+"""Scaling of the learning rate with the batch size."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import math
 def scaled_learning_rate(learning_rate: float, batch: int, reference: int) -> float:
     """Scale a learning rate by √2 per doubling of the batch (Krizhevsky 2014, arXiv:1404.5997).
 
-    That keeps the variance of a gradient step when gradients are averaged over more samples.
+    This keeps the variance of a gradient step when gradients are averaged over more samples.
 
     Args:
-        learning_rate: What suits the reference.
+        learning_rate: Learning rate for the reference batch.
         batch: Effective batch: samples that the gradient steps of one iteration see.
         reference: The effective batch that the learning rate was chosen for.
 

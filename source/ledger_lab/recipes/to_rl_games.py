@@ -11,12 +11,12 @@ from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
 from ledger_lab.recipes.rules import anything, finite, one_of, widths
 
 _SCHEDULES = ("adaptive", "linear", "constant", "fixed", "identity", "None", None)
-"""What the library acts on, and what its own configurations and Isaac Lab's call a rate that stays; so it does by any
-other name, a misspelt one, too."""
+"""Names of schedules. Beside those that the library implements, these are the names that its own and Isaac Lab's
+configurations use for a constant rate. The library takes any other name, even a misspelt one, as constant."""
 
 
 def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-    """Take widths of layers, and no layer at all."""
+    """Accept layer widths, or an empty list."""
     return None if value == [] else widths(value)
 
 
@@ -41,7 +41,7 @@ RL_GAMES = Dialect(
         "kl_target": Setting("agent.params.config.kl_threshold"),
         "clip": Setting("agent.params.config.e_clip"),
         "value_clip": Setting("agent.params.config.clip_value"),
-        "value_coef": Setting("agent.params.config.critic_coef", "× 2"),
+        "value_coef": Setting("agent.params.config.critic_coef", "doubled"),
         "entropy_coef": Setting("agent.params.config.entropy_coef"),
         "max_grad_norm": Setting("agent.params.config.grad_norm"),
         "discount": Setting("agent.params.config.gamma"),
@@ -56,19 +56,19 @@ RL_GAMES = Dialect(
     },
     only={},
     differences={
-        "schedule": "after each gradient step, by the divergence of the minibatch's distributions since its last one, "
-        "within 1e-6..1e-2",
-        "minibatches": "the same environments in each, in their order",
+        "schedule": "after each gradient step, by the KL divergence of the minibatch's distributions from those of its "
+        "last step, within 1e-6..1e-2",
+        "minibatches": "each has the same environments every time, in order",
         "value_clip": "the larger of the clipped and the unclipped loss",
         "max_grad_norm": "of both networks together",
-        "observation_normalization": "learned in the first epoch of each update, clipped at ±5",
-        "initial_noise_std": "its logarithm is learned",
-        "timeout_bootstrap": "by the value of the last observation that the policy acted on",
-        "mixed_precision": "bfloat16, in the update, on a GPU alone",
-        "torch_compile": "off unless asked for; the library itself would compile unasked",
-        "save_interval": "at its multiples",
-        "first episodes": "begin at their start",
-        "value function": "sees what the policy sees",
+        "observation_normalization": "updated in the first epoch of each policy update, clipped at ±5",
+        "initial_noise_std": "the logarithm of the standard deviation is learned",
+        "timeout_bootstrap": "with the value of the last observation that the policy acted on",
+        "mixed_precision": "bfloat16, in the update, only on a GPU",
+        "torch_compile": "off by default; the library's own default is on",
+        "save_interval": "at multiples of it",
+        "first episodes": "have their full length",
+        "value function": "gets the observations of the policy",
         "first weights": "biases are zero",
     },
 )
@@ -84,7 +84,7 @@ def to_rl_games(recipe: PpoRecipe) -> dict[str, Any]:
         Nested dictionary in the shape of Isaac Lab's YAML files for the library.
 
     Raises:
-        UserError: If the library can't follow it.
+        UserError: If the library does not support the recipe.
     """
     RL_GAMES.require(recipe)
     if recipe.horizon % recipe.minibatches:

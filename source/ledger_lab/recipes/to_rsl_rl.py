@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-    """Take widths of layers, and -1 for as many as there are inputs."""
+    """Accept layer widths, and -1 for the number of inputs."""
     is_list = isinstance(value, list | tuple)
     return widths([1 if width == -1 else width for width in value] if is_list else value)
 
@@ -29,9 +29,9 @@ RSL_RL = Dialect(
         "horizon": Setting("agent.num_steps_per_env"),
         "epochs": Setting("agent.algorithm.num_learning_epochs"),
         "minibatches": Setting("agent.algorithm.num_mini_batches"),
-        "hidden_dims": Setting("agent.actor.hidden_dims", "and critic", ("agent.critic.hidden_dims",), _widths),
-        "activation": Setting("agent.actor.activation", "and critic", ("agent.critic.activation",)),
-        "observation_normalization": Setting("agent.actor.obs_normalization", "and critic"),
+        "hidden_dims": Setting("agent.actor.hidden_dims", "and the critic's", ("agent.critic.hidden_dims",), _widths),
+        "activation": Setting("agent.actor.activation", "and the critic's", ("agent.critic.activation",)),
+        "observation_normalization": Setting("agent.actor.obs_normalization", "and the critic's"),
         "learning_rate": Setting("agent.algorithm.learning_rate"),
         "schedule": Setting("agent.algorithm.schedule"),
         "kl_target": Setting("agent.algorithm.desired_kl", rule=or_none(positive)),
@@ -51,23 +51,24 @@ RSL_RL = Dialect(
         ),
     },
     only={
-        "value_normalization": Only(False, "it has no normalizer of returns; scale the rewards' weights"),
-        "reward_scale": Only(1.0, "it takes rewards as they are; scale the rewards' weights"),
-        "timeout_bootstrap": Only(True, "it asks the environment, not the agent: set env.is_finite_horizon"),
+        "value_normalization": Only(False, "it cannot normalize returns; scale the weights of the rewards"),
+        "reward_scale": Only(1.0, "it cannot scale rewards; scale the weights of the rewards"),
+        "timeout_bootstrap": Only(True, "the environment decides, not the agent; set env.is_finite_horizon"),
     },
     differences={
-        "schedule": "before each gradient step, by the exact divergence of the minibatch's distributions, within "
+        "schedule": "before each gradient step, by the exact KL divergence of the minibatch's distributions, within "
         "1e-5..1e-2",
         "minibatches": "all samples, shuffled once per update",
         "value_clip": "the larger of the clipped and the unclipped loss",
-        "max_grad_norm": "of either network by itself",
-        "observation_normalization": "learned after each update, divided by the deviation + 0.01, not clipped",
-        "initial_noise_std": "the deviation itself is learned",
-        "timeout_bootstrap": "by the value of the last observation that the policy acted on",
+        "max_grad_norm": "of each network separately",
+        "observation_normalization": "updated after each policy update, divided by the standard deviation + 0.01, "
+        "not clipped",
+        "initial_noise_std": "the standard deviation is learned",
+        "timeout_bootstrap": "with the value of the last observation that the policy acted on",
         "mixed_precision": "bfloat16, in the update",
-        "save_interval": "after the first iteration, and so many after each save",
-        "first episodes": "begin at random lengths (`init_at_random_ep_len`)",
-        "value function": "sees the observation group `critic`, where a task has one",
+        "save_interval": "after the first iteration, then at this interval",
+        "first episodes": "have random lengths (`init_at_random_ep_len`)",
+        "value function": "gets the observation group `critic`, if the task has one",
     },
 )
 
@@ -82,7 +83,7 @@ def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
         Nested dictionary in the shape of ``isaaclab_rl.rsl_rl.RslRlOnPolicyRunnerCfg``.
 
     Raises:
-        UserError: If the library can't follow it.
+        UserError: If the library does not support the recipe.
     """
     RSL_RL.require(recipe)
     network = {
@@ -118,11 +119,11 @@ def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
 
 
 def native_config(recipe: PpoRecipe, symmetry: Callable[..., Any] | None = None) -> RslRlOnPolicyRunnerCfg:
-    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands understand, too.
+    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands accept, too.
 
     Args:
         recipe: The recipe.
-        symmetry: What mirrors samples, to learn from their images, too; see ``RslRlSymmetryCfg``.
+        symmetry: Function that mirrors samples, to learn from the mirrored ones, too; see ``RslRlSymmetryCfg``.
     """
     from isaaclab_rl.rsl_rl import (
         RslRlMLPModelCfg,

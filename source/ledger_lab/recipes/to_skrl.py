@@ -21,7 +21,7 @@ def _layers(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a co
 
 
 def _rates(value: Any) -> str | None:  # noqa: ANN401
-    """Take the learning rate of both networks, or one for each."""
+    """Accept one learning rate for both networks, or one for each."""
     rates = value if isinstance(value, list) else [value]
     return next(filter(None, map(positive, rates)), None)
 
@@ -37,16 +37,23 @@ SKRL = Dialect(
     title="SKRL",
     settings={
         "experiment_name": Setting("agent.agent.experiment.directory"),
-        "max_iterations": Setting("agent.trainer.timesteps", "× `horizon`"),
-        "save_interval": Setting("agent.agent.experiment.checkpoint_interval", "× `horizon`", rule=anything),
+        "max_iterations": Setting("agent.trainer.timesteps", "multiplied by `horizon`"),
+        "save_interval": Setting(
+            "agent.agent.experiment.checkpoint_interval", "multiplied by `horizon`", rule=anything
+        ),
         "horizon": Setting("agent.agent.rollouts"),
         "epochs": Setting("agent.agent.learning_epochs"),
         "minibatches": Setting("agent.agent.mini_batches"),
         "hidden_dims": Setting(
-            "agent.models.policy.network.0.layers", "and value", ("agent.models.value.network.0.layers",), _layers
+            "agent.models.policy.network.0.layers",
+            "and the value network's",
+            ("agent.models.value.network.0.layers",),
+            _layers,
         ),
         "activation": Setting(
-            "agent.models.policy.network.0.activations", "and value", ("agent.models.value.network.0.activations",)
+            "agent.models.policy.network.0.activations",
+            "and the value network's",
+            ("agent.models.value.network.0.activations",),
         ),
         "observation_normalization": Setting(
             "agent.agent.observation_preprocessor",
@@ -75,22 +82,22 @@ SKRL = Dialect(
         "mixed_precision": Setting("agent.agent.mixed_precision"),
     },
     only={
-        "timeout_bootstrap": Only(True, "without it, advantages run on from one episode into the next"),
+        "timeout_bootstrap": Only(True, "without it, advantages continue from one episode into the next"),
         "torch_compile": Only(False, "it has no setting for it"),
     },
     differences={
-        "schedule": "after each epoch, by the mean of its minibatches' estimated divergences, within 1e-5..1e-2",
+        "schedule": "after each epoch, by the mean of the KL divergences of its minibatches, within 1e-5..1e-2",
         "minibatches": "all samples, shuffled before each epoch",
-        "value_clip": "the clipped loss alone",
+        "value_clip": "only the clipped loss",
         "max_grad_norm": "of both networks together",
-        "observation_normalization": "learned in the first epoch of each update, clipped at ±5",
-        "initial_noise_std": "its logarithm is learned, up to 2",
-        "timeout_bootstrap": "by the value of the next episode's first observation; LedgerLab hands it the last one "
-        "that the policy acted on, as RSL-RL takes it",
+        "observation_normalization": "updated in the first epoch of each policy update, clipped at ±5",
+        "initial_noise_std": "the logarithm of the standard deviation is learned, up to 2",
+        "timeout_bootstrap": "with the value of the next episode's first observation; LedgerLab passes the last "
+        "observation that the policy acted on, as in RSL-RL",
         "mixed_precision": "float16 with a scaled loss on a GPU, bfloat16 on a CPU, in rollout and update",
-        "save_interval": "at its multiples",
-        "first episodes": "begin at their start",
-        "value function": "sees what the policy sees",
+        "save_interval": "at multiples of it",
+        "first episodes": "have their full length",
+        "value function": "gets the observations of the policy",
     },
     adaptive=_SCHEDULER,
 )
@@ -106,7 +113,7 @@ def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
         Nested dictionary in the shape of the YAML files that the runner takes.
 
     Raises:
-        UserError: If the library can't follow it.
+        UserError: If the library does not support the recipe.
     """
     SKRL.require(recipe)
     if _log_std(math.log(recipe.initial_noise_std)) is not None:

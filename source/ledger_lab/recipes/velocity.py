@@ -8,12 +8,12 @@ from ledger_lab.recipes.ppo import PpoRecipe
 def velocity(task: str) -> PpoRecipe:
     """Return the recipe of a robot that follows a velocity command.
 
-    It is Isaac Lab's own of ANYmal-C, for fewer environments: actions begin with less noise; on flat ground iterations
-    are more, and each update may change the policy twice as much. A unit action moves Go2's joints half as far as
-    ANYmal's, so that it needs more noise to stir. With 512 environments the 128 slots of the panels on flat ground are
-    a fifth of all robots, and the 256 on rough ground a third, or in two processes a fifth. On rough ground the network
-    is that of flat ground, and not Isaac Lab's larger one, so that a robot that walks can go on from there
-    (``--checkpoint``); noise is worth a fifth there, as it would grow and spoil the walk.
+    It is Isaac Lab's recipe of ANYmal-C for fewer environments. The initial action noise is smaller. On flat ground,
+    there are more iterations, and the KL target is twice as large. A unit action moves Go2's joints half as far as
+    ANYmal's, so Go2 needs more noise. With 512 environments, the 128 slots of the panels on flat ground are a fifth of
+    all robots. The 256 slots on rough ground are a third, or a fifth with two processes. On rough ground, the network
+    is that of flat ground and not Isaac Lab's larger one, so that training can start from a flat-ground policy
+    (``--checkpoint``). There, the entropy bonus is a fifth, because more noise would grow and disturb the gait.
 
     Args:
         task: Ground and robot, like ``flat_anymal_c``.

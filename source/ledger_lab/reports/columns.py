@@ -33,13 +33,13 @@ class Cell:
     details: tuple[str, ...] = ()
     """What only the page has room for, a line each."""
     sign: str = ""
-    """A sign that says the same as the style, for readers who can't tell colours apart."""
+    """A sign with the meaning of the style, for readers who cannot distinguish colours."""
     style: Style = ""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """How a column stands in the tables that people read."""
+    """How a column is shown in the tables that people read."""
 
     title: str
     denominator: str
@@ -88,8 +88,8 @@ def figure[Source, Value](read: Callable[[Source], Value], shown: Shown | None =
     """Declare a field of a dataclass as a column. The docstring below the field is its meaning.
 
     Args:
-        read: Works the value out from what the dataclass summarizes.
-        shown: How the column stands in the tables that people read; ``None`` if it doesn't.
+        read: Computes the value from the object that the dataclass summarizes.
+        shown: How the column is shown in the tables that people read; ``None`` if it is not shown.
 
     Returns:
         The field, typed as its value.

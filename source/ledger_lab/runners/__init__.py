@@ -1,4 +1,4 @@
-"""Who trains: one adapter per library behind one contract, and the session around them.
+"""Adapters of RL libraries, behind one protocol, and the simulation session around them.
 
 What this module exports needs neither torch nor Isaac Lab.
 """

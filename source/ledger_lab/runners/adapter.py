@@ -1,4 +1,4 @@
-"""The contract between LedgerLab and a reinforcement-learning library."""
+"""The protocol between LedgerLab and an RL library."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """How a library cuts experience into gradient steps."""
+    """How a library splits a batch into gradient steps."""
 
     max_iterations: int
     horizon: int
     """Environment steps per iteration and environment."""
     epochs: int
     minibatches: int | None = None
-    """Parts that each batch is cut into; ``None`` where the library fixes their size."""
+    """Number of minibatches per batch; ``None`` if the library fixes their size."""
     minibatch_size: int | None = None
-    """Samples of a part, where the library fixes that and not their number."""
+    """Samples per minibatch, if the library fixes the size and not the number."""
     minibatch_setting: str
-    """Setting of the agent's configuration that says so, like ``agent.algorithm.num_mini_batches``."""
+    """Setting of the agent's configuration for the minibatches, like ``agent.algorithm.num_mini_batches``."""
     save_interval: int
     """Iterations between two checkpoints."""
 
     def __post_init__(self) -> None:
-        """Refuse what no training could run with.
+        """Check the values.
 
         Raises:
             ValueError: If a count is not a whole number of at least 1, or minibatches are given by both or neither of
@@ -54,23 +54,23 @@ class BatchPlan:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 
     def effective_batch(self, num_envs: int) -> int:
-        """Return the samples that the gradient steps of one iteration see, each epoch's anew.
+        """Return the samples that the gradient steps of one iteration use, counted again in each epoch.
 
         Args:
-            num_envs: Environments of all processes.
+            num_envs: Number of environments of all processes.
         """
         return num_envs * self.horizon * self.epochs
 
     def minibatches_of(self, num_envs: int) -> int:
-        """Return the parts that a batch is cut into.
+        """Return the number of minibatches per batch.
 
         Args:
-            num_envs: Environments per process; a number that fits (see :meth:`num_envs_step`).
+            num_envs: Number of environments per process, a multiple of :meth:`num_envs_step`.
         """
         return self.minibatches or num_envs * self.horizon // (self.minibatch_size or 1)
 
     def num_envs_step(self) -> int:
-        """Return the smallest number of environments per process that fills equal minibatches; multiples do, too."""
+        """Return the number of environments per process whose multiples fill equal minibatches."""
         if self.minibatches is not None:
             return self.minibatches // math.gcd(self.horizon, self.minibatches)
         assert self.minibatch_size is not None
@@ -78,142 +78,142 @@ class BatchPlan:
 
 
 type OnIteration = Callable[[int, Mapping[str, float]], bool]
-"""Called inside the training loop after each iteration; returns whether to go on training.
+"""Called inside the training loop after each iteration; returns whether to continue the training.
 
-Gets the number of completed iterations, and the figures of this one by the names of :data:`ledger_lab.ledger.FIGURES`,
-as far as the library computes them."""
+Arguments: the number of completed iterations, and the figures of this one by the names of
+:data:`ledger_lab.ledger.FIGURES`. Figures that the library does not compute are left out."""
 
 type RecordCheckpoint = Callable[[Path, int], CheckpointSaved]
-"""Called when a policy is whole on disk under its final name; returns the row of the checkpoint.
+"""Called when a policy is complete on disk under its final name; returns the row of the checkpoint.
 
-Gets the file, and the number of completed iterations."""
+Arguments: the file, and the number of completed iterations."""
 
 
 class Stop(Exception):  # noqa: N818 - no error
-    """Leaves a library's loop that knows no other way out."""
+    """Ends the loop of a library that has no other way to stop."""
 
 
 class Trainer(Protocol):
-    """A library's training loop, ready to run once."""
+    """Training loop of a library, ready to run once."""
 
     def train(self, on_iteration: OnIteration) -> None:
-        """Train to the end, opening phases around the library's own callables.
+        """Train to the end, or until ``on_iteration`` stops it; open phases around the library's own callables.
 
         Args:
             on_iteration: Called after each iteration; ends the training if it returns ``False``.
         """
 
     def save(self) -> CheckpointSaved:
-        """Save the policy of the last iteration, unless that is done; to be called between two iterations.
+        """Save the policy of the last iteration, unless it is saved already. Call it between two iterations.
 
         Returns:
-            The checkpoint, whole on disk and recorded.
+            The checkpoint, complete on disk and recorded.
         """
 
     def state(self) -> dict[str, Any]:
-        """Return what the learner goes on from, as it is between two iterations.
+        """Return the state of the learner between two iterations.
 
         Returns:
-            Parameters, normalizers, optimizer, schedule and counts, on every rank the same; nothing but what
+            Parameters, normalizers, optimizer, schedule and counters, equal on every rank. Only types that
             ``torch.load(weights_only=True)`` reads.
         """
 
     def begin(self, checkpoint: Path) -> None:
-        """Take the networks of a checkpoint in place of random ones; to be called before :meth:`train`.
+        """Load the networks of a checkpoint instead of random ones. Call it before :meth:`train`.
 
         Args:
-            checkpoint: A checkpoint of the library, whose networks have the same layers. What they see comes first in
-                what these see; weights of what they have not seen are zero.
+            checkpoint: A checkpoint of the library, with networks of the same layers. Its observations must be the
+                first ones of the present networks; the weights of further observations are zero.
 
         Raises:
-            UserError: If its networks don't fit.
+            UserError: If its networks do not fit.
         """
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; to be called before :meth:`train`, which then trains what is left of all iterations.
+        """Load a state. Call it before :meth:`train`, which then trains the remaining iterations.
 
-        What is left may be nothing: then :meth:`train` returns at once, and :meth:`save` returns the last checkpoint.
+        If no iterations remain, :meth:`train` returns at once, and :meth:`save` returns the last checkpoint.
 
         Args:
-            state: What :meth:`state` returned, by a trainer of the same configuration.
+            state: Result of :meth:`state` of a trainer with the same configuration.
         """
 
     def carried(self) -> Sequence[tuple[object, Sequence[str]]] | None:
-        """Return where the loop keeps what it carries from step to step, like the returns of running episodes.
+        """Return where the loop keeps data from step to step, such as the returns of running episodes.
 
         Returns:
-            Objects with the names of those of their attributes that are to be saved and put back with the simulation's;
-            ``None`` if the loop can't go on in the middle of episodes, because networks remember what they saw in them.
+            Objects, each with the names of its attributes to save and restore with the simulation. ``None`` if the loop
+            cannot continue in the middle of episodes, because its networks are recurrent.
         """
 
     def parts(self) -> list[Part]:
-        """Return the callables of the loop that are worth a line of their own in a profile."""
+        """Return the callables of the loop that a profile times."""
 
 
 class Adapter(Protocol):
-    """One library."""
+    """One RL library."""
 
     library: str
     """Name on the command line and in the log directory."""
     dialect: Dialect
-    """How it says what a recipe says."""
+    """Where it keeps the fields of a recipe."""
     optional: Mapping[str, Any]
-    """Settings that a configuration of nested dictionaries may leave out, by their dotted paths, and what they are
-    then. They can be overridden all the same, and :meth:`prepare` writes them down."""
+    """Settings that a configuration of nested dictionaries may leave out, by dotted path, with their defaults. They can
+    still be overridden; :meth:`prepare` fills them in."""
     circumstances: Sequence[str]
-    """Dotted paths into the configuration that say where, how long or under which name something is learned, not what:
-    runs that differ in these alone have the same agent."""
+    """Dotted paths in the configuration that do not affect what is learned, such as device, length or name. Runs that
+    differ only in these have the same agent."""
 
     def prepare(
         self, agent_cfg: Any, device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> Any:  # noqa: ANN401 - the library's own type
-        """Make a freshly resolved configuration ready for this machine and run. To be called once.
+        """Adapt a resolved configuration to this machine and run. Call it once.
 
         Args:
             agent_cfg: The library's configuration.
-            device: Where the agent computes.
-            seed: Seed of the training in place of the configuration's.
-            max_iterations: Iterations in place of the configuration's.
+            device: Device of the agent.
+            seed: Training seed that replaces the one in the configuration.
+            max_iterations: Number of iterations that replaces the one in the configuration.
 
         Raises:
-            UserError: If LedgerLab can't train what it describes.
+            UserError: If LedgerLab cannot train this configuration.
         """
 
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-        """Ask the library for an activation.
+        """Check an activation with the library.
 
         Args:
-            value: What a configuration says.
+            value: Value in a configuration.
 
         Returns:
-            What speaks against it, as the end of a sentence; ``None`` if the library has it.
+            The reason against it, as the end of a sentence; ``None`` if the library supports it.
         """
 
     def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
-        """Refuse a policy whose actions depend on what it has seen before: nobody keeps that for it.
+        """Refuse a recurrent policy; its memory would not be kept.
 
         Args:
             agent_cfg: The library's configuration.
 
         Raises:
-            UserError: If it describes one.
+            UserError: If the policy is recurrent.
         """
 
     def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type
         """Read the batch arithmetic from the library's configuration.
 
         Raises:
-            ValueError: If there is something in it that no training could run with.
+            ValueError: If a value is invalid.
         """
 
     def seed(self, agent_cfg: Any) -> int:  # noqa: ANN401 - the library's own type
-        """Read the seed of the training."""
+        """Read the training seed."""
 
     def with_seed(self, agent_cfg: Any, seed: int) -> Any:  # noqa: ANN401 - the library's own type
-        """Return a prepared configuration with another seed: each process of a training has its own."""
+        """Return a prepared configuration with another seed; each process of a training has its own."""
 
     def experiment(self, agent_cfg: Any) -> str:  # noqa: ANN401 - the library's own type
-        """Read the folder of the runs below ``<log_root>/<library>/``."""
+        """Read the name of the runs' folder below ``<log_root>/<library>/``."""
 
     def trainer(
         self, env: ManagerBasedRLEnv, agent_cfg: Any, run_dir: Path, clock: PhaseClock, record: RecordCheckpoint
@@ -221,10 +221,10 @@ class Adapter(Protocol):
         """Build the library's runner around an environment.
 
         Args:
-            env: The environment, or the part of it that the learner may see.
+            env: The environment, or the part of it that the learner sees.
             agent_cfg: The library's configuration.
-            run_dir: Where checkpoints and TensorBoard files go; of several processes, each has a folder of its own,
-                and that of the first one is kept.
+            run_dir: Folder for checkpoints and TensorBoard files. Each process has its own; only that of the first one
+                is kept.
             clock: Opens the phases.
             record: Records each checkpoint that the trainer saves.
         """
@@ -234,8 +234,8 @@ class Adapter(Protocol):
 
         Args:
             checkpoint: The file.
-            env: The environment that it is going to act in.
-            agent_cfg: The library's configuration, as the checkpoint was trained with.
+            env: The environment that it will act in.
+            agent_cfg: The library's configuration that the checkpoint was trained with.
 
         Raises:
             UserError: If the file is not a checkpoint of this library and network.
@@ -262,7 +262,7 @@ def load_adapter(library: str) -> Adapter:
         library: Its name.
 
     Raises:
-        UserError: If there is none.
+        UserError: If it is unknown.
     """
     require_library(library)
     module, _, name = LIBRARIES[library].partition(":")
@@ -275,4 +275,4 @@ LIBRARIES = {
     "rl_games": "ledger_lab.runners.rl_games.adapter:RlGamesAdapter",
     "skrl": "ledger_lab.runners.skrl.adapter:SkrlAdapter",
 }
-"""Where the adapter of each library is found; it is imported when it is asked for."""
+"""Module and class of each library's adapter; it is imported on demand."""

@@ -1,4 +1,4 @@
-"""Studies: factors × seeds, as the trainings that they ask for."""
+"""Studies: files that list factors and seeds, and the trainings that follow from them."""
 
 from ledger_lab.studies.study import Arm, Study, Training, check_arguments, load_study
 

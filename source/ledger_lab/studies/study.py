@@ -1,4 +1,4 @@
-"""A study's file, and the trainings that it asks for."""
+"""Study files, and the trainings that follow from them."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Study:
     arms: tuple[Arm, ...]
 
     def trainings(self) -> list[Training]:
-        """Return all trainings, seed by seed; every second seed goes through the arms backwards.
+        """Return all trainings, seed by seed; every second seed takes the arms in reverse order.
 
-        So each arm has its turn early and late, and a machine that gets slower favors none.
+        Then a machine that becomes slower favors no arm.
         """
         return [
             Training(arm, seed)
@@ -121,14 +121,14 @@ def check_arguments(where: str, found: object) -> tuple[str, ...]:
     """Check arguments for ``scripts/train.py``.
 
     Args:
-        where: Where they stand.
+        where: Place in the study file, for messages.
         found: The arguments.
 
     Returns:
-        The arguments. Where a value begins with ``~``, the home folder takes its place, as in a shell.
+        The arguments. As in a shell, ``~`` at the start of a value is replaced by the home folder.
 
     Raises:
-        UserError: If they are no list of texts, or name a flag that the study sets itself.
+        UserError: If they are not a list of strings, or name a flag that the study sets itself.
     """
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')

@@ -1,4 +1,4 @@
-"""Admits the supervisors of other ranks, and nobody else."""
+"""Admits only the supervisors of other ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Admission:
     """Accepts connections until all ranks are in.
 
     A connection must prove that it knows the secret of the training before anything else that it sends is parsed. Each
-    does so in a thread of its own: a silent stranger keeps nobody waiting. If there are too many, the oldest one is
+    connection has its own thread, so a silent stranger delays no other connection. If there are too many, the oldest
+    one is
     closed, because a handshake takes milliseconds.
     """
 
@@ -125,7 +126,7 @@ class Admission:
                 self._drop(channel)
 
     def _shake_hands(self, channel: Channel) -> None:
-        """Let a connection prove that it knows the secret, prove the same, and hear which rank it is."""
+        """Let a connection prove that it knows the secret, prove the same to it, and receive its rank."""
         try:
             deliver_challenge(channel, self._secret)  # type: ignore[arg-type]  # of a connection it uses two methods
             answer_challenge(channel, self._secret)  # type: ignore[arg-type]

@@ -183,14 +183,14 @@ class PeerEnd(Message):
 
 
 def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
-    """Return the message that stands in bytes, whoever wrote them.
+    """Return the message in some bytes, which may come from anyone.
 
     Args:
         data: The bytes.
         *kinds: Classes of the messages that are expected.
 
     Raises:
-        MessageError: If they are no message of these kinds.
+        MessageError: If they are not a message of these kinds.
     """
     try:
         content = json.loads(data, parse_constant=_refuse)  # paths may hold bytes that are no UTF-8

@@ -1,4 +1,4 @@
-"""How a task is registered with Gymnasium, so that Isaac Lab's commands find it as ours do."""
+"""Registration of tasks with Gymnasium, so that Isaac Lab's commands find them, too."""
 
 import gymnasium as gym
 
@@ -9,15 +9,16 @@ def register(
     """Register a task.
 
     Args:
-        task: Its id.
-        package: Where its modules ``env_cfg`` and ``agents`` are.
-        env_cfg: What ``env_cfg`` calls the class or function that returns the environment's configuration.
-        panel: Name of the panel that judges it.
-        agents: What the names of its configurations in ``agents`` end with, after the library's.
-        symmetric: Whether RSL-RL has a configuration besides that learns from mirrored samples, too, for ``--agent``.
+        task: Gymnasium id.
+        package: Package that contains the modules ``env_cfg`` and ``agents``.
+        env_cfg: Name of the class or function in ``env_cfg`` that returns the environment's configuration.
+        panel: Name of its panel.
+        agents: Suffix of the names of its configurations in ``agents``, after the name of the library.
+        symmetric: Whether there is another configuration of RSL-RL, for ``--agent``, that also learns from mirrored
+            samples.
 
     Raises:
-        ValueError: If there is a task of this id.
+        ValueError: If the id is already registered.
     """
     if task in gym.registry:
         raise ValueError(f"{task} is registered already")

@@ -53,18 +53,18 @@ def load_task_packages() -> Mapping[str, str]:
 
 
 def registered_tasks() -> list[str]:
-    """Return the Gymnasium ids of every task that is registered with Isaac Lab, ours and others'."""
+    """Return the Gymnasium ids of all tasks that are registered with Isaac Lab."""
     load_task_packages()
     return sorted(name for name, spec in gym.registry.items() if "env_cfg_entry_point" in spec.kwargs)
 
 
 def require_task(task: str, library: str, agent: str | None = None) -> dict[str, Any]:
-    """Return what a task is registered with.
+    """Return the keyword arguments that a task is registered with.
 
     Args:
         task: Gymnasium id.
-        library: Library that it is to be trained with.
-        agent: Name that one of its configurations for the library is registered by, if not the usual one.
+        library: Library to train it with.
+        agent: Name under which the agent configuration is registered, if it is not the default one.
 
     Raises:
         UserError: If the task is unknown or registered twice, or has no such configuration for the library.
@@ -85,7 +85,7 @@ def require_task(task: str, library: str, agent: str | None = None) -> dict[str,
 
 
 def task_package(task: str) -> str:
-    """Return the top-level package, or module, that the environment's configuration of a task lies in.
+    """Return the top-level package or module of a task's environment configuration.
 
     Args:
         task: Gymnasium id of a registered task.
@@ -96,7 +96,7 @@ def task_package(task: str) -> str:
 
 
 def require_task_default(task: str) -> str:
-    """Return the library that a task prefers; RSL-RL where it has no opinion."""
+    """Return the default library of a task; RSL-RL if it names none."""
     preferred = gym.spec(task).kwargs.get("default_agent") if task in registered_tasks() else None
     return preferred if preferred in {dialect.library for dialect in DIALECTS} else "rsl_rl"
 

@@ -1,6 +1,6 @@
-"""Images of samples in mirrors: a robot that is its own image learns from what its image would have met, too.
+"""Mirror images of samples, so that a symmetric robot also learns from its mirrored experience.
 
-An image is a permutation of columns and a sign for each. Which it is of an observation, one of the functions here says:
+An image is a permutation of columns, with a sign for each. These functions give the image of an observation term:
 :func:`vectors`, :func:`spins`, :func:`planar_velocities`, :func:`signed`, :func:`joints`, :func:`grid`,
 :func:`ring` and :func:`wrenches`.
 """
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 Columns = tuple[list[int], list[float]]
-"""The column of which each column of the image is made, and its sign."""
+"""Source column and sign of each column of the image."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """A plane through a robot, and who stands on its two sides."""
+    """A mirror plane through a robot, and the pairs of bodies on its two sides."""
 
     vector: tuple[float, float, float]
     """Signs of a vector's image, in the frame of the base: -1 along the plane's normal."""
     sides: tuple[tuple[str, str], ...]
-    """Pairs of what the names of joints and bodies begin with on one side and on the other."""
+    """Pairs of prefixes of joint and body names, on one side and on the other."""
     flipped: tuple[str, ...]
-    """What the names of those joints end with that turn the other way in the image."""
+    """Suffixes of the names of joints that turn the other way in the image."""
 
     @property
     def spin(self) -> tuple[float, float, float]:
-        """Signs of the image of an axis that something turns about: it keeps what a vector loses."""
+        """Signs of the image of a rotation axis: the opposite of those of a vector."""
         x, y, z = self.vector
         return -x, -y, -z
 
     def partner(self, name: str) -> str:
-        """Return whom the image of a joint or body shows."""
+        """Return the name of the mirrored joint or body."""
         for pair in self.sides:
             for mine, other in (pair, pair[::-1]):
                 if name.startswith(mine):
@@ -52,38 +52,38 @@ class Mirror:
 
 
 Term = Callable[[Mirror, Sequence[str]], Columns]
-"""What the image of a term is, by mirror and the names of the joints."""
+"""Returns the image of a term, for a mirror and joint names."""
 
 
 def vectors(mirror: Mirror, _joints: Sequence[str]) -> Columns:
-    """Show a vector, like a velocity or a direction."""
+    """Mirror a vector, such as a velocity or a direction."""
     return [0, 1, 2], [*mirror.vector]
 
 
 def spins(mirror: Mirror, _joints: Sequence[str]) -> Columns:
-    """Show what turns, like a rate or a torque."""
+    """Mirror a rotation, such as a rate or a torque."""
     return [0, 1, 2], [*mirror.spin]
 
 
 def planar_velocities(mirror: Mirror, _joints: Sequence[str]) -> Columns:
-    """Show velocities along x and y, and a rate about z."""
+    """Mirror velocities along x and y, and a rate about z."""
     return [0, 1, 2], [*mirror.vector[:2], mirror.spin[2]]
 
 
 def signed(*signs: float) -> Term:
-    """Show numbers of which each keeps its sign in the image, 1, or loses it, -1."""
+    """Mirror numbers that each keep (1) or change (-1) their sign."""
     return lambda _mirror, _joints: ([*range(len(signs))], [*signs])
 
 
 def joints(mirror: Mirror, names: Sequence[str]) -> Columns:
-    """Show one number per joint."""
+    """Mirror one number per joint."""
     return [names.index(mirror.partner(name)) for name in names], [
         -1.0 if name.endswith(mirror.flipped) else 1.0 for name in names
     ]
 
 
 def grid(along_x: int, along_y: int) -> Term:
-    """Show heights above a grid around the base, one row along x after the other, as Isaac Lab's patterns have them."""
+    """Mirror heights on a grid around the base, row by row along x, as in Isaac Lab's patterns."""
 
     def columns(mirror: Mirror, _joints: Sequence[str]) -> Columns:
         cells = torch.arange(along_y * along_x).view(along_y, along_x)
@@ -94,7 +94,7 @@ def grid(along_x: int, along_y: int) -> Term:
 
 
 def ring(rays: int) -> Term:
-    """Show what is seen all around, from behind counterclockwise at equal angles, as Isaac Lab's lidars see it."""
+    """Mirror a full circle of equally spaced rays, counterclockwise from behind, as in Isaac Lab's lidars."""
 
     def columns(mirror: Mirror, _joints: Sequence[str]) -> Columns:
         behind = 0 if mirror.vector[1] < 0 else rays // 2
@@ -104,10 +104,10 @@ def ring(rays: int) -> Term:
 
 
 def wrenches(bodies: Sequence[str], vector: tuple[float, float, float]) -> Term:
-    """Show a force and a torque on each of some bodies.
+    """Mirror a force and a torque on each of some bodies.
 
     Args:
-        bodies: Their names, in order.
+        bodies: Names of the bodies, in order.
         vector: Signs of a force's image in the frame in which it is measured.
     """
 
@@ -127,21 +127,20 @@ def with_images(
     terms: Mapping[str, Term],
     action: Term = joints,
 ) -> tuple[TensorDict | None, torch.Tensor | None]:
-    """Return samples, and after them their images in each mirror, in each after the others, too.
+    """Return samples, followed by their images in every combination of mirrors.
 
-    This is what RSL-RL asks a ``RslRlSymmetryCfg.data_augmentation_func`` for; its results have 2 ** mirrors times as
-    many rows.
+    RSL-RL calls it as ``RslRlSymmetryCfg.data_augmentation_func``. The results have 2 ** mirrors times as many rows.
 
     Args:
         env: The environment.
-        obs: Observations; the policy's are mirrored, and there are no others. None, if there are none.
-        actions: Shape (rows, actions). None, if there are none.
-        mirrors: Planes.
-        terms: What the image of each of the policy's observations is.
-        action: What the image of an action is.
+        obs: Observations of the policy, the only group; None if there are none.
+        actions: Shape (rows, actions); None if there are none.
+        mirrors: Mirror planes.
+        terms: Image of each observation term of the policy.
+        action: Image of an action.
 
     Raises:
-        UserError: If the policy observes what terms don't tell of, or another number of columns of it.
+        UserError: If the policy has an observation that ``terms`` lacks, or that has another number of columns.
     """
     manager, names = env.unwrapped.observation_manager, tuple(env.unwrapped.scene["robot"].joint_names)
     if obs is not None:
@@ -173,11 +172,11 @@ def _seen(
 def _columns(
     mirror: Mirror, terms: tuple[Term, ...], names: tuple[str, ...], device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return of which column each column of an image is made, and its sign, of terms one after the other."""
+    """Return source column and sign of each column of an image, for terms in a row."""
     sources: list[int] = []
     signs: list[float] = []
     for term in terms:
         columns, factors = term(mirror, names)
         sources, signs = sources + [len(sources) + column for column in columns], signs + factors
-    with torch.inference_mode(False):  # kept, for whoever comes to need gradients
+    with torch.inference_mode(False):  # cached as plain tensors, so that code with gradients can use them
         return torch.tensor(sources, device=device), torch.tensor(signs, device=device)

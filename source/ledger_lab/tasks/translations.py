@@ -1,4 +1,4 @@
-"""A task's one recipe as each library's own configuration."""
+"""Translations of a task's recipe to each library's own configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledger_lab.recipes.to_rsl_rl import native_config
 
 
 def translations(recipe: PpoRecipe) -> tuple[Callable[[], object], Callable[[], Any], Callable[[], Any]]:
-    """Return what gives a recipe as a configuration of RSL-RL, of rl_games and of SKRL.
+    """Return functions that return a recipe as a configuration of RSL-RL, rl_games and SKRL.
 
     Args:
         recipe: The recipe.

@@ -1,4 +1,4 @@
-"""What the end of a process says of an attempt that said nothing itself."""
+"""Exit statuses of attempts, and the status of an attempt whose process ended without writing one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDING = {
     signal.SIGUSR2: Status.PREEMPTED,
     signal.SIGXCPU: Status.PREEMPTED,
 }
-"""Signals by which terminals and schedulers ask a process to end, and the status of what ends by them."""
+"""Signals with which terminals and schedulers ask a process to end, with the resulting status."""
 
 _EXIT_STATUS = {
     Status.COMPLETED: 0,
@@ -31,21 +31,21 @@ _EXIT_STATUS = {
 
 
 EXIT_REQUEUE = 75
-"""What sysexits.h calls a temporary failure: whoever reads it is invited to try again, with ``--resume``."""
+"""Temporary failure in sysexits.h: the caller may try again, with ``--resume``."""
 
 
 def exit_status_of(status: Status, resumable: bool = False) -> int:
-    """Return the exit status of a program whose attempt ended so: 0 only if all work was done.
+    """Return the exit status for the status of an attempt; 0 only if all work was done.
 
     Args:
         status: How it ended.
-        resumable: Whether there is a state on disk that the run can be resumed from.
+        resumable: Whether the run can be resumed from a state on disk.
     """
     return EXIT_REQUEUE if status is Status.PREEMPTED and resumable else _EXIT_STATUS.get(status, 1)
 
 
 def exception_of(ending: signal.Signals) -> BaseException:
-    """Return what a signal raises that asks a process to end.
+    """Return the exception for a signal that asks a process to end.
 
     Args:
         ending: One of :data:`ENDING`.
@@ -56,21 +56,20 @@ def exception_of(ending: signal.Signals) -> BaseException:
 def status_of_exit(
     code: int, asked: signal.Signals | None, killed: str | None, killed_for_memory: bool | None
 ) -> tuple[Status, str]:
-    """Return how an attempt ended whose process is gone without a word.
+    """Return the status and the reason of an attempt whose process ended without writing them.
 
     Args:
-        code: Its exit status, or the negative number of the signal that ended it.
-        asked: The signal that asked it to end before.
-        killed: Why the supervisor killed it, in words, if it did.
-        killed_for_memory: Whether the kernel killed a process for want of memory in the meantime; ``None`` where it
-            does not tell.
+        code: Exit status of the process, or the negative number of the signal that ended it.
+        asked: The signal that had asked it to end, if any.
+        killed: Reason for which the supervisor killed it, if it did.
+        killed_for_memory: Whether the kernel killed a process meanwhile because memory was short; ``None`` if unknown.
 
     Returns:
         The status, and the reason in one line.
     """
     if asked is not None and killed is not None:
         return ENDING[asked], f"{asked.name}; killed, {killed}"
-    signum = -code if code < 0 else code - 128  # a program that ends by a signal in its own time, exits so
+    signum = -code if code < 0 else code - 128  # the exit status of a program that handles the signal and then exits
     if signum in ENDING:
         ended_by = signal.Signals(signum) if asked is None else asked
         return ENDING[ended_by], ended_by.name
@@ -86,7 +85,7 @@ def status_of_exit(
 
 
 def name_of(signum: int) -> str:
-    """Return the name of a signal; of real-time signals only two have one."""
+    """Return the name of a signal; only two of the real-time signals have one."""
     try:
         return signal.Signals(signum).name
     except ValueError:
@@ -94,24 +93,24 @@ def name_of(signum: int) -> str:
 
 
 class OutOfMemoryKills:
-    """Processes that the kernel has killed for want of memory: in this control group, else on this host."""
+    """Counter of processes that the kernel killed because memory was short, in this control group or on this host."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """Count up to now.
+        """Read the present count.
 
         Args:
-            root: Where ``proc`` and ``sys`` are.
+            root: Folder that contains ``proc`` and ``sys``.
         """
         self._root = root
         self._before = self._count()
 
     def happened(self) -> bool | None:
-        """Tell whether there has been one since; ``None`` where nobody counts them."""
+        """Tell whether the count has risen since; ``None`` if there is no counter."""
         now = self._count()
         return None if now is None or self._before is None else now > self._before
 
     def _count(self) -> int | None:
-        """Return the nearest counter; those that are farther away count others' processes, too."""
+        """Return the nearest counter; others also count processes of other programs."""
         for source in self._sources():
             found = re.search(r"^oom_kill (\d+)$", _text(source), re.MULTILINE)
             if found:
@@ -129,13 +128,13 @@ class OutOfMemoryKills:
                 top, name = mount / "memory", "memory.oom_control"
             else:
                 continue
-            group = top / path.lstrip("/")  # in a container only its upper end may be visible
+            group = top / path.lstrip("/")  # in a container, only the upper levels may be visible
             yield from (folder / name for folder in (group, *group.parents) if folder.is_relative_to(top))
         yield self._root / "proc" / "vmstat"
 
 
 def _text(path: Path) -> str:
-    """Return a file's text; nothing where it can't be read."""
+    """Return the text of a file; empty if it can't be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError:
@@ -143,10 +142,10 @@ def _text(path: Path) -> str:
 
 
 def asks_to_resume(argv: Sequence[str]) -> bool:
-    """Tell whether a command line says ``--resume``, in full or shortened, as the training's own parser takes it.
+    """Tell whether a command line contains ``--resume``, in full or shortened as the parser allows.
 
     Args:
-        argv: Command line, whatever it is of.
+        argv: Command line of any program.
     """
     names = (argument.partition("=")[0] for argument in argv)
     return any(name.startswith("--res") and "--resume".startswith(name) for name in names)

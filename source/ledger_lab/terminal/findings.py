@@ -1,4 +1,4 @@
-"""Writing what a measurement found, with the command and the versions that found it."""
+"""Files of measured figures, with the command and the versions that produced them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledger_lab.meters import package_versions
 
 
 def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 - plain JSON values
-    """Write what was found, with the command and the versions that found it.
+    """Write figures with the command and the versions that produced them.
 
     Args:
         path: The file; ``None`` writes nothing.

@@ -1,4 +1,4 @@
-"""Live progress: a redrawn picture on a terminal, plain lines elsewhere."""
+"""Live progress: a redrawn display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BAR_WIDTH = 60
 
 
 class Progress:
-    """Progress of one piece of work, as a bar and a line of figures that serves a log file, too."""
+    """Progress of one task, as a bar and a line of figures that also suits a log file."""
 
     def __init__(self, console: Console, title: str, total: int | None, begun: int = 0) -> None:
         """Begin.
@@ -29,8 +29,8 @@ class Progress:
         Args:
             console: Where to draw.
             title: What is being done.
-            total: Number of steps, or ``None`` where nobody knows.
-            begun: Steps that were done before.
+            total: Number of steps; ``None`` if unknown.
+            begun: Number of steps that were done before.
         """
         self._console, self._title, self._total, self._begun = console, title, total, begun
         self._began_s = self._line_s = time.monotonic()
@@ -56,18 +56,18 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop drawing, and leave one line behind."""
+        """Stop drawing, and print one last line."""
         if self._console.is_terminal:
             self._live.stop()
         self._console.print(self._line(), markup=False, soft_wrap=True)
 
     def advance(self, done: int, figures: str = "", phase_ns: dict[str, int] | None = None) -> None:
-        """Show how far the work is.
+        """Update the display.
 
         Args:
-            done: Steps done.
-            figures: What else to show.
-            phase_ns: Where the time went since the last call [ns].
+            done: Number of steps done.
+            figures: Other figures to show.
+            phase_ns: Time per phase since the last call [ns].
         """
         self._done, self._figures = done, figures
         self._phases.update(phase_ns or {})
@@ -77,7 +77,7 @@ class Progress:
             self._console.print(self._line(), markup=False, soft_wrap=True)
 
     def _line(self) -> str:
-        """Return everything in one line."""
+        """Return the progress in one line."""
         elapsed_s = time.monotonic() - self._began_s
         count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
         parts = [f"{self._title} {count}", self._figures, duration(elapsed_s)]
@@ -86,8 +86,8 @@ class Progress:
         return " · ".join(part for part in parts if part)
 
     def _draw(self) -> Group:
-        """Return the picture: a bar of the work, the figures, and a bar of the phases."""
-        bar = Table.grid()  # a bare bar doesn't end its line
+        """Return the display: a bar of the work, the figures, and a bar of the phases."""
+        bar = Table.grid()  # a bar alone does not end its line
         bar.add_row(ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH, pulse=self._total is None))
         rows: list[Table | Text] = [bar, Text(self._line())]
         total_ns = sum(self._phases.values())
@@ -97,15 +97,15 @@ class Progress:
 
 
 class ReadingProgress:
-    """Progress of reading a ledger. It shows nothing where that takes no time."""
+    """Progress of reading a ledger. It shows nothing if reading is fast."""
 
     def __init__(self, console: Console, title: str, unit: int = 1_000_000) -> None:
-        """Wait for something to show.
+        """Start without showing anything.
 
         Args:
             console: Where to draw.
-            title: What is being done to what; by default megabytes of it are counted.
-            unit: How much counts as one.
+            title: Description of the work; by default, it is counted in megabytes.
+            unit: Amount of work that counts as one.
         """
         self._console, self._title, self._unit = console, title, unit
         self._began_s = time.monotonic()
@@ -123,11 +123,11 @@ class ReadingProgress:
             self._progress.__exit__(kind, error, trace)
 
     def show(self, done: int, total: int) -> None:
-        """Show how far it is, after the first two seconds.
+        """Update the display, after the first two seconds.
 
         Args:
-            done: How much is done, as a rule bytes read.
-            total: How much there is to do.
+            done: Amount done, usually bytes read.
+            total: Total amount.
         """
         if self._progress is None and time.monotonic() - self._began_s > 2.0:
             self._progress = Progress(self._console, self._title, total // self._unit).__enter__()

@@ -102,8 +102,10 @@ def checkpoint_flag() -> Any:
     """Declare the one checkpoint that a program takes, of type ``str | None``."""
     return flag(
         None,
-        "Checkpoint file, run id or run directory; of a run, the checkpoint that was confirmed to reach the "
-        "target, else the last one.",
+        (
+            "Checkpoint file, run id or run directory. For a run, the confirmed checkpoint is taken, or the last one "
+            "if none was confirmed."
+        ),
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )
@@ -113,14 +115,16 @@ def pretrained_flag() -> Any:
     """Declare ``--pretrained``, of type ``bool``."""
     return flag(
         False,
-        "Take the policy of --task that comes with the package. What is made of it is written below the root of "
-        "the ledger; scores with a copy of the run that trained it, which reports show then.",
+        (
+            "Use the policy of --task that comes with the package. Files are written below --log_root. Scores are "
+            "stored with a copy of the run that trained the policy, so that reports show them."
+        ),
     )
 
 
 def pretrained_task_flag() -> Any:
     """Declare ``--task`` beside ``--pretrained``, of type ``str | None``."""
-    return flag(None, f"Gymnasium id of the task of --pretrained (default: {DEFAULT_TASK}).")
+    return flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
 
 
 def trust_run_flag() -> Any:

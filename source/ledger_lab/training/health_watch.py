@@ -138,6 +138,6 @@ def stop_on_help() -> str:
     """Return what ``--help`` says of ``--stop_on``."""
     events = "; ".join(f"{event}: {event.meaning}" for event in Event)
     return (
-        "Health events that end the run with status stopped, besides non_finite, which always ends it. All others are "
-        f"told and written into the ledger, and training goes on. {events}."
+        "Health events that end the run with status stopped (default: non_finite, which always ends it). All other "
+        f"events are reported and recorded, and training continues. {events}."
     )

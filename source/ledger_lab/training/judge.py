@@ -104,14 +104,14 @@ class Judge:
         }
 
     def resume(self, state: dict[str, Any], results: Sequence[PanelResult], whole: bool) -> None:
-        """Go on where an earlier attempt was when it saved its state.
+        """Continue from the state that an earlier attempt saved.
 
         Args:
             state: What :meth:`state` returned.
-            results: What earlier attempts found, also after they had saved the state: an error budget that is spent
-                stays spent.
-            whole: Whether held-out episodes go on in the middle. Else a panel that was being taken begins anew, on the
-                same seeds, which nobody has seen the outcome of.
+            results: Results of earlier attempts, including those after the state was saved: a spent error budget stays
+                spent.
+            whole: Whether held-out episodes continue in the middle. If not, an unfinished panel starts again on the
+                same seeds, whose outcomes are still unknown.
         """
         self._confirmations, self._screened = state["confirmations"], state["screened"]
         for row in results:

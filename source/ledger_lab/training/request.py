@@ -14,7 +14,7 @@ from ledger_lab.meters.health import Event
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.terminal.flags import DEFAULT_TASK
+from ledger_lab.terminal.flags import DEFAULT_TASK, HelpFormatter, examples
 from ledger_lab.terminal.request import (
     FlagGroup,
     SimulationRequest,
@@ -27,27 +27,29 @@ from ledger_lab.terminal.request import (
 from ledger_lab.training.health_watch import parse_stop_on, stop_on_help
 
 STATE_AT_LATEST_S = 300.0
-"""How old the last saved state may become where nobody says how often to save [s]."""
+"""Largest age of the last saved state without ``--save_state_every`` [s]."""
 
 _LONGEST_GRACE_S = 86_400
 
 _TASK = FlagGroup("what to train")
-_PROCESSES = FlagGroup("in how many processes")
+_PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
-    "how it is judged",
-    "With MuJoCo-Warp on the CPU a policy's held-out episodes repeat bit for bit; on height fields, where contacts "
-    "are found for all robots together, with env.sim.physics.deterministic=true alone, which is slower, and makes "
-    "another panel id.",
+    "evaluation",
+    (
+        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, they do "
+        "so only with env.sim.physics.deterministic=true, which is slower and changes the panel id."
+    ),
 )
 _GOING_ON = FlagGroup(
-    "when it is interrupted",
-    "SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU and Ctrl-C let the iteration end, save the state of the training, and end "
-    f"the attempt; what has not come to that in time (--grace_s) ends as it is. Exit status {EXIT_REQUEUE} then "
-    "says that the system asked for the end, and that --resume will go on, as it does where an attempt that "
-    "resumes a run is still starting: a batch job may requeue itself on it. Without a state it is 143, and after "
-    "Ctrl-C 130.",
+    "interruptions",
+    (
+        "On SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
+        "exits. If there is no time for that (--grace_s), it exits without a new state. After a signal of the system, "
+        f"exit status {EXIT_REQUEUE} means that --resume can continue the run, so a batch job may requeue itself; 143 "
+        "means that there is no state to resume from. After Ctrl-C, the exit status is 130."
+    ),
 )
-_LEDGER = FlagGroup("what it is worth, and where that is written")
+_LEDGER = FlagGroup("price and ledger")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,30 +64,37 @@ class TrainRequest(SimulationRequest):
     """Hydra overrides."""
     task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=_TASK)
     rl_library: str | None = flag(
-        None, f"Library: {', '.join(LIBRARIES)} (default: the task's own choice).", group=_TASK
+        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=_TASK
     )
     agent: str | None = flag(
         None,
-        "Configuration of the agent: the name that the task registers it by (default: LIBRARY_cfg_entry_point).",
+        "Agent configuration, by the name under which the task registers it (default: LIBRARY_cfg_entry_point).",
         group=_TASK,
         metavar="NAME",
     )
     checkpoint: str | None = flag(
         None,
-        "Begin with the networks of this checkpoint, and not with random ones: a file, a run id or a run directory "
-        "(of a run, the checkpoint that was confirmed to reach the target, else the last one), or a task whose "
-        "policy comes with the package. Its optimizer and counts stay behind; what it cost is named beside the "
-        "run's own cost. Observations that it has not seen must follow those that it has, and begin without weight.",
+        (
+            "Start with the networks of a checkpoint instead of random ones. Name a checkpoint file, a run id, a run "
+            "directory, or a task whose policy comes with the package. For a run, the confirmed checkpoint is taken, "
+            "or the last one if none was confirmed. Optimizer and counters start from zero. The report shows the cost "
+            "of the earlier run separately. If the task has observations that the checkpoint does not know, they must "
+            "come last; their weights start at zero."
+        ),
         group=_TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
-    num_envs: int | None = flag(None, "Environments per process (default: the task's).", group=_TASK)
-    seed: int | None = flag(None, "Seed of the training (default: the agent's).", group=_TASK)
-    max_iterations: int | None = flag(None, "Iterations to train (default: the agent's).", group=_TASK)
+    num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=_TASK)
+    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_TASK)
+    max_iterations: int | None = flag(
+        None, "Largest number of training iterations (default: set by the agent configuration).", group=_TASK
+    )
     scale_lr: bool = flag(
         False,
-        "Scale the learning rate to the batch: by √2 per doubling of environments × horizon × epochs against the "
-        "task's own configuration. The result is shown, and recorded as an override.",
+        (
+            "Scale the learning rate with the batch size, environments × horizon × epochs: multiply it by √2 for each "
+            "doubling compared with the task's own configuration. The result is shown and recorded as an override."
+        ),
         group=_TASK,
     )
     stop_on: tuple[str, ...] = flag(
@@ -98,104 +107,117 @@ class TrainRequest(SimulationRequest):
 
     nproc: int | None = flag(
         None,
-        "Train in N processes on this machine, one per GPU, or on the CPU. They open no port to other machines. "
-        "--num_envs is for each of them, and the seed of each is --seed plus its rank.",
+        "Train in N processes on this machine, one per GPU, or all on the CPU. Their ports are closed to other "
+        "machines. --num_envs applies to each process; the seed of a process is --seed plus its rank. Default: one "
+        "process.",
         group=_PROCESSES,
         metavar="N",
         each_attempt=True,
     )
     distributed: bool = flag(
         False,
-        "This is one of several processes that torchrun starts, on one machine or many.",
+        "Mark this process as one of several that torchrun starts, on one machine or many.",
         group=_PROCESSES,
         each_attempt=True,
     )
     allow_public_address: bool = flag(
         False,
-        "Let processes of several machines connect at a public address. torch trusts everybody who can connect "
-        "there, so only a firewall keeps strangers out.",
+        "Let the processes of several machines use a public address. torch trusts every program that can connect to "
+        "it, so protect the address with a firewall.",
         group=_PROCESSES,
         each_attempt=True,
     )
 
     panel: str | None = flag(
-        None, "Held-out panel: a name from config/panels, or a .toml file (default: the task's).", group=_JUDGE
+        None,
+        "Panel to score policies on: a name from config/panels or a .toml file (default: set by the task).",
+        group=_JUDGE,
     )
-    target: float | None = flag(None, "Success to reach, in (0, 1] (default: the panel's).", group=_JUDGE)
+    target: float | None = flag(
+        None, "Share of successful episodes to reach, in (0, 1] (default: set by the panel).", group=_JUDGE
+    )
     stop_at_target: bool = flag(
         True,
-        "End the training when a policy is confirmed to reach the target (default), or train on.",
+        "End the training as soon as a policy is confirmed to reach the target (default: yes).",
         group=_JUDGE,
     )
     eval_every: int | None = flag(
         None,
-        "Judge a policy every N iterations (default: back to back, the newest one whenever a panel is over).",
+        "Score a policy every N iterations (default: the newest policy, whenever the last scoring is done).",
         group=_JUDGE,
         metavar="N",
     )
-    no_eval: bool = flag(False, "Judge nothing, and simulate no held-out slots; see evaluate.py.", group=_JUDGE)
+    no_eval: bool = flag(False, "Score no policy during training; evaluate.py can do so later.", group=_JUDGE)
 
     resume: str | None = flag(
         None,
-        "Go on with an interrupted run (run id or directory) in a new attempt, as it was declared: the flags that "
-        "declared it are left out, or repeated as they were. Iterations, steps, time and cost are totals of all "
-        "attempts.",
+        (
+            "Continue an interrupted run, given by its id or directory. Leave out the flags that the run was started "
+            "with, or repeat them unchanged. Iterations, steps, time and cost are totals of all attempts."
+        ),
         group=_GOING_ON,
         metavar="RUN",
         each_attempt=True,
     )
     save_state_every: int | None = flag(
         None,
-        "Iterations between two states on disk, of which the newest is kept, so that not even a killed run has to "
-        f"begin anew (default: as checkpoints, and {STATE_AT_LATEST_S / 60:g} minutes after the last one at the "
-        "latest; 0: only when it is asked to end, after a confirmation, and after the last iteration).",
+        (
+            "Save the state every N iterations, so that a killed run can be resumed, too. Only the newest state is "
+            f"kept. Default: with each checkpoint, and at least every {STATE_AT_LATEST_S / 60:g} minutes. With 0: only "
+            "on a signal, after a confirmation and after the last iteration."
+        ),
         group=_GOING_ON,
         metavar="N",
         each_attempt=True,
     )
     grace_s: float = flag(
         GRACE_S,
-        f"Seconds that the scheduler lets it live after such a signal (default: {GRACE_S:g}). The training waits "
-        f"{PATIENCE:g} N for the end of its iteration, and is killed after N.",
+        (
+            f"Time between such a signal and the kill by the scheduler [s] (default: {GRACE_S:g}). The training waits "
+            f"up to {PATIENCE:g} N for its iteration to end. After N, it is killed."
+        ),
         group=_GOING_ON,
         metavar="N",
         each_attempt=True,
     )
     allow_changed_code: bool = flag(
         False,
-        "Resume although source files or package versions are not those that the run began with.",
+        "Resume even if source files or package versions have changed since the run started.",
         group=_GOING_ON,
         each_attempt=True,
     )
 
     instance: str | None = flag(
-        None, "Instance of the price book this runs on (default: local, which is unpriced).", group=_LEDGER
+        None, "Entry of the price file that describes this machine (default: local, which has no price).", group=_LEDGER
     )
     usd_per_hour: float | None = flag(None, "Price of that instance, or of one local device [USD/h].", group=_LEDGER)
     prices: Path | None = flag(
         None,
-        "Price file of your own, in front of config/prices.toml; see scripts/import_prices.py.",
+        "Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
         group=_LEDGER,
         metavar="FILE",
     )
-    cohort: str | None = flag(None, "Name of the runs that this one is to be reported with.", group=_LEDGER)
+    cohort: str | None = flag(None, "Name of a group of runs that are reported together.", group=_LEDGER)
     cohort_size: int | None = flag(
         None,
-        "Runs that the cohort is going to have, so that a missing one shows. The first run to say so declares it.",
+        "Number of runs that the cohort will have, so that the report shows missing ones. Declare it once.",
         group=_LEDGER,
         metavar="N",
     )
     log_root: Path = log_root_flag(group=_LEDGER, each_attempt=True)
     mirror: tuple[str, ...] = flag(
         (),
-        "Start scripts/mirror.py with the run, in a process of its own: tensorboard, wandb or mlflow. Can be repeated.",
+        (
+            "Send the run to tensorboard, wandb or mlflow from a separate process; see scripts/mirror.py. Can be "
+            "repeated."
+        ),
         group=_LEDGER,
         metavar="NAME",
         each_attempt=True,
     )
     timing: Literal["host", "synchronized"] = flag(
         "host",
-        "host (default) does not disturb; synchronized waits for the device at each phase's boundaries.",
+        "host: do not wait for the device. synchronized: wait at each phase boundary; slower (default: host).",
         group=_LEDGER,
     )
 
@@ -258,10 +280,15 @@ def train_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="train.py",
         description=(
-            "Train a task until a policy is proven to reach its held-out target, and write what it cost into the "
-            "ledger. Policies are judged in slots of the training simulation that the learner never sees; one that "
-            "passes the panel is confirmed on fresh seeds. Without arguments: the cart-pole, on the GPU where there is "
-            "one, else on the CPU."
+            "Train a task until a policy is confirmed to reach its target on held-out episodes, and record success, "
+            "time and cost in the ledger. Policies are scored while training goes on, in environments that the learner "
+            "never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the CPU."
         ),
+        epilog=examples(
+            "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
+            "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
+            "train.py --resume RUN",
+        ),
+        formatter_class=HelpFormatter,
     )
     return add_flags(parser, TrainRequest)

@@ -1,8 +1,9 @@
-"""Is the training well? Small detectors over its figures, its times, its memory and its held-out results.
+"""Detectors of trainings that go wrong, over training figures, times, memory and held-out scores.
 
-Each detector tells one event: when its trouble has lasted, once, and again only after it has been over for a while. The
-thresholds are set so that trainings which go well stay silent whatever their scale; each has its reason beside it.
-Where one names what trainings that go well reach, these are 53 trainings of the cart-pole and the ant, by many recipes.
+Each detector reports one event once, when its problem has lasted for a while. It reports again only after the problem
+has been gone for a while. The thresholds do not depend on the scale of a task, and are chosen so that good trainings
+cause no event; each threshold has its reason beside it. Figures of good trainings come from 53 trainings of the
+cart-pole and the ant with many recipes.
 """
 
 from ledger_lab.meters.health.events import Event, Finding, Settings

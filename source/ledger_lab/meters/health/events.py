@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Event(StrEnum):
-    """What can be wrong with a training."""
+    """What can go wrong in a training."""
 
     NON_FINITE = "non_finite"
     VALUE_LOSS_EXPLOSION = "value_loss_explosion"
@@ -29,27 +29,27 @@ class Event(StrEnum):
 
 _MEANINGS = {
     Event.NON_FINITE: "a figure of the training is NaN or infinite",
-    Event.VALUE_LOSS_EXPLOSION: "the value loss leaves every scale that the returns account for",
+    Event.VALUE_LOSS_EXPLOSION: "the value loss grows far beyond what the returns explain",
     Event.ENTROPY_COLLAPSE: "exploration ends before the policy has learned",
-    Event.KL_OUT_OF_RANGE: "updates change the policy far too much, or not at all",
-    Event.GRADIENT_SPIKES: "gradients jump again and again",
+    Event.KL_OUT_OF_RANGE: "updates change the policy far too much or not at all",
+    Event.GRADIENT_SPIKES: "the gradient norm jumps repeatedly",
     Event.SLOWDOWN: "environment steps per second fall while training goes on",
     Event.HOST_MEMORY_GROWTH: "host memory grows steadily",
     Event.DEVICE_MEMORY_GROWTH: "device memory grows steadily",
-    Event.REWARD_HACKING: "the training return rises while the held-out success falls",
-    Event.NO_CONVERGENCE: "at its pace, the held-out success won't reach the target in max_iterations",
+    Event.REWARD_HACKING: "the training return rises while held-out success falls",
+    Event.NO_CONVERGENCE: "at the present pace, held-out success will not reach the target within max_iterations",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A health event at the moment it is reported."""
+    """A reported health event."""
 
     event: Event
     evidence: str
-    """What was seen, with its figures."""
+    """The observation, with its figures."""
     advice: str
-    """What to do about it, with the name of the setting to change."""
+    """What to do, with the name of the setting to change."""
 
 
 _WORDS = {
@@ -66,17 +66,17 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a library keeps the settings that advice speaks of."""
+    """Names of a library's settings, for advice."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """Override by the name of the field of :class:`ledger_lab.recipes.PpoRecipe`, like ``agent.algorithm.gamma``."""
+    """Override, like ``agent.algorithm.gamma``, by the field of :class:`ledger_lab.recipes.PpoRecipe`."""
     adaptive: str = "adaptive"
-    """What the library calls the schedule of the learning rate that holds a KL divergence."""
+    """The library's name of the learning-rate schedule that follows the KL divergence."""
 
     def __getitem__(self, field_name: str) -> str:
-        """Return the name to set on the command line; where the library has none, the thing in words.
+        """Return the override on the command line, or a description if the library has none.
 
         Raises:
-            KeyError: If no advice speaks of it.
+            KeyError: If advice never uses the field.
         """
         return self.names.get(field_name, _WORDS[field_name])

@@ -40,21 +40,22 @@ class Exam:
 
 
 class RewardHacking:
-    """The policy gets better at its reward, and worse at its task."""
+    """The training return rises while held-out success falls."""
 
     _DEVIATIONS = 4.0
-    """Of the difference of two shares. The best of many panel scores is partly luck, so 2 would be too few."""
+    """Standard deviations of the difference of two shares. The best of many panel scores is partly luck, so 2 would be
+    too few."""
     _FALL, _RISE = 0.15, 0.05
-    """Least fall of the success, and least rise of the return as a share of its whole range."""
+    """Smallest fall of the success, and smallest rise of the return as a share of its range."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin with no scored panel."""
+        """Start without a scored panel."""
         self._settings = settings
         self._spell = Spell(patience=2, calm=2)
         self._best: Exam | None = None
 
     def look(self, exam: Exam, returns: Sequence[float]) -> Finding | None:
-        """Take the score of a panel.
+        """Examine the score of a panel.
 
         Args:
             exam: Score of the newest panel.
@@ -68,20 +69,21 @@ class RewardHacking:
         assert best is not None
         return Finding(
             Event.REWARD_HACKING,
-            f"held-out success fell from {best} at iteration {best.iteration} to {exam} at iteration {exam.iteration}, "
-            f"while the training return rose from {best.returned:.4g} to {exam.returned:.4g}",
+            f"held-out success fell from {best} at iteration {best.iteration} to {exam} at iteration "
+            f"{exam.iteration}, while the training return rose from {best.returned:.4g} to "
+            f"{exam.returned:.4g}",
             "look at what earns reward without success (play.py shows it), and change env.rewards.TERM.weight; the "
             f"policy of iteration {best.iteration} is the better one",
         )
 
     def _fell(self, best: Exam, exam: Exam) -> bool:
-        """Tell whether the success is lower than it was by more than chance."""
+        """Tell whether the success has fallen by more than chance."""
         pooled = (best.successes + exam.successes) / (best.episodes + exam.episodes)
         deviation = math.sqrt(pooled * (1 - pooled) * (1 / best.episodes + 1 / exam.episodes))
         return best.share - exam.share > max(self._FALL, self._DEVIATIONS * deviation)
 
     def _rose(self, best: Exam, exam: Exam, returns: Sequence[float]) -> bool:
-        """Tell whether the return is higher than it was by more than its noise."""
+        """Tell whether the return has risen by more than its noise."""
         before, after = best.returned, exam.returned
         if before is None or after is None:
             return False
@@ -90,26 +92,27 @@ class RewardHacking:
 
 
 class NoConvergence:
-    """The budget ends before the target comes.
+    """At the present pace, the target will not be reached within the budget of iterations.
 
-    The forecast is optimistic, because success often comes late and then ever faster. It starts at the upper end of the
-    interval of the last scores. It takes twice the best pace between two moments of the last quarter of the budget.
-    The check is silent in the first half of the budget. In the third quarter it is silent while the training return
-    rises. Once a panel has reached the target, it stays silent.
+    The forecast is optimistic, because success often comes late and then rises faster and faster. It starts at the
+    upper end of the interval of the last scores, and uses twice the best pace within the last quarter of the budget.
+    There is no event in the first half of the budget, nor in the third quarter while the training return rises, nor
+    after a panel has reached the target.
     """
 
     _EARLIEST, _LATE = 0.5, 0.75
-    """Shares of the budget."""
+    """Shares of the budget before which there is no event; see the class."""
     _WINDOW = 0.25
     """Share of the budget, back from the newest panel, over which the pace is measured."""
     _FEWEST, _MOMENTS = 4, 8
-    """Fewest panels in the window, and most moments they are grouped into: the pace between neighbours is all luck."""
+    """Smallest number of panels in the window, and largest number of groups of them; between single panels, the pace is
+    luck."""
     _FASTER = 2.0
     _RISE = 0.05
     """Rise of the return over a tenth of the budget, as a share of its range, that counts as learning."""
 
     def __init__(self, target: float, max_iterations: int, settings: Settings) -> None:
-        """Begin with no scored panel.
+        """Start without a scored panel.
 
         Args:
             target: Share of successes to reach.
@@ -122,7 +125,7 @@ class NoConvergence:
         self._reached = False
 
     def look(self, exam: Exam, returns: Sequence[float], iterations: int) -> Finding | None:
-        """Take the score of a panel.
+        """Examine the score of a panel.
 
         Args:
             exam: Score of the newest panel.
@@ -154,7 +157,7 @@ class NoConvergence:
         )
 
     def _moments(self) -> list[_Moment]:
-        """Gather the exams of the window into a few moments, in order."""
+        """Group the screenings of the window into a few groups, in order."""
         size = -(-len(self._exams) // self._MOMENTS)
         return [
             _Moment(
@@ -176,7 +179,7 @@ class NoConvergence:
 
 @dataclass(frozen=True)
 class _Moment:
-    """Some neighbouring exams."""
+    """A group of successive screenings."""
 
     at: float
     successes: int

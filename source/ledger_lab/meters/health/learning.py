@@ -1,4 +1,4 @@
-"""Detectors over the figures that a library logs of its updates."""
+"""Detectors over the figures that a library logs about its updates."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from ledger_lab.meters.health.events import Event, Finding, Settings
 from ledger_lab.meters.health.seen import Iteration, Spell, spread
 
 _CALM = 20
-"""Iterations without trouble after which the same trouble is news."""
+"""Iterations without the problem after which it is reported again."""
 
 
 class NonFinite:
-    """A figure that is no number: nothing that is computed from it means anything any more."""
+    """A figure is NaN or infinite, so everything computed from it is meaningless."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin well."""
+        """Start without a problem."""
         self._settings = settings
         self._spell = Spell(patience=1, calm=_CALM)
 
     def look(self, seen: Iteration) -> Finding | None:
-        """Take an iteration."""
+        """Examine an iteration."""
         spoiled = [name for name, value in seen.figures.items() if not math.isfinite(value)]
         return self._finding(f"{', '.join(spoiled)} not finite" if spoiled else None)
 
     def failed(self, reason: str) -> Finding | None:
-        """Take the complaint of a library that met such a number inside an iteration."""
+        """Handle the error of a library that found such a number inside an iteration."""
         return self._finding(reason)
 
     def _finding(self, evidence: str | None) -> Finding | None:
-        """Return what to tell, unless it was told before."""
+        """Return the finding, unless it was reported before."""
         if not self._spell.begins(evidence is not None) or evidence is None:
             return None
         return Finding(
@@ -43,26 +43,27 @@ class NonFinite:
 
 
 class ValueLossExplosion:
-    """The value function loses every scale.
+    """The value loss explodes.
 
-    Value losses of trainings that go well differ by any factor between tasks, and within one by a thousand: they fall
-    when the policy settles, and rise again a hundredfold when it stumbles, but hardly above their first peak, and they
-    stay near the square of the returns, which they are made of.
+    Value losses of good trainings differ by any factor between tasks, and by a factor of a thousand within one. They
+    fall when the policy settles, and may rise again a hundredfold, but hardly above their first peak. They stay near
+    the squared returns, which they consist of.
     """
 
     _BEYOND = 1e4
-    """Ratio to the squared return: an error of 100 times the largest mean return ever seen. Where positive and negative
-    returns cancel, chance alone keeps the mean over the usual 100 episodes within a factor of 10 of a single one's."""
+    """Ratio to the squared return: an error of 100 times the largest mean return so far. Even if positive and negative
+    returns cancel, the mean over the usual 100 episodes is within a factor of 10 of a single return."""
     _ABSURD = 1e8
-    """The same ratio at which no second look is needed; often no second iteration comes."""
+    """The same ratio at which the first iteration is reported; often there is no second one."""
     _JUMP, _PEAK = 30.0, 5.0
-    """How far above the recent median, and above all that was seen before; trainings that go well reach 21 and 2.1."""
+    """Factor above the recent median, and above the largest earlier value; good trainings reach 21 and 2.1."""
     _BETTER = 0.05
-    """Share of the range of the returns by which one must beat the best: noise beats it now and then, too."""
+    """Share of the range of the returns by which a new best return must exceed the old one, because noise exceeds it
+    now and then."""
     _RECENT, _LATELY, _WARM_UP = 30, 10, 10
 
     def __init__(self, settings: Settings) -> None:
-        """Begin well."""
+        """Start without a problem."""
         self._settings = settings
         self._spell = Spell(patience=3, calm=_CALM)
         self._recent: deque[float] = deque(maxlen=self._RECENT)
@@ -74,7 +75,7 @@ class ValueLossExplosion:
         self._since_best = 0
 
     def look(self, seen: Iteration) -> Finding | None:
-        """Take an iteration."""
+        """Examine an iteration."""
         returned = seen.figures.get("mean_return")
         if returned is not None:
             self._largest_return = max(self._largest_return, abs(returned))
@@ -93,7 +94,7 @@ class ValueLossExplosion:
         self._levels.append(level)
         scale = self._largest_return * self._largest_return
         beyond = scale > 0 and level > self._BEYOND * scale
-        # A policy that has just found its reward has a value function that doesn't know it yet: no trouble.
+        # A policy that has just found its reward has a value function that lags behind: no problem.
         jumped = (
             usual is not None
             and self._peak > 0
@@ -117,19 +118,19 @@ class ValueLossExplosion:
 class EntropyCollapse:
     """The policy stops exploring before it has learned.
 
-    Looks at the standard deviation of the actions; where a library logs the entropy alone, at the standard deviation
-    that this entropy means per action of a Gaussian policy which starts at 1.
+    Uses the standard deviation of the actions. If a library logs only the entropy, uses the standard deviation per
+    action that this entropy means for a Gaussian policy that starts at 1.
     """
 
     _FLOOR = 0.02
-    """Share of the first noise at which nothing is left to explore with; trainings that go well kept 6 % or more."""
+    """Share of the initial noise below which there is no exploration; good trainings kept 6 % or more."""
     _FALL, _WITHIN = 0.25, 10
-    """Share that is left after so many iterations of a fall; 51 % or more where it went well."""
+    """Remaining share after this many iterations of a fall; good trainings kept 51 % or more."""
     _GAUSSIAN = 0.5 * math.log(2 * math.pi * math.e)
     """Entropy of a normal distribution with a standard deviation of 1 [nat]."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin well."""
+        """Start without a problem."""
         self._settings = settings
         self._spell = Spell(patience=2, calm=_CALM)
         self._first: list[float] = []
@@ -137,11 +138,11 @@ class EntropyCollapse:
         self._recent: deque[float] = deque(maxlen=self._WITHIN + 1)
 
     def look(self, seen: Iteration, learned: bool) -> Finding | None:
-        """Take an iteration.
+        """Examine an iteration.
 
         Args:
             seen: The iteration.
-            learned: Whether held-out episodes show that the policy meets its target: then noise may go.
+            learned: Whether held-out episodes show that the policy reaches its target; then less noise is fine.
         """
         noise = self._noise(seen)
         if noise is None:
@@ -163,7 +164,7 @@ class EntropyCollapse:
         )
 
     def _noise(self, seen: Iteration) -> float | None:
-        """Return the standard deviation of the actions; ``None`` where nothing tells."""
+        """Return the standard deviation of the actions; ``None`` if unknown."""
         if "action_std" in seen.figures:
             return seen.figures["action_std"]
         entropy = seen.figures.get("entropy")
@@ -175,25 +176,25 @@ class EntropyCollapse:
 
 
 class KlOutOfRange:
-    """Updates leave the region in which the surrogate objective says anything, or don't change the policy."""
+    """Updates leave the region in which the surrogate objective is valid, or do not change the policy."""
 
     _HIGH = 0.2
-    """Mean divergence of an update [nat]. The usual clipping of ratios at 0.2 is spent at about 0.2² / 2 = 0.02."""
+    """Mean divergence of an update [nat]. The usual clipping of ratios at 0.2 takes effect at about 0.2² / 2 = 0.02."""
     _LOW = 1e-6
-    """Below it, an update changes nothing; those of trainings that go well stay above 1e-3."""
+    """Below it, an update changes nothing [nat]; updates of good trainings stay above 1e-3."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin well."""
+        """Start without a problem."""
         self._settings = settings
         self._high = Spell(patience=3, calm=_CALM)
         self._low = Spell(patience=20, calm=_CALM)
 
     def look(self, seen: Iteration, learned: bool) -> Finding | None:
-        """Take an iteration.
+        """Examine an iteration.
 
         Args:
             seen: The iteration.
-            learned: Whether held-out episodes show that the policy meets its target: then it needn't change.
+            learned: Whether held-out episodes show that the policy reaches its target; then it need not change.
         """
         divergence = seen.figures.get("kl")
         if divergence is None:
@@ -217,22 +218,22 @@ class KlOutOfRange:
 
 
 class GradientSpikes:
-    """Gradients jump far above their usual size again and again: clipping then throws most of a batch away."""
+    """Gradients repeatedly jump far above their usual size, so clipping discards most of a batch."""
 
     _JUMP, _DEVIATIONS = 20.0, 10.0
-    """How many times, and how many robust standard deviations above the median a spike is."""
+    """Factor above the median, and number of robust standard deviations above it, of a spike."""
     _COUNT, _WITHIN = 3, 10
     _RECENT, _WARM_UP = 30, 10
 
     def __init__(self, settings: Settings) -> None:
-        """Begin well."""
+        """Start without a problem."""
         self._settings = settings
         self._spell = Spell(patience=1, calm=_CALM)
         self._recent: deque[float] = deque(maxlen=self._RECENT)
         self._spikes: deque[float | None] = deque(maxlen=self._WITHIN)
 
     def look(self, seen: Iteration) -> Finding | None:
-        """Take an iteration."""
+        """Examine an iteration."""
         norm = seen.figures.get("grad_norm")
         if norm is None:
             return None
@@ -255,6 +256,6 @@ class GradientSpikes:
 
 
 def _now(seen: Iteration) -> str:
-    """Return the learning rate of the iteration as a remark, where it is known."""
+    """Return the learning rate of the iteration as a remark, if it is known."""
     rate = seen.figures.get("learning_rate")
     return "" if rate is None else f" (now {rate:.3g})"

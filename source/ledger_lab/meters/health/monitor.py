@@ -1,4 +1,4 @@
-"""The monitor: every detector behind one method per source."""
+"""The monitor of a training: all detectors, with one method per source of data."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
 from ledger_lab.meters.health.seen import Iteration
 
 _AROUND = 5
-"""Number of iterations whose returns represent the return of one policy."""
+"""Number of iterations over which returns represent one policy."""
 
 
 class HealthMonitor:
     """Watches training from its first iteration, or from the iteration at which it resumed.
 
-    It takes some tens of microseconds per iteration, and needs neither torch nor the simulation.
+    It takes some tens of microseconds per iteration, and needs neither torch nor a simulation.
     """
 
     def __init__(self, max_iterations: int, target_success: float, settings: Settings | None = None) -> None:
-        """Begin with nothing seen.
+        """Start without data.
 
         Args:
             max_iterations: Iterations of the whole training.
@@ -56,13 +56,13 @@ class HealthMonitor:
         self._returned_at: list[int] = []
 
     def on_iteration(self, seen: Iteration) -> list[Finding]:
-        """Take an iteration.
+        """Examine an iteration.
 
         Args:
             seen: The iteration.
 
         Returns:
-            What there is to tell, mostly nothing.
+            The findings, usually none.
         """
         self._iterations = seen.iterations
         found = [self._non_finite.look(seen)]
@@ -77,26 +77,26 @@ class HealthMonitor:
         return [finding for finding in found if finding is not None]
 
     def on_failure(self, reason: str) -> list[Finding]:
-        """Take what a library said when it met numbers that are not finite inside an iteration.
+        """Handle the error of a library that found numbers that are not finite inside an iteration.
 
         Args:
-            reason: Its complaint in one line.
+            reason: The error in one line.
 
         Returns:
-            What there is to tell, unless that was told before.
+            The finding, unless it was reported before.
         """
         found = self._non_finite.failed(reason)
         return [] if found is None else [found]
 
     def on_panel(self, result: PanelResult, iteration: int) -> list[Finding]:
-        """Take a held-out score.
+        """Examine a held-out score.
 
         Args:
             result: The score. Only screenings count: confirmations have other seeds, and invalid scores prove nothing.
             iteration: Iterations completed when its checkpoint was saved.
 
         Returns:
-            What there is to tell, mostly nothing.
+            The findings, usually none.
         """
         if result.purpose != "screening" or result.invalid is not None or not result.outcomes.episodes:
             return []

@@ -1,4 +1,4 @@
-"""Detectors over time and memory: what gets worse because a training is long, not because it learns badly."""
+"""Detectors over time and memory, for problems of long trainings that have nothing to do with learning."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 class Slowdown:
     """Environment steps per second fall, and stay low.
 
-    Compares blocks of at least :attr:`_BLOCK` iterations and :attr:`_BLOCK_S` seconds by their medians, so that a
-    neighbour on the machine has to stay for a minute before it is mentioned.
+    Compares blocks of at least :attr:`_BLOCK` iterations and :attr:`_BLOCK_S` seconds by their medians, so another
+    program on the machine is reported only if it runs for about a minute.
     """
 
     _BLOCK, _BLOCK_S = 10, 30.0
     _FALL = 1.5
-    """Times as long as in the best block; medians of undisturbed blocks differ by up to a fifth."""
+    """Factor of the time in the best block; medians of undisturbed blocks differ by up to a fifth."""
     _STEADY = TRAINING_PHASES - {Phase.CHECKPOINT}
-    """Phases of every iteration: checkpoints come and go."""
+    """Phases that occur in every iteration; checkpoints do not."""
 
     def __init__(self) -> None:
-        """Begin with nothing seen. The first iteration warms caches up, and is left out."""
+        """Start without data. The first iteration warms up caches, and is left out."""
         self._spell = Spell(patience=2, calm=2)
         self._first = True
         self._block: list[Iteration] = []
@@ -34,7 +34,7 @@ class Slowdown:
         self._best: _Block | None = None
 
     def look(self, seen: Iteration) -> Finding | None:
-        """Take an iteration."""
+        """Examine an iteration."""
         if self._first:
             self._first = False
             return None
@@ -59,7 +59,7 @@ class Slowdown:
 
     @staticmethod
     def _cause(block: _Block, best: _Block) -> str:
-        """Return where the time went."""
+        """Return the phase that takes more time, in words."""
         phase, times = block.grown(best)
         if phase is None:
             return "all phases alike"
@@ -67,7 +67,7 @@ class Slowdown:
 
     @staticmethod
     def _advice(block: _Block, best: _Block) -> str:
-        """Return what to look at, by the phase that grew."""
+        """Return advice for the phase that takes more time."""
         phase, _ = block.grown(best)
         if phase is None:
             return "look for other programs on the machine, and for a device that throttles (nvidia-smi -q -d CLOCK)"
@@ -87,17 +87,17 @@ class Slowdown:
 
 
 class _Block:
-    """Some iterations by their medians."""
+    """Medians over a block of iterations."""
 
     _MOST = 0.6
-    """Least share of the lost time for which a phase is named."""
+    """Smallest share of the lost time for which a phase is named."""
 
     def __init__(self, iterations: list[Iteration], phases: frozenset[Phase]) -> None:
         """Summarize.
 
         Args:
             iterations: At least one.
-            phases: Phases to look at.
+            phases: Phases to use.
         """
         steps = median(each.env_steps for each in iterations)
         self.phase_ns = {
@@ -109,42 +109,42 @@ class _Block:
         )
 
     def grown(self, best: _Block) -> tuple[Phase | None, float]:
-        """Find the phase that most of the lost time went into.
+        """Return the phase with most of the lost time.
 
         Args:
             best: The block to compare with.
 
         Returns:
-            The phase and its growth; ``None`` and the growth of the whole where no phase stands out.
+            The phase and its growth; ``None`` and the growth of the whole time if no phase stands out.
         """
         lost = Counter({phase: ns - best.phase_ns[phase] for phase, ns in self.phase_ns.items()})
         (phase, most), *_ = lost.most_common(1)
         times = self.phase_ns[phase] / best.phase_ns[phase] if best.phase_ns[phase] > 0 else float("inf")
         whole = self.step_ns / best.step_ns
-        # The largest phase takes the largest part of any loss: it is to blame only if it grew more than the others did.
+        # The largest phase has the largest part of any loss; it is the cause only if it grew more than the others.
         if most > self._MOST * (self.step_ns - best.step_ns) and times > 1.2 * whole:
             return phase, times
         return None, whole
 
 
 class MemoryGrowth:
-    """Memory grows, block after block, by about as much each time.
+    """Memory grows block after block, by about the same amount.
 
-    What a training allocates as it warms up grows fast and then ever slower; only a leak goes on. A fast one shows
-    within a few short blocks. A slow one is looked for in longer ones, which are made of the shorter.
+    The memory of a training grows quickly during warm-up, and then more and more slowly; only a leak continues. A fast
+    leak shows within a few short blocks. A slow leak is searched in longer blocks, which consist of shorter ones.
     """
 
     _BLOCK, _BLOCKS = 20, 7
-    """Iterations of the shortest block, and blocks to look at; the first block of a training is left out."""
+    """Iterations of the shortest block, and number of blocks to compare; the first block of a training is left out."""
     _LONGER = 4
-    """Blocks that make one of the next length."""
+    """Number of blocks that make one block of the next length."""
     _STEADY = 0.6
-    """Least growth in the later half of the blocks, for each unit in the earlier one."""
+    """Smallest growth in the later half of the blocks, as a share of that in the earlier half."""
     _LEAST_BYTES, _LEAST_SHARE = 100e6, 0.05
-    """Least growth over all blocks that is worth a word."""
+    """Smallest growth over all blocks that is reported [B]."""
 
     def __init__(self, event: Event, max_iterations: int) -> None:
-        """Begin with nothing seen.
+        """Start without data.
 
         Args:
             event: Host or device memory.
@@ -156,7 +156,7 @@ class MemoryGrowth:
         self._warm = False
 
     def look(self, seen: Iteration) -> Finding | None:
-        """Take an iteration."""
+        """Examine an iteration."""
         on_host = self._event is Event.HOST_MEMORY_GROWTH
         held = seen.host_memory_bytes if on_host else seen.device_memory_bytes
         if held is None:
@@ -185,10 +185,10 @@ class MemoryGrowth:
         )
 
     def _add(self, level: float, place: int) -> _Scale | None:
-        """Take a block's level on one scale, and pass it on to the longer ones.
+        """Add the memory of a block on one scale, and pass it on to the longer scales.
 
         Returns:
-            The scale that shows a leak which is to be told now.
+            The scale that shows a leak to report now; ``None`` if there is none.
         """
         if place == len(self._scales):
             iterations = self._BLOCK * self._LONGER**place
@@ -196,14 +196,14 @@ class MemoryGrowth:
         scale = self._scales[place]
         scale.levels = [*scale.levels[1 - self._BLOCKS :], level]
         scale.blocks += 1
-        known = any(each.spell.told for each in self._scales)  # longer blocks show the same leak, only later
+        known = any(each.spell.told for each in self._scales)  # longer blocks would show the same leak later
         found = scale if scale.spell.begins(self._leaks(scale.levels)) and not known else None
         if scale.blocks % self._LONGER == 0:
             found = self._add(median(scale.levels[-self._LONGER :]), place + 1) or found
         return found
 
     def _leaks(self, levels: list[float]) -> bool:
-        """Tell whether all blocks rise, at a pace that doesn't slow down."""
+        """Tell whether memory grows in all blocks, without slowing down."""
         if len(levels) < self._BLOCKS or any(after <= before for before, after in itertools.pairwise(levels)):
             return False
         first, middle, last = levels[0], levels[self._BLOCKS // 2], levels[-1]
@@ -219,6 +219,6 @@ class _Scale:
     """Iterations per block."""
     spell: Spell
     levels: list[float] = field(default_factory=list)
-    """Of the newest blocks."""
+    """Memory of the newest blocks [B]."""
     blocks: int = 0
-    """Blocks so far."""
+    """Number of blocks so far."""

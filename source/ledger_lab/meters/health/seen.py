@@ -1,4 +1,4 @@
-"""What the detectors look at, and the robust arithmetic that they share."""
+"""Data of an iteration for the detectors, and their shared robust statistics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 _MAD_TO_SIGMA = 1.4826
-"""Median absolute deviation to standard deviation of a normal distribution (Hampel 1974, JASA 69:383)."""
+"""Factor from the median absolute deviation to the standard deviation of a normal distribution (Hampel 1974, JASA
+69:383)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,24 +20,24 @@ class Iteration:
     env_steps: int
     """Environment steps of this iteration, over all processes."""
     figures: Mapping[str, float]
-    """Figures by the names of :data:`ledger_lab.ledger.FIGURES`; what was not measured is left out."""
+    """Figures by the names of :data:`ledger_lab.ledger.FIGURES`; figures that were not measured are left out."""
     phase_ns: Mapping[str, int]
     """Nanoseconds per phase in this iteration."""
     host_memory_bytes: int | None = None
-    """Resident memory of the process at its end."""
+    """Resident memory of the process at the end of the iteration [B]."""
     device_memory_bytes: int | None = None
-    """Device memory that the process holds at its end."""
+    """Device memory of the process at the end of the iteration [B]."""
 
 
 class Spell:
-    """Tells a trouble once: when it has lasted, and again only after it has been over for as long as it takes."""
+    """Reports a problem once, when it has lasted, and again only after it has been gone for a while."""
 
     def __init__(self, patience: int, calm: int) -> None:
-        """Begin well.
+        """Start without a problem.
 
         Args:
-            patience: Consecutive looks with trouble before an event is reported.
-            calm: Looks in a row without it before it can be told again.
+            patience: Consecutive checks with the problem before an event is reported.
+            calm: Consecutive checks without it before it can be reported again.
         """
         self._patience, self._calm = patience, calm
         self._troubled = self._well = 0
@@ -44,18 +45,18 @@ class Spell:
 
     @property
     def told(self) -> bool:
-        """Whether it was told, and is not over yet."""
+        """Whether it was reported, and is not gone yet."""
         return self._told
 
     def begins(self, trouble: bool, at_once: bool = False) -> bool:
-        """Take one look.
+        """Add one check.
 
         Args:
-            trouble: Whether there is trouble now.
-            at_once: Whether it is bad enough to be told without patience.
+            trouble: Whether the problem is there now.
+            at_once: Whether it is bad enough to be reported at once.
 
         Returns:
-            Whether to tell it now.
+            Whether to report it now.
         """
         self._troubled = self._troubled + 1 if trouble else 0
         self._well = 0 if trouble else self._well + 1

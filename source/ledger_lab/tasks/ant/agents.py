@@ -1,4 +1,4 @@
-"""The agents' configurations of the ant, translated from its one recipe."""
+"""Agent configurations of the ant, translated from its recipe."""
 
 from ledger_lab.recipes.ant import ANT
 from ledger_lab.tasks.translations import translations

@@ -1,7 +1,7 @@
 """Robot, physics engines and environment of ``LedgerLab-Ant``.
 
 The task is the well-known ant of Isaac Lab (``Isaac-Ant``): the same dynamics, starts, observations, rewards and
-limits, on assets that need no network. What counts as success is not decided here but by a panel.
+limits, on assets that need no network. The panel decides what counts as success.
 """
 
 import isaaclab.sim as sim_utils
@@ -20,7 +20,7 @@ from ledger_lab.tasks.parts import EnginesCfg, mjwarp
 
 FEET = ["front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"]
 GEARS = {".*": 15.0}
-"""Relative strengths of the joints."""
+"""Relative strength of each joint."""
 
 ANT_CFG = ArticulationCfg(
     spawn=sim_utils.UsdFileCfg(
@@ -60,7 +60,7 @@ ANT_CFG = ArticulationCfg(
 class AntPhysicsCfg(EnginesCfg):
     """Physics engines, with room for an ant's contacts."""
 
-    # measured, with ants that are thrown and lie on their backs: 27 constraint rows, 9 contacts
+    # measured with ants that fall or lie on their backs: 27 constraint rows, 9 contacts
     newton_mjwarp: NewtonCfg = mjwarp(45, 25, impratio=1)
     newton_kamino: NewtonCfg = NewtonCfg(solver_cfg=KaminoPADMMSolverCfg(sparse_jacobian=True), use_cuda_graph=True)
     default: NewtonCfg = newton_mjwarp

@@ -1,4 +1,4 @@
-"""When an ant, or another robot with a task like its own, counts as having walked."""
+"""Success of the ant, and of other robots that walk along +x."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def walked(env: ManagerBasedRLEnv, distance_m: float) -> torch.Tensor:
-    """Tell which torsos are far enough along +x from where every episode starts, the slot's origin.
+    """Tell which torsos are far enough along +x from the slot's origin, where every episode starts.
 
     Args:
         env: The environment.

@@ -1,4 +1,4 @@
-"""The agents' configurations of the cart-pole, translated from its one recipe."""
+"""Agent configurations of the cart-pole, translated from its recipe."""
 
 from ledger_lab.recipes.cartpole import CARTPOLE
 from ledger_lab.tasks.translations import translations

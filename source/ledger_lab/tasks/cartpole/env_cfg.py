@@ -1,7 +1,7 @@
 """Scene, observations, actions, rewards, terminations and events of ``LedgerLab-Cartpole``.
 
 The task is the well-known cart-pole of Isaac Lab (``Isaac-Cartpole``): the same dynamics, starts, rewards and limits,
-on assets that need no network. What counts as success is not decided here but by a panel.
+on assets that need no network. The panel decides what counts as success.
 """
 
 import math
@@ -79,7 +79,7 @@ class ActionsCfg:
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: positions and velocities of cart and pole."""
+    """Observations: positions and velocities of cart and pole."""
 
     @configclass
     class PolicyCfg(ObservationGroupCfg):
@@ -93,7 +93,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """Where an episode starts."""
+    """Initial states of an episode."""
 
     reset_cart = EventTermCfg(
         func=mdp.reset_joints_by_offset,
@@ -117,7 +117,7 @@ class EventsCfg:
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     alive = RewardTermCfg(func=mdp.is_alive, weight=1.0)
     terminating = RewardTermCfg(func=mdp.is_terminated, weight=-2.0)
@@ -133,12 +133,12 @@ class RewardsCfg:
         func=mdp.joint_vel_l1, weight=-0.005, params={"asset_cfg": Entity("robot", joint_names=[POLE])}
     )
     survival = RewardTermCfg(func=mdp.survival_success_rate, weight=0.0)
-    """Isaac Lab's stock success metric, logged beside ours for comparison; it has no weight."""
+    """Isaac Lab's own success metric, logged for comparison; its weight is zero."""
 
 
 @configclass
 class TerminationsCfg:
-    """When an episode ends."""
+    """Terminations."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
     cart_out_of_bounds = TerminationTermCfg(

@@ -1,4 +1,4 @@
-"""When a cart-pole counts as balanced."""
+"""Success of the cart-pole."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def pole_upright(env: ManagerBasedRLEnv, tolerance_rad: float) -> torch.Tensor:
-    """Tell where the pole stands upright at this moment.
+    """Tell in which environments the pole is upright now.
 
     Args:
         env: The environment.
-        tolerance_rad: Largest angle from the vertical that still counts [rad].
+        tolerance_rad: Largest allowed angle from the vertical [rad].
 
     Returns:
         Boolean tensor of shape (num_envs,).

@@ -1,6 +1,6 @@
-"""The agents' configurations of ``LedgerLab-Humanoid``, translated from its one recipe.
+"""Agent configurations of ``LedgerLab-Humanoid``, translated from its recipe.
 
-The one with symmetry learns from the mirror image of every sample, too.
+The configuration with symmetry also learns from the mirror image of every sample.
 """
 
 from functools import partial

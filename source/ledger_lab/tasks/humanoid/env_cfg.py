@@ -1,8 +1,8 @@
 """Physics engines and environment of ``LedgerLab-Humanoid``.
 
 The task is the well-known humanoid of Isaac Lab (``Isaac-Humanoid``): the same starts, observations, actions, rewards
-and limits, on assets that need no network; coming ahead is worth twice as much beside staying alive. What counts as
-success is not decided here but by a panel.
+and limits, on assets that need no network; relative to staying alive, progress has twice the reward. The panel decides
+what counts as success.
 """
 
 from isaaclab.utils import configclass
@@ -32,7 +32,7 @@ GEARS = {
 class HumanoidPhysicsCfg(EnginesCfg):
     """Physics engines, with room for a humanoid's contacts."""
 
-    # measured, with humanoids that are thrown and lie: 69 constraint rows, 18 contacts
+    # measured with humanoids that fall or lie: 69 constraint rows, 18 contacts
     newton_mjwarp: NewtonCfg = mjwarp(80, 24, impratio=1, num_substeps=2)
     default: NewtonCfg = newton_mjwarp
 

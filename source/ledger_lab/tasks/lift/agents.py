@@ -1,4 +1,4 @@
-"""The agents' configurations of the lifting arm, translated from its one recipe."""
+"""Agent configurations of the lifting arm, translated from its recipe."""
 
 from ledger_lab.recipes.lift import LIFT
 from ledger_lab.tasks.translations import translations

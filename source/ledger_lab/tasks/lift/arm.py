@@ -1,4 +1,4 @@
-"""Kinematics of an arm, read from its USD: where its fingertips are, and which joint positions bring them elsewhere."""
+"""Forward and inverse kinematics of an arm, read from its USD."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from isaaclab.utils.math import matrix_from_quat, quat_from_angle_axis
 from pxr import Gf, Usd, UsdPhysics
 
 _DAMPING = 0.03
-"""Keeps the steps of the inverse kinematics finite where the arm is stretched."""
+"""Damping that keeps the steps of the inverse kinematics finite when the arm is stretched."""
 _STEPS = 12
-"""Steps after which it is within a millimeter, from a few decimeters away."""
+"""Steps that reach a millimeter, from a few decimeters away."""
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A joint and the body behind it: a pose on the body before, a turn about an axis, and the way back to the body."""
+    """A joint and its child body: its pose on the parent, its axis, and the pose of the child relative to it."""
 
     name: str
     position: torch.Tensor
     rotation: torch.Tensor
     axis: torch.Tensor | None
-    """None of a fixed joint."""
+    """None for a fixed joint."""
     back_position: torch.Tensor
     back_rotation: torch.Tensor
 
 
 class Arm:
-    """A chain of revolute and fixed joints from an articulation's base to a body, and a point ahead of that body.
+    """A chain of revolute and fixed joints from an articulation's base to a body, and a point in front of it.
 
     Poses are in the frame of the base: rotations of shape (n, 3, 3), positions of shape (n, 3) [m], joint positions of
     shape (n, joints) [rad].
@@ -39,13 +39,13 @@ class Arm:
         """Read the chain.
 
         Args:
-            prim_path: Regular expression of the robot's prims, as its configuration has it.
+            prim_path: Regular expression of the robot's prims, as in its configuration.
             body: The last body.
-            ahead_m: Where the point is, along the body's z [m].
-            device: Where to compute.
+            ahead_m: Distance of the point along the body's z axis [m].
+            device: Device of the computation.
 
         Raises:
-            ValueError: If the body hangs on no joint, or on one that is neither revolute nor fixed.
+            ValueError: If the body has no joint, or one that is neither revolute nor fixed.
         """
         into = {}
         for prim in Usd.PrimRange(find_first_matching_prim(prim_path)):
@@ -60,7 +60,7 @@ class Arm:
             raise ValueError(f"{body} of {prim_path} hangs on no joint")
         self._links, self._ahead_m = links, ahead_m
         self.joints = [link.name for link in links if link.axis is not None]
-        """Names of the joints that turn, from the base."""
+        """Names of the revolute joints, from the base."""
 
     def fingertips(self, joints: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the position of the point and the rotation of the body."""
@@ -68,12 +68,12 @@ class Arm:
         return position, rotation
 
     def reach(self, joints: torch.Tensor, position: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-        """Return joint positions that bring the point somewhere, near the given ones, by damped least squares.
+        """Return joint positions near the given ones that move the point to a pose, by damped least squares.
 
         Args:
-            joints: Joint positions to begin with.
-            position: Where the point is to be.
-            rotation: How the body is to be rotated.
+            joints: Initial joint positions.
+            position: Position of the point.
+            rotation: Rotation of the body.
         """
         for _ in range(_STEPS):
             now, turned, jacobian = self._forward(joints)

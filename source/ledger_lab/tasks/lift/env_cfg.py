@@ -1,13 +1,13 @@
 """Scene, observations, actions, rewards, terminations, events, commands and curriculum of the lifting arm.
 
-The task is Isaac Lab's own (``IsaacContrib-Lift-Cube-Franka``), with the same names, goals, starts of the cube and
-kinds of rewards for reaching, lifting and holding, on assets that need no network. What differs is meant to be learned
-on a CPU: actions come at 25 Hz and not at 50 and pull the joints from where they are, the motors are stiff and carry
-the arm's weight as the real one's do, the hand starts above the place of the cube, the policy sees what is missing,
-pointing down and a closed grasp have rewards of their own, being near earns nothing with closed fingers, weights are
-others, penalties on motion stay what they are, a cube out of reach ends the episode, and most of the training's
-episodes begin with the cube in the gripper or on the way to it.
-What counts as success is not decided here but by a panel.
+The task is Isaac Lab's own (``IsaacContrib-Lift-Cube-Franka``), with the same names, goals, initial cube positions and
+kinds of rewards for reaching, lifting and holding, on assets that need no network. The differences make the task
+learnable on a CPU. Actions come at 25 Hz instead of 50, and move the joints relative to their present positions. The
+motors are stiff and compensate gravity, as those of the real arm do. The hand starts above the cube. The policy also
+observes the distances to the cube and to the goal. Pointing down and a closed grasp have their own rewards; closed
+fingers near the cube earn nothing. The weights differ, and penalties on motion are constant. A cube out of reach ends
+the episode. Most training episodes start with the cube in the gripper, or on the way to it.
+The panel decides what counts as success.
 """
 
 import isaaclab.envs.mdp as mdp
@@ -51,14 +51,14 @@ HAND = Entity("robot", body_names="panda_hand")
 FINGER_JOINTS = Entity("robot", joint_names=FINGERS)
 COMMAND = "object_pose"
 LIFTED_M = 0.04
-"""Height of the cube's center above which it counts as lifted [m]; on the ground it is 0.02 m."""
+"""Height of the cube's center above which it counts as lifted [m]; on the ground, it is at 0.02 m."""
 
 
 def hovering_franka() -> ArticulationCfg:
-    """Return the arm with its hand 25 cm above the ground, pointing down at the place of the cube, and open."""
+    """Return the arm with an open hand 25 cm above the ground that points down at the cube."""
     robot = franka_cfg(high_pd=True)
-    # MuJoCo's contacts know inertia alone, no damping: fingers of 15 g on such stiff drives would swing in and out of
-    # what they hold. The gripper's drive moves with them.
+    # MuJoCo's contacts depend on inertia, not on damping: fingers of 15 g on such stiff drives would oscillate in and
+    # out of the cube. So they carry the inertia of the gripper's drive.
     robot.actuators["panda_hand"].armature = 0.5
     hover = (0.0, 0.1591, 0.0, -2.3988, 0.0, 2.5578, 0.7854)
     robot.init_state.joint_pos = {f"panda_joint{n}": q for n, q in enumerate(hover, 1)} | {FINGERS: 0.04}
@@ -69,15 +69,15 @@ def hovering_franka() -> ArticulationCfg:
 class LiftPhysicsCfg(EnginesCfg):
     """Physics engines, with room for the contacts of the task."""
 
-    # measured, in training and under a policy that lifts: 113 constraint rows, and 32 contacts in the mean of all
-    # its contacts are no stiffer than two steps are long; with 2 the cube slips out of the grasp
+    # measured in training and with a policy that lifts: 113 constraint rows, and a mean of 32 contacts
+    # contacts cannot be stiffer than two steps allow; with 2 substeps, the cube slips out of the grasp
     newton_mjwarp: NewtonCfg = mjwarp(160, 48, impratio=10, num_substeps=4)
     default: NewtonCfg = newton_mjwarp
 
 
 @configclass
 class LiftSceneCfg(InteractiveSceneCfg):
-    """A robot and a cube on the ground as on a table, and light."""
+    """A robot and a cube on the ground, which serves as a table, and light."""
 
     ground = ground_cfg()
     robot: ArticulationCfg = hovering_franka()
@@ -90,7 +90,8 @@ class LiftSceneCfg(InteractiveSceneCfg):
             mass_props=sim_utils.MassCfg(mass=0.1),
             collision_props=[
                 sim_utils.UsdPhysicsCollisionCfg(),
-                # MuJoCo's contacts give way by centimeters where 40 N squeeze a finger of 15 g: these, by a millimeter
+                # MuJoCo's default contacts give way by centimeters if a finger of 15 g presses with 40 N; these, by a
+                # millimeter
                 MujocoCollisionCfg(priority=1, solref=(0.01, 1.0), solimp=(0.95, 0.99, 0.001, 0.5, 2.0)),
             ],
             visual_material=sim_utils.PreviewSurfaceCfg(diffuse_color=(0.9, 0.45, 0.1)),
@@ -101,7 +102,7 @@ class LiftSceneCfg(InteractiveSceneCfg):
 
 @configclass
 class CommandsCfg:
-    """One goal per episode, in the frame of the base: where the cube is to be."""
+    """Command: one goal position of the cube per episode, in the frame of the base."""
 
     object_pose = mdp.UniformPoseCommandCfg(
         asset_name="robot",
@@ -116,9 +117,9 @@ class CommandsCfg:
 
 @configclass
 class ActionsCfg:
-    """One action per joint of the arm: where its motor pulls it to from where it is, a fifth of a radian each.
+    """One action per joint of the arm: the target relative to the present position, 0.2 rad per unit.
 
-    And one whose sign opens or closes the gripper.
+    The sign of one more action opens or closes the gripper.
     """
 
     arm_action = mdp.RelativeJointPositionActionCfg(asset_name="robot", joint_names=[ARM], scale=0.2)
@@ -132,7 +133,7 @@ class ActionsCfg:
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: joints, cube, goal, last action, and what is missing to the cube and to the goal."""
+    """Observations: joints, cube, goal, last action, and the offsets to the cube and to the goal."""
 
     @configclass
     class PolicyCfg(ObservationGroupCfg):
@@ -151,7 +152,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """Where an episode starts: the arm at its default pose, the cube anywhere before it."""
+    """Initial states: the arm at its default pose, the cube anywhere in front of it."""
 
     reset_all = EventTermCfg(func=mdp.reset_scene_to_default, mode="reset")
     reset_object_position = EventTermCfg(
@@ -167,7 +168,7 @@ class EventsCfg:
         func=BeginAtObject,
         mode="reset",
         params={
-            "share": 0.0,  # the curriculum lets some of the training's begin so, and none of the held-out ones
+            "share": 0.0,  # the curriculum raises this share for training episodes only, not for held-out ones
             "held_share": 0.4,
             "height_m": (0.0, 0.4),
             "width_m": 0.04,
@@ -179,14 +180,14 @@ class EventsCfg:
 
 @configclass
 class CurriculumCfg:
-    """What makes learning easier: episodes that begin with the cube in the gripper, or on the way to it."""
+    """Curriculum: training episodes that start with the cube in the gripper, or on the way to it."""
 
     begin_at_object = CurriculumTermCfg(func=share_of_starts, params={"term_name": "begin_at_object", "share": 0.6})
 
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     reaching_object = RewardTermCfg(
         func=near_object, weight=3.0, params={"std": 0.1, "opening_m": 0.035, "hand": HAND, "fingers": FINGER_JOINTS}
@@ -208,7 +209,7 @@ class RewardsCfg:
 
 @configclass
 class TerminationsCfg:
-    """An episode ends with its time, or when the cube is pushed away."""
+    """Terminations: the time is over, or the cube is out of reach."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
     object_out_of_reach = TerminationTermCfg(func=out_of_reach, params={"radius_m": 0.9})
@@ -239,6 +240,6 @@ class LiftEnvCfg(ManagerBasedRLEnvCfg):
         )
 
     def play_mode(self) -> None:
-        """Play whole episodes: none begins on the way to the cube."""
+        """Play whole episodes: none starts on the way to the cube."""
         super().play_mode()
         self.curriculum.begin_at_object.params["share"] = 0.0

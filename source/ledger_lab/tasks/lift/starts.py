@@ -1,4 +1,4 @@
-"""Episodes that begin where others have to get to: with the object between the fingers, or on the way there."""
+"""Initial states for a curriculum: the object is between the fingers, or the hand is on the way to it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class BeginAtObject(ManagerTermBase):
-    """Begin some episodes with the object held in the air above its place, and some with open fingers on the way to it.
+    """Start some episodes with the object held in the air, and some with open fingers on the way to it.
 
-    The hand keeps the orientation that it has at the arm's default pose.
+    The hand keeps its orientation at the arm's default pose.
     """
 
     def __init__(self, cfg: EventTermCfg, env: ManagerBasedRLEnv) -> None:
@@ -50,22 +50,22 @@ class BeginAtObject(ManagerTermBase):
         fingers: SceneEntityCfg,
         asset_cfg: SceneEntityCfg = SceneEntityCfg("object"),  # noqa: B008 - as Isaac Lab's own events have it
     ) -> None:
-        """Begin some episodes so; the others stay as earlier events have left them.
+        """Set the initial states of some episodes; the others stay as earlier events left them.
 
         Args:
             env: The environment.
             env_ids: Environments that reset.
-            share: Part of all episodes that begin so, 0..1.
-            held_share: Part of these in which the object is held in the air; in the others it lies, and the open
-                fingers are anywhere between around it and where they are at the arm's default pose.
-            height_m: Smallest and largest height above its place at which it is held [m].
-            width_m: Distance between the fingers that hold it [m].
+            share: Share of episodes that start this way, 0..1.
+            held_share: Share of these in which the object is held in the air. In the others, it lies on the ground, and
+                the open fingers are anywhere between the object and their place at the arm's default pose.
+            height_m: Smallest and largest height at which the object is held [m].
+            width_m: Distance between the fingers when they hold it [m].
             hand: The robot, and its one body that carries the fingers.
             fingers: The joints of both fingers.
             asset_cfg: The object.
         """
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
-        drawn = torch.rand(len(ids), 3, device=env.device)  # whether so, whether held, and how far along the way
+        drawn = torch.rand(len(ids), 3, device=env.device)  # whether this way, whether held, how far
         chosen = drawn[:, 0] < share
         if not chosen.any():
             return
@@ -86,13 +86,13 @@ class BeginAtObject(ManagerTermBase):
 
 
 def share_of_starts(env: ManagerBasedRLEnv, env_ids: Sequence[int], term_name: str, share: float) -> float:
-    """Let a part of the training's episodes begin so, as a curriculum does: held-out ones are as configured.
+    """Curriculum: set the share of training episodes that start this way; held-out ones stay as configured.
 
     Args:
         env: The environment.
         env_ids: Environments that reset.
         term_name: The event, a :class:`BeginAtObject`.
-        share: Part of all episodes, 0..1.
+        share: Share of all episodes, 0..1.
 
     Returns:
         The share, for the log.
@@ -102,6 +102,6 @@ def share_of_starts(env: ManagerBasedRLEnv, env_ids: Sequence[int], term_name: s
 
 
 def _place(robot: Articulation, positions: torch.Tensor, joints: Sequence[int], ids: torch.Tensor) -> None:
-    """Put joints at positions, at rest."""
+    """Set joint positions, at rest."""
     robot.write_joint_position_to_sim_index(position=positions, joint_ids=joints, env_ids=ids)
     robot.write_joint_velocity_to_sim_index(velocity=torch.zeros_like(positions), joint_ids=joints, env_ids=ids)

@@ -1,4 +1,4 @@
-"""When an object counts as held at its goal."""
+"""Success of lifting an object to its goal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def at_goal(env: ManagerBasedRLEnv, tolerance_m: float) -> torch.Tensor:
-    """Tell where the object's center is at the commanded position at this moment.
+    """Tell in which environments the object's center is at the commanded position now.
 
-    Goals lie in the air, so an object that stays there is held.
+    Goals are in the air, so an object that stays there is held.
 
     Args:
         env: The environment.
-        tolerance_m: Largest distance that still counts [m].
+        tolerance_m: Largest allowed distance [m].
 
     Returns:
         Boolean tensor of shape (num_envs,).

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 FINGERTIPS_M = 0.1034
-"""From the hand to the point between the fingertips, along the hand's z [m]."""
+"""Distance from the hand to the point between the fingertips, along the hand's z axis [m]."""
 
 
 def fingertips_to_object(env: ManagerBasedRLEnv, hand: SceneEntityCfg) -> torch.Tensor:
-    """Return where the object is from the point between the fingertips, in the frame of the robot's base.
+    """Return the offset of the object from the point between the fingertips, in the frame of the robot's base.
 
     Args:
         env: The environment.
@@ -33,7 +33,7 @@ def fingertips_to_object(env: ManagerBasedRLEnv, hand: SceneEntityCfg) -> torch.
 
 
 def object_position(env: ManagerBasedRLEnv) -> torch.Tensor:
-    """Return where the object is, in the frame of the robot's base.
+    """Return the position of the object in the frame of the robot's base.
 
     Returns:
         Shape (num_envs, 3) [m].
@@ -43,7 +43,7 @@ def object_position(env: ManagerBasedRLEnv) -> torch.Tensor:
 
 
 def object_to_goal(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
-    """Return where the commanded position is from the object, in the frame of the robot's base.
+    """Return the offset of the commanded position from the object, in the frame of the robot's base.
 
     Args:
         env: The environment.
@@ -58,11 +58,11 @@ def object_to_goal(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
 def near_object(
     env: ManagerBasedRLEnv, std: float, opening_m: float, hand: SceneEntityCfg, fingers: SceneEntityCfg
 ) -> torch.Tensor:
-    """Reward fingertips around the object: 1 where they are, falling over ``std``; fingers too narrow for it get 0.
+    """Reward fingertips around the object: 1 at the object, decreasing over ``std``; 0 if the fingers are too narrow.
 
     Args:
         env: The environment.
-        std: Distance over which it falls [m].
+        std: Distance over which the reward decreases [m].
         opening_m: Distance between the fingers below which they are too narrow [m].
         hand: The robot, and its one body that carries the fingers.
         fingers: The joints of both fingers.
@@ -75,7 +75,7 @@ def near_object(
 
 
 def pointing_down(env: ManagerBasedRLEnv, hand: SceneEntityCfg) -> torch.Tensor:
-    """Reward a hand that points down: 1 where it does, 0 where it is level, -1 where it points up.
+    """Reward a hand that points down: 1 if it points down, 0 if it is level, -1 if it points up.
 
     Returns:
         Shape (num_envs,).
@@ -87,7 +87,7 @@ def pointing_down(env: ManagerBasedRLEnv, hand: SceneEntityCfg) -> torch.Tensor:
 def grasped(
     env: ManagerBasedRLEnv, within_m: float, opening_m: float, hand: SceneEntityCfg, fingers: SceneEntityCfg
 ) -> torch.Tensor:
-    """Tell where the object is between fingers that have closed on it.
+    """Tell in which environments closed fingers hold the object.
 
     Args:
         env: The environment.
@@ -105,7 +105,7 @@ def grasped(
 
 
 def lifted(env: ManagerBasedRLEnv, minimal_height: float) -> torch.Tensor:
-    """Tell where the object's center is above a height [m].
+    """Tell in which environments the object's center is above a height [m].
 
     Returns:
         Shape (num_envs,), 1.0 or 0.0.
@@ -114,7 +114,7 @@ def lifted(env: ManagerBasedRLEnv, minimal_height: float) -> torch.Tensor:
 
 
 def near_goal(env: ManagerBasedRLEnv, std: float, minimal_height: float, command_name: str) -> torch.Tensor:
-    """Reward a lifted object near its goal: 1 where it is there, falling over ``std`` [m].
+    """Reward a lifted object near its goal: 1 at the goal, decreasing over ``std`` [m].
 
     Returns:
         Shape (num_envs,).
@@ -124,7 +124,7 @@ def near_goal(env: ManagerBasedRLEnv, std: float, minimal_height: float, command
 
 
 def out_of_reach(env: ManagerBasedRLEnv, radius_m: float) -> torch.Tensor:
-    """Tell where the object lies farther from the base than a radius [m], along the ground.
+    """Tell in which environments the object is farther from the base than a radius [m], along the ground.
 
     Returns:
         Boolean, shape (num_envs,).

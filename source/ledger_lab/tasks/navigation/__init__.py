@@ -1,4 +1,4 @@
-"""A four-legged robot that finds its way between pillars to a pose, on the legs of a policy that can already walk."""
+"""A four-legged robot that navigates among pillars to a pose; a frozen policy moves its legs."""
 
 from ledger_lab.tasks.registration import register
 

@@ -1,4 +1,4 @@
-"""Actions that a policy carries out which has learned to walk before."""
+"""Actions that a frozen walking policy carries out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class WalkingPolicyAction(ActionTerm):
-    """Velocities, which a frozen policy turns into joint actions at a rate of its own.
+    """Velocity commands that a frozen policy turns into joint actions at its own rate.
 
-    It does what Isaac Lab's ``PreTrainedPolicyAction`` does, but for an environment what others do is all the same: the
-    policy acts in batches of one size, because a matrix product may depend on the number of its rows; an episode begins
-    with a policy that has done nothing yet, and goes on with its last actions from the first one on; the policy's turns
-    are counted from the beginning of an environment step, whoever called the term before; and the configuration
-    stays as it is, so that a panel's identity does, too. The policy sees no noise.
+    It is like Isaac Lab's ``PreTrainedPolicyAction``, but an environment does not depend on the others. The policy acts
+    in batches of one size, because a matrix product may depend on the number of its rows. At the start of an episode,
+    its last actions are zero. Its steps are counted from the start of an environment step, whatever called the term
+    before. The configuration is not changed, so that the panel's identity stays the same. The policy's observations
+    have no noise.
     """
 
     cfg: WalkingPolicyActionCfg
@@ -38,7 +38,7 @@ class WalkingPolicyAction(ActionTerm):
             env: The environment.
 
         Raises:
-            UserError: If there is no policy that walks.
+            UserError: If there is no walking policy.
         """
         super().__init__(cfg, env)
         self._policy = load_walking_policy(cfg.policy_path).to(self.device)
@@ -56,12 +56,12 @@ class WalkingPolicyAction(ActionTerm):
 
     @property
     def action_dim(self) -> int:
-        """Velocities along x and y, and about z, of the base."""
+        """Number of commanded velocities: along x and y, and about z, of the base."""
         return self._raw_actions.shape[1]
 
     @property
     def raw_actions(self) -> torch.Tensor:
-        """What is asked for, shape (num_envs, 3)."""
+        """Raw actions, shape (num_envs, 3)."""
         return self._raw_actions
 
     @property
@@ -70,7 +70,7 @@ class WalkingPolicyAction(ActionTerm):
         return self._velocities
 
     def process_actions(self, actions: torch.Tensor) -> None:
-        """Take what is asked for during the next environment step.
+        """Set the velocity command for the next environment step.
 
         Args:
             actions: Shape (num_envs, 3).
@@ -80,7 +80,7 @@ class WalkingPolicyAction(ActionTerm):
         self._substep = 0
 
     def apply_actions(self) -> None:
-        """Let the policy act, where it is its turn; motors keep what they were told."""
+        """Run the policy if its next step is due; otherwise, motor targets stay the same."""
         if self._substep % self.cfg.low_level_decimation == 0:
             self._joint_actions[:] = in_batches(self._policy, self._sight.compute_group("walking"))
             self._joints.process_actions(self._joint_actions)
@@ -88,7 +88,7 @@ class WalkingPolicyAction(ActionTerm):
         self._substep += 1
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Begin episodes: nothing was asked for, and the policy has done nothing."""
+        """Reset episodes: the command and the policy's last actions are zero."""
         rows = slice(None) if env_ids is None else env_ids
         for state in (self._raw_actions, self._velocities, self._joint_actions):
             state[rows] = 0.0
@@ -106,12 +106,12 @@ class WalkingPolicyActionCfg(ActionTermCfg):
     low_level_decimation: int = 4
     """Physics steps between two joint actions."""
     low_level_actions: ActionTermCfg = MISSING
-    """What the policy's actions do to the joints."""
+    """Joint action that the policy's output drives."""
     low_level_observations: ObservationGroupCfg = MISSING
-    """What the policy sees; ``velocity_commands`` and ``actions`` among it are this term's."""
+    """Observations of the policy; this term provides ``velocity_commands`` and ``actions``."""
     limits: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Largest velocities that the policy has learned to follow: along x and y [m/s], and about z [rad/s]."""
+    """Largest velocities that the policy was trained to follow: along x and y [m/s], and about z [rad/s]."""
 
     def validate_config(self) -> None:
-        """Refuse a policy that can't walk before anything is built."""
+        """Check the policy before anything is built."""
         load_walking_policy(self.policy_path)

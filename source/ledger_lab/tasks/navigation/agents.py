@@ -1,6 +1,6 @@
-"""The agents' configurations of the navigating robot, translated from its one recipe.
+"""Agent configurations of the navigating robot, translated from its recipe.
 
-The one with symmetry learns from the mirror image of every sample, too.
+The configuration with symmetry also learns from the mirror image of every sample.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Poses to go to among the pillars."""
+"""Goal poses among the pillars."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class NeighbourPoseCommand(UniformPose2dCommand):
-    """Isaac Lab's pose on the ground, in one of the eight cells around the one where the robot starts."""
+    """Isaac Lab's pose command on the ground, with goals in the eight cells around the robot's first cell."""
 
     cfg: NeighbourPoseCommandCfg
 
     def __init__(self, cfg: NeighbourPoseCommandCfg, env: ManagerBasedEnv) -> None:
-        """Begin without goals.
+        """Start without goals.
 
         Args:
             cfg: The configuration.
@@ -30,7 +30,7 @@ class NeighbourPoseCommand(UniformPose2dCommand):
         self._neighbours = cfg.cell_m * torch.tensor(steps, dtype=torch.float32, device=self.device)
 
     def _resample_command(self, env_ids: Sequence[int]) -> None:
-        """Draw goals about the middles of cells, and headings."""
+        """Draw goals near the centers of cells, and headings."""
         origins = self._env.scene.env_origins[env_ids]
         start = (self.robot.data.root_pos_w.torch[env_ids] - origins)[:, :2]
         ranges, count = self.cfg.ranges, len(start)
@@ -41,14 +41,14 @@ class NeighbourPoseCommand(UniformPose2dCommand):
         self.pos_command_w[env_ids] = origins + self.robot.data.default_root_pose.torch[env_ids, :3]
         self.pos_command_w[env_ids, :2] = origins[:, :2] + cell + toward + aside
         self.heading_command_w[env_ids] = drawn.uniform_(*ranges.heading)
-        self._update_command()  # Isaac Lab's own reset shows the goal of the episode before
+        self._update_command()  # Isaac Lab's own reset shows the goal of the previous episode
 
 
 @configclass
 class NeighbourPoseCommandCfg(UniformPose2dCommandCfg):
-    """Configuration of :class:`NeighbourPoseCommand`; ``ranges`` are about the middle of a cell."""
+    """Configuration of :class:`NeighbourPoseCommand`; ``ranges`` are relative to the center of a cell."""
 
     class_type: type = NeighbourPoseCommand
     simple_heading: bool = False
     cell_m: float = 1.0
-    """Width of a cell [m]; the origin of an environment is the middle of one."""
+    """Width of a cell [m]; the origin of an environment is the center of a cell."""

@@ -1,12 +1,12 @@
 """Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Navigation-Flat-AnymalC``.
 
-The task has the shape of Isaac Lab's (``IsaacContrib-Navigation-Flat-AnymalC``): a policy says five times a second how
-fast to walk, and a frozen one, which was trained on ``LedgerLab-Velocity-Flat-AnymalC``, walks. What differs: there are
-pillars in the way, which the robot sees in a ring of distances on a logarithmic scale, and which it must not run into;
-the goal is beyond the next gap or around the next pillar, and is to be held, for which there are 12 s and not 8. The
-policy also sees how fast it turns and its last action, all with noise, and the goal's heading as cosine and sine;
-coming nearer, turning towards the heading and clearance have rewards of their own, changing one's mind has a price, and
-a fall costs a quarter. What counts as success is not decided here but by a panel.
+The task has the shape of Isaac Lab's (``IsaacContrib-Navigation-Flat-AnymalC``): a policy commands velocities five
+times a second, and a frozen policy, which was trained on ``LedgerLab-Velocity-Flat-AnymalC``, walks. The differences
+are these. There are pillars, which the robot must not hit; it observes them as a ring of distances on a logarithmic
+scale. The goal is beyond the next gap or around the next pillar, and must be held; an episode takes 12 s instead of 8.
+The policy also observes its turning rate and its last action, all with noise, and the goal's heading as cosine and
+sine. Approaching the goal, turning to its heading and clearance have their own rewards. Changes of the action have a
+penalty, and the penalty of a fall is a quarter of Isaac Lab's. The panel decides what counts as success.
 """
 
 import math
@@ -35,34 +35,34 @@ from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
 from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 
 WALKER = flat_anymal_c()
-"""The task that the frozen policy was trained on."""
+"""Task that the frozen policy was trained on."""
 TURNS = 10
 """Joint actions of the frozen policy per velocity command."""
 RAYS, REACH_M = 32, 4.0
 ASIDE_M = 0.3
-"""How far from the middle of a cell a robot may start, or have to go, along x and along y [m]."""
+"""Largest distance of a start or a goal from the center of a cell, along x and along y [m]."""
 COMMAND = {"command_name": "pose_command"}
 LIDAR = {"sensor_cfg": Entity("lidar")}
 
 
 @configclass
 class NavigationPhysicsCfg(VelocityPhysicsCfg):
-    """The engines of who walks, with room for what is bumped into."""
+    """Physics engines of the walking task, with room for contacts with pillars."""
 
-    # measured, under a policy that navigates: 40 constraint rows, and 13 contacts in the mean of all
+    # measured with a policy that navigates: 40 constraint rows, and a mean of 13 contacts
     newton_mjwarp: NewtonCfg = mjwarp(120, 40, impratio=10)
     default: NewtonCfg = newton_mjwarp
 
 
 @configclass
 class NavigationSceneCfg(InteractiveSceneCfg):
-    """Pillars, a robot among them, what touches it, what it sees, and light."""
+    """Pillars, the robot, its contact sensors, its ray caster, and light."""
 
     ground = ground_cfg(PILLARS_USD)
     robot: ArticulationCfg = WALKER.scene.robot
     contact_forces = ContactSensorCfg(
         prim_path="{ENV_REGEX_NS}/Robot/(base|[LR][FH]_THIGH)",
-        history_length=TURNS * WALKER.decimation,  # no bump within an environment step is missed
+        history_length=TURNS * WALKER.decimation,  # so that no contact within an environment step is missed
     )
     lidar = RayCasterCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base",
@@ -82,7 +82,7 @@ class NavigationSceneCfg(InteractiveSceneCfg):
 
 @configclass
 class CommandsCfg:
-    """One goal per episode, 2.4 m away or more."""
+    """Command: one goal pose per episode, at least 2.4 m away."""
 
     pose_command = NeighbourPoseCommandCfg(
         asset_name="robot",
@@ -97,7 +97,7 @@ class CommandsCfg:
 
 @configclass
 class ActionsCfg:
-    """How fast to walk ahead, sideways, and to turn."""
+    """Actions: velocities forward, sideways and of turning."""
 
     velocity = WalkingPolicyActionCfg(
         asset_name="robot",
@@ -109,7 +109,7 @@ class ActionsCfg:
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: how the base moves, where the goal is, what it asked for last, and what is around."""
+    """Observations: motion of the base, goal, last action, and distances to pillars."""
 
     @configclass
     class PolicyCfg(GroupCfg):
@@ -123,7 +123,7 @@ class ObservationsCfg:
         nearness = TermCfg(func=terms.nearness, params=LIDAR, noise=Noise(n_min=-0.05, n_max=0.05))
 
         def __post_init__(self) -> None:
-            """Let noise spoil what the training sees."""
+            """Add noise to the observations in training."""
             self.enable_corruption = True
 
     policy: PolicyCfg = PolicyCfg()
@@ -131,7 +131,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """Where an episode starts: on its feet, in the middle of four pillars."""
+    """Initial states: the robot stands in the middle of four pillars."""
 
     reset_base = EventTermCfg(
         func=terms.reset_in_cell,
@@ -147,7 +147,7 @@ class EventsCfg:
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     termination_penalty = RewardTermCfg(func=mdp.is_terminated, weight=-100.0)
     approach = RewardTermCfg(func=terms.approach, weight=2.0, params=COMMAND)
@@ -165,7 +165,7 @@ class RewardsCfg:
 
 @configclass
 class TerminationsCfg:
-    """When an episode ends: with its time, a fall, or a bump of the trunk or a thigh."""
+    """Terminations: the time is over, a fall, or a contact of the trunk or a thigh."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
     collision = TerminationTermCfg(
@@ -178,7 +178,7 @@ class TerminationsCfg:
 class NavigationEnvCfg(ManagerBasedRLEnvCfg):
     """The whole environment: 200 Hz physics, joint actions at 50 Hz, velocities at 5 Hz, episodes of 12 s.
 
-    All robots are among the same pillars, and none meets another: ``scene.env_spacing`` is zero.
+    All robots share the same pillars (``scene.env_spacing`` is zero), and do not collide with each other.
     """
 
     scene: NavigationSceneCfg = NavigationSceneCfg(num_envs=NAVIGATION.num_envs, env_spacing=0.0)
@@ -196,7 +196,7 @@ class NavigationEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.dt = CONTROL_S / WALKER.decimation
         self.sim.render_interval = self.decimation
         self.sim.physics = NavigationPhysicsCfg()
-        # Newton's own motors make it take a whole environment step at once, with a single action.
+        # With Newton's own motors, a whole environment step would use a single action.
         self.sim.use_newton_actuators = False
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0

@@ -14,7 +14,7 @@ from ledger_lab.panels.identity import few_differences
 from ledger_lab.pretrained import ROOT, shipped_contract
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
-"""Task that the policy was trained on, which says what it sees and does."""
+"""Task that the policy was trained on; it defines the observations and actions."""
 WALKING_POLICY = ROOT / WALKING_TASK / POLICY
 """The policy that comes with the package."""
 _SETTING = "env.actions.velocity.policy_path"
@@ -24,14 +24,14 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
     """Load a policy that walks, on the CPU, as ``scripts/export_policy.py`` wrote it with its contract beside it.
 
     Args:
-        path: Its file, ``policy.pt``; the whole path, so that a panel's identity has the hash of what is in it.
+        path: File ``policy.pt``; an absolute path, so that the panel's identity contains the hash of its content.
 
     Returns:
-        What turns observations of shape (n, 48) into joint actions of shape (n, 12), with its normalizer inside.
+        Policy from observations of shape (n, 48) to joint actions of shape (n, 12), with its normalizer inside.
 
     Raises:
-        UserError: If it is missing, is not what its contract describes, or was trained on another task, or on this one
-            with other observations, actions or rates.
+        UserError: If it is missing, does not match its contract, or was trained on another task or with other
+            observations, actions or rates.
     """
     file = Path(path)
     if not file.is_absolute() or not file.is_file():
@@ -52,13 +52,13 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
 
 
 def _contract(policy: Path) -> dict[str, Any]:
-    """Return the contract beside a policy, which :func:`read_origin` has read before."""
+    """Return the contract beside a policy, which :func:`read_origin` has checked before."""
     contract: dict[str, Any] = json.loads((policy.parent / CONTRACT).read_bytes())
     return contract
 
 
 def _interface(contract: dict[str, Any]) -> dict[str, Any]:
-    """Return what a contract says of how its policy sees and acts."""
+    """Return the observations, actions and rates in a contract."""
     named = {
         f"observations.{term['name']}": term for group in contract.get("observations", ()) for term in group["terms"]
     }

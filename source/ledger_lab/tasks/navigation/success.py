@@ -1,4 +1,4 @@
-"""When a robot counts as having arrived."""
+"""Success of navigation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def arrived(env: ManagerBasedRLEnv, position_tolerance_m: float, heading_tolerance_rad: float) -> torch.Tensor:
-    """Tell which robots stand at the commanded pose at this moment.
+    """Tell which robots are at the commanded pose now.
 
     Args:
         env: The environment.
-        position_tolerance_m: Largest distance of the base along the ground that still counts [m].
-        heading_tolerance_rad: Largest angle between where it points and where it should that still counts [rad].
+        position_tolerance_m: Largest allowed distance of the base along the ground [m].
+        heading_tolerance_rad: Largest allowed angle between its heading and the commanded one [rad].
 
     Returns:
         Boolean tensor of shape (num_envs,).

@@ -1,4 +1,4 @@
-"""What a mirror shows of the navigating robot."""
+"""Mirror images of the navigating robot."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ TERMS = {
 def navigation(
     env: ManagerBasedRLEnv, obs: TensorDict | None = None, actions: torch.Tensor | None = None
 ) -> tuple[TensorDict | None, torch.Tensor | None]:
-    """Return samples and their images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
+    """Return samples and their mirror images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
     return with_images(env, obs, actions, (LEFT_RIGHT,), TERMS, planar_velocities)

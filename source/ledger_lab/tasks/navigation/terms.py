@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def goal(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
-    """Return where the goal is from the base, level with the ground.
+    """Return the goal relative to the base, in the horizontal plane.
 
     Args:
         env: The environment.
@@ -27,7 +27,7 @@ def goal(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
 
 
 def distances(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
-    """Return how far away a ray caster sees something, the reach of its rays where it sees nothing.
+    """Return the distances that a ray caster measures; the reach of its rays where there is no hit.
 
     Args:
         env: The environment.
@@ -42,24 +42,24 @@ def distances(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tenso
 
 
 def nearness(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg) -> torch.Tensor:
-    """Return how near something is that a ray caster sees, on a logarithmic scale: what is near needs a closer look.
+    """Return the closeness of a ray caster's hits on a logarithmic scale, which resolves near objects better.
 
     Args:
         env: The environment.
         sensor_cfg: The ray caster.
 
     Returns:
-        Shape (num_envs, rays): 0 at the reach of its rays and where it sees nothing, 0.69 at half of it, and so on; no
-        more than what it would be at a centimeter.
+        Shape (num_envs, rays): 0 at the reach of the rays and where there is no hit, 0.69 at half the reach, and so on;
+        at most the value at 1 cm.
     """
     reach = env.scene.sensors[sensor_cfg.name].cfg.max_distance
     return (reach / distances(env, sensor_cfg).clamp(min=0.01)).log()
 
 
 def approach(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
-    """Reward coming nearer: how fast the distance to the goal shrinks.
+    """Reward approaching the goal: the rate at which the distance shrinks.
 
-    Over an episode it adds up to about the way that was made good, whichever the path.
+    Over an episode, it adds up to about the decrease of the distance, on any path.
 
     Args:
         env: The environment.
@@ -75,9 +75,9 @@ def approach(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
 
 
 def turning(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
-    """Reward turning toward the goal's heading: how fast the angle to it shrinks.
+    """Reward turning to the goal's heading: the rate at which the angle shrinks.
 
-    Over an episode it adds up to about the angle that was made good, wherever the robot turned.
+    Over an episode, it adds up to about the decrease of the angle, however the robot turned.
 
     Args:
         env: The environment.
@@ -93,13 +93,13 @@ def turning(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
 
 
 def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float, std_rad: float) -> torch.Tensor:
-    """Reward the heading near the goal: 1 where base and goal point the same way, falling with angle and distance.
+    """Reward the heading near the goal: 1 if base and goal point the same way, less with angle and distance.
 
     Args:
         env: The environment.
         command_name: Name of a ``UniformPose2dCommand``.
-        std: Distance over which it falls [m].
-        std_rad: Angle over which it falls [rad].
+        std: Distance over which the reward decreases [m].
+        std_rad: Angle over which the reward decreases [rad].
 
     Returns:
         Shape (num_envs,).
@@ -110,7 +110,7 @@ def turned_at_goal(env: ManagerBasedRLEnv, command_name: str, std: float, std_ra
 
 
 def too_near(env: ManagerBasedRLEnv, sensor_cfg: SceneEntityCfg, within_m: float) -> torch.Tensor:
-    """Penalize what is nearer than a distance: 0 there, 1 at the middle of the base.
+    """Penalize objects nearer than a distance: 0 at that distance, 1 at the center of the base.
 
     Args:
         env: The environment.
@@ -131,14 +131,14 @@ def reset_in_cell(
     aside_m: float,
     asset_cfg: SceneEntityCfg = SceneEntityCfg("robot"),  # noqa: B008 - as Isaac Lab's own events have it
 ) -> None:
-    """Put robots about the middles of cells, at rest, pointing anywhere.
+    """Place robots near the centers of cells, at rest, with random headings.
 
     Args:
         env: The environment.
         env_ids: Environments that reset.
         cell_m: Width of a cell [m].
-        cells_per_side: Cells along x, and along y; the middle one of an odd number is at the origin.
-        aside_m: Largest distance from the middle along x and along y [m].
+        cells_per_side: Number of cells along x and along y; with an odd number, the middle cell is at the origin.
+        aside_m: Largest distance from the center along x and along y [m].
         asset_cfg: The robot.
     """
     robot = env.scene[asset_cfg.name]

@@ -1,4 +1,4 @@
-"""The agents' configurations of the reaching arm, translated from its one recipe."""
+"""Agent configurations of the reaching arm, translated from its recipe."""
 
 from ledger_lab.recipes.reach import REACH
 from ledger_lab.tasks.translations import translations

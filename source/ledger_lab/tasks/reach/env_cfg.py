@@ -1,13 +1,13 @@
 """Scene, observations, actions, rewards, terminations, events and commands of ``LedgerLab-Reach-Franka``.
 
 The task is Isaac Lab's own (``Isaac-Reach-Franka`` with its preset ``hold``), with the same names, starts,
-observations and goal positions, on assets that need no network. What differs is meant to be learned on a CPU: actions
-pull the joints from where they are, the motors are stiff and carry the arm's weight as the real one's do, episodes last
-3 s and not 12 at 60 Hz physics and not 120, and the hand turns up to a quarter turn either way from straight, which
-covers every direction that a parallel gripper can grasp along. The policy also sees what is missing to the goal. Pose
-errors weigh ten times as much, with a term of their own for the last centimeters, a goal counts as reached at 2 cm and
-not at 5 and ends nothing, motion costs what it costs at the end of Isaac Lab's curriculum or more, and large actions
-cost nothing. What counts as success is not decided here but by a panel.
+observations and goal positions, on assets that need no network. The differences make the task learnable on a CPU.
+Actions move the joints relative to their present positions. The motors are stiff and compensate gravity, as those of
+the real arm do. Episodes last 3 s instead of 12, with physics at 60 Hz instead of 120. The hand turns by up to a
+quarter turn to either side, which covers every grasp direction of a parallel gripper. The policy also observes the
+error of the pose. Pose errors have ten times the weight, with one more term for the last centimeters. A goal counts as
+reached at 2 cm instead of 5, and this does not end the episode. Penalties on motion are at least those at the end of
+Isaac Lab's curriculum; there is no penalty on large actions. The panel decides what counts as success.
 """
 
 import math
@@ -34,7 +34,7 @@ COMMAND = "ee_pose"
 
 
 def closed_franka() -> ArticulationCfg:
-    """Return the arm at its default pose with closed fingers, which no action moves."""
+    """Return the arm at its default pose; its fingers are closed, and no action moves them."""
     robot = franka_cfg(high_pd=True)
     robot.init_state.joint_pos |= {FINGERS: 0.0}
     return robot
@@ -44,15 +44,15 @@ def closed_franka() -> ArticulationCfg:
 class ReachPhysicsCfg(EnginesCfg):
     """Physics engines, with room for the contacts of the task."""
 
-    # measured, under a policy that reaches: 9 constraint rows; arms pressed onto themselves and the ground with all
-    # force need 169, and 11 contacts: an episode that comes to that is no proof of anything
+    # measured with a policy that reaches: 9 constraint rows. An arm that presses onto itself and the ground with full
+    # force needs 169, and 11 contacts; such an episode is invalid.
     newton_mjwarp: NewtonCfg = mjwarp(100, 30, impratio=10)
     default: NewtonCfg = newton_mjwarp
 
 
 @configclass
 class ReachSceneCfg(InteractiveSceneCfg):
-    """A robot that stands on the ground as on a table, and light."""
+    """A robot on the ground, which serves as a table, and light."""
 
     ground = ground_cfg()
     robot: ArticulationCfg = closed_franka()
@@ -61,9 +61,9 @@ class ReachSceneCfg(InteractiveSceneCfg):
 
 @configclass
 class CommandsCfg:
-    """One goal per episode, in the frame of the base: the hand points down, turned about the vertical.
+    """Command: one goal pose per episode, in the frame of the base. The hand points down, turned about the vertical.
 
-    With a pitch of half a turn, a yaw of half a turn is the default pose's.
+    With a pitch of 180°, a yaw of 180° is that of the default pose.
     """
 
     ee_pose = mdp.UniformPoseCommandCfg(
@@ -86,14 +86,14 @@ class CommandsCfg:
 
 @configclass
 class ActionsCfg:
-    """One action per joint of the arm: where its motor pulls it to from where it is, a fifth of a radian each."""
+    """One action per joint of the arm: the target relative to the present position, 0.2 rad per unit."""
 
     arm_action = mdp.RelativeJointPositionActionCfg(asset_name="robot", joint_names=[ARM], scale=0.2)
 
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: joints, goal, last action, and what is missing to the goal."""
+    """Observations: joints, goal, last action, and the error of the pose."""
 
     @configclass
     class PolicyCfg(ObservationGroupCfg):
@@ -114,7 +114,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """Where an episode starts: near the default pose, at rest."""
+    """Initial states: near the default pose, at rest."""
 
     reset_all = EventTermCfg(func=mdp.reset_scene_to_default, mode="reset")
     reset_robot_joints = EventTermCfg(
@@ -130,7 +130,7 @@ class EventsCfg:
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     end_effector_position_tracking = RewardTermCfg(
         func=mdp.position_command_error, weight=-2.0, params={"asset_cfg": HAND, "command_name": COMMAND}
@@ -152,7 +152,7 @@ class RewardsCfg:
 
 @configclass
 class TerminationsCfg:
-    """An episode ends with its time alone."""
+    """Termination: only the time."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
 

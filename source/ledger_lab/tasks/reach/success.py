@@ -1,4 +1,4 @@
-"""When an arm counts as having reached a pose."""
+"""Success of reaching a pose."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def reached(env: ManagerBasedRLEnv, position_tolerance_m: float, rotation_tolerance_rad: float) -> torch.Tensor:
-    """Tell where the hand is at the commanded pose at this moment.
+    """Tell in which environments the hand is at the commanded pose now.
 
     Args:
         env: The environment.
-        position_tolerance_m: Largest distance that still counts [m].
-        rotation_tolerance_rad: Largest angle, about whatever axis, that still counts [rad].
+        position_tolerance_m: Largest allowed distance [m].
+        rotation_tolerance_rad: Largest allowed angle, about any axis [rad].
 
     Returns:
         Boolean tensor of shape (num_envs,).

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def pose_error(env: ManagerBasedRLEnv, command_name: str) -> torch.Tensor:
-    """Return how far the commanded body is from its commanded pose, in the frame of the robot's base.
+    """Return the error of the commanded body's pose, in the frame of the robot's base.
 
     Args:
         env: The environment.
         command_name: Name of a ``UniformPoseCommand``.
 
     Returns:
-        Shape (num_envs, 6): what is missing of the position [m], and of the orientation as axis times angle [rad].
+        Shape (num_envs, 6): error of the position [m], and of the orientation as axis times angle [rad].
     """
     command = env.command_manager.get_term(command_name)
     data = command.robot.data

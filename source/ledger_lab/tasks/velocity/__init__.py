@@ -1,4 +1,4 @@
-"""Four-legged robots that walk as they are told: forwards, sideways and turning, on flat and on rough ground."""
+"""Four-legged robots that follow velocity commands on flat and on rough ground."""
 
 from ledger_lab.tasks.registration import register
 

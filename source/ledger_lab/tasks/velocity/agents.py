@@ -1,7 +1,7 @@
-"""The agents' configurations of the velocity tasks, translated from one recipe each.
+"""Agent configurations of the velocity tasks, each translated from one recipe.
 
-Those with symmetry learn from the images of every sample, too, in the mirrors that leave the robot as it is. Isaac
-Lab's own images of ANYmal, which serve on flat ground, know no scan but that of its own rough task.
+The configurations with symmetry also learn from the mirror images of every sample, for all mirrors that map the robot
+onto itself. Isaac Lab's own images of ANYmal are used on flat ground; they do not support our height scan.
 """
 
 from functools import partial

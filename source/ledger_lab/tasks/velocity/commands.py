@@ -1,4 +1,4 @@
-"""The commanded velocity, and how well a robot follows it on average over a step of its gait."""
+"""Velocity commands, with the error averaged over a cycle of the gait."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class TrackedVelocityCommand(UniformVelocityCommand):
-    """Isaac Lab's velocity command that also follows the error, with the sway of the gait averaged out."""
+    """Isaac Lab's velocity command, which also tracks the error without the sway of the gait."""
 
     cfg: TrackedVelocityCommandCfg
 
     def __init__(self, cfg: TrackedVelocityCommandCfg, env: ManagerBasedEnv) -> None:
-        """Begin at rest.
+        """Start at rest.
 
         Args:
             cfg: The configuration.
@@ -28,16 +28,16 @@ class TrackedVelocityCommand(UniformVelocityCommand):
         super().__init__(cfg, env)
         self._mean_velocity = torch.zeros(self.num_envs, 3, device=self.device)
         self.commanded_m = torch.zeros(self.num_envs, device=self.device)
-        """How far robots were told to walk since their episodes began [m]; shape (num_envs,)."""
+        """Commanded distance since the start of the episode [m]; shape (num_envs,)."""
         self._gain = min(1.0, env.step_dt / cfg.averaging_s)
 
     @property
     def mean_error(self) -> torch.Tensor:
-        """Commanded less averaged velocity along x and y [m/s] and about z [rad/s] of the base; (num_envs, 3)."""
+        """Commanded minus averaged velocity of the base along x and y [m/s], and about z [rad/s]; (num_envs, 3)."""
         return self.vel_command_b - self._mean_velocity
 
     def reset(self, env_ids: Sequence[int] | None = None) -> dict[str, float]:
-        """Begin an episode: what was averaged before counts no more."""
+        """Reset the averages at the start of an episode."""
         begins = slice(None) if env_ids is None else env_ids
         self._mean_velocity[begins] = 0.0
         self.commanded_m[begins] = 0.0
@@ -45,7 +45,7 @@ class TrackedVelocityCommand(UniformVelocityCommand):
         return metrics
 
     def _update_metrics(self) -> None:
-        """Average over another step, and add it to the way."""
+        """Update the average and the commanded distance by one step."""
         super()._update_metrics()
         data = self.robot.data
         velocity = torch.cat([data.root_lin_vel_b.torch[:, :2], data.root_ang_vel_b.torch[:, 2:]], dim=1)
@@ -59,4 +59,4 @@ class TrackedVelocityCommandCfg(UniformVelocityCommandCfg):
 
     class_type: type = TrackedVelocityCommand
     averaging_s: float = 0.5
-    """Time constant of the exponential average [s]: about a cycle of a trot."""
+    """Time constant of the exponential average [s], about one cycle of a trot."""

@@ -1,4 +1,4 @@
-"""Where robots are sent after an episode on rough ground: to all patches, and more often to where they can learn."""
+"""Curriculum on rough ground: robots train on all patches, and more often on those where they can learn."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _ROBOT = SceneEntityCfg("robot")
 
 
 class FrontierPatches(ManagerTermBase):
-    """Draws the patch of a robot's next episode: half evenly from all, half from where robots sometimes fail.
+    """Draws the patch of a robot's next episode: half uniformly, half from patches where robots sometimes fail.
 
-    The odds of the second half are ``p (1 - p)``, with the share ``p`` of episodes that failed there of late: what is
-    mastered teaches little, and so does ground where all fail (*sampling for learnability*, Rutherford et al., 2024,
-    arXiv:2408.15099). As in Isaac Lab's ``terrain_levels_vel``, a robot has failed if it came less than half as far as
-    it was told to, and has not if it came half a patch; here it has also failed if it fell before. That term moves a
-    robot by one row an episode; here no kind of ground waits for easier ones, and none is forgotten. Each process of a
-    training keeps its own count.
+    The weights of the second half are ``p (1 - p)``, where ``p`` is the recent share of failed episodes on the patch. A
+    mastered patch teaches little, and so does a patch where all robots fail (*sampling for learnability*, Rutherford et
+    al., 2024, arXiv:2408.15099). As in Isaac Lab's ``terrain_levels_vel``, a robot has failed if it walked less than
+    half of the commanded distance, unless it walked half a patch; here, it has also failed if it fell. Isaac Lab's term
+    moves a robot by one row per episode; here, all kinds of ground are used from the start and stay in use. Each
+    process of a training keeps its own statistics.
     """
 
     def __init__(self, cfg: CurriculumTermCfg, env: ManagerBasedRLEnv) -> None:
-        """Expect half of all episodes to fail.
+        """Start with a failure share of one half.
 
         Args:
             cfg: The configuration.
@@ -33,7 +33,7 @@ class FrontierPatches(ManagerTermBase):
         """
         super().__init__(cfg, env)
         self.failing = torch.full(env.scene.terrain.terrain_origins.shape[:2], 0.5, device=env.device)
-        """Share of episodes that failed of late, by level and column."""
+        """Recent share of failed episodes, by level and column."""
 
     def __call__(
         self,
@@ -43,18 +43,18 @@ class FrontierPatches(ManagerTermBase):
         memory: float,
         asset_cfg: SceneEntityCfg = _ROBOT,
     ) -> torch.Tensor:
-        """Count the episodes that end, and send their robots somewhere.
+        """Count the ended episodes, and draw the next patches of their robots.
 
         Args:
             env: The environment.
-            env_ids: Environments that are reset; those that have not taken a step stay where they are.
+            env_ids: Environments that are reset; those without a step stay on their patch.
             command_name: The commanded velocity, a
                 :class:`~ledger_lab.tasks.velocity.commands.TrackedVelocityCommand`.
-            memory: What an episode's outcome still weighs after one more on the same patch.
+            memory: Factor of an outcome's weight per later episode on the same patch.
             asset_cfg: The robot.
 
         Returns:
-            Share of episodes that failed of late, mean of all patches.
+            Recent share of failed episodes, mean of all patches.
         """
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
         ids = ids[env.episode_length_buf[ids] > 0]

@@ -1,14 +1,15 @@
 """Scene, observations, actions, rewards, terminations and events of the velocity tasks.
 
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
-starts, on robots and ground that need no network. What differs: following the command is worth half as much again, a
-fall costs what it costs Isaac Lab's H1, and a robot that tips over has fallen, too. On rough ground all headway counts
-(``progress``), ANYmal sees 54 heights, not 187, at a scale of 5 and with half the noise, stairs are lower and their
-treads wider, boxes are lower and lie scattered on a plane, robots train on all levels from the start, and more often
-where they sometimes fail (``curriculum``), and an episode is one command of 10 s, or over when its robot leaves the
-ground. Go2 has the rewards of its own, but for its height, what it sees of the command, and a beat that it hears and
-is paid for keeping (``flat_go2``). The ground's friction is 1 for all. The factories at the end say what belongs to a
-robot and to a ground. What counts as success is not decided here but by a panel.
+initial states, on robots and ground that need no network. The differences are these. The reward for following the
+command is 1.5 times as large, the penalty of a fall is that of Isaac Lab's H1, and a robot that tips over has fallen,
+too. On rough ground, all progress is rewarded (``progress``). ANYmal observes 54 heights instead of 187, at a scale of
+5 and with half the noise. Stairs are lower and their treads wider; boxes are lower, and scattered on a plane. Robots
+train on all levels from the start, and more often where they sometimes fail (``curriculum``). An episode is one command
+of 10 s, and ends if the robot leaves the terrain. Go2 has Isaac Lab's rewards of Go2, except for its height, its
+observation of the command, and the phase of a trot, which it observes and is rewarded for keeping (``flat_go2``). The
+friction of the ground is always 1. The factories at the end hold the settings of each robot and each ground. The panel
+decides what counts as success.
 """
 
 import math
@@ -43,23 +44,23 @@ CONTROL_S = 0.02
 """Time between two actions [s]."""
 COMMAND = {"command_name": "base_velocity"}
 TROT_S = 0.48
-"""Length of a cycle of Go2's trot [s]: twelve actions on one pair of feet, twelve on the other."""
+"""Length of a cycle of Go2's trot [s]: twelve actions on each pair of feet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Walker:
-    """A four-legged robot, as far as these tasks must know it."""
+    """Properties of a four-legged robot that these tasks use."""
 
     robot: ArticulationCfg
     """The robot; its base is named ``base``."""
     feet: list[str]
-    """Bodies that walk."""
+    """Feet."""
     thighs: list[str]
-    """Bodies that had better touch nothing."""
+    """Bodies whose contacts are penalized."""
     action_scale: float
-    """What a unit action adds to a joint's default position [rad]."""
+    """Offset of a unit action from a joint's default position [rad]."""
     torque_weight: float
-    """Weight of the penalty on squared torques: the stronger the robot, the smaller."""
+    """Weight of the penalty on squared torques; smaller for stronger robots."""
 
 
 def _anymal_c() -> Walker:
@@ -85,13 +86,13 @@ def _go2() -> Walker:
 
 
 def _contacts(bodies: str | list[str]) -> Entity:
-    """Return bodies among the contact sensor's, in this order: the engines list them differently."""
+    """Return bodies of the contact sensor in this order, because engines order them differently."""
     return Entity("contact_forces", body_names=bodies, preserve_order=True)
 
 
 @configclass
 class VelocitySceneCfg(InteractiveSceneCfg):
-    """Ground, the robot that a factory puts on it, its contacts and light."""
+    """Ground, the robot of the factory, contact sensors and light."""
 
     ground: AssetBaseCfg | None = ground_cfg()
     terrain: TerrainImporterCfg | None = None
@@ -103,7 +104,7 @@ class VelocitySceneCfg(InteractiveSceneCfg):
 
 @configclass
 class CommandsCfg:
-    """Velocity commands: how fast to walk and turn; on flat ground redrawn every ten seconds."""
+    """Velocity commands; on flat ground, redrawn every ten seconds."""
 
     base_velocity = TrackedVelocityCommandCfg(
         asset_name="robot",
@@ -121,14 +122,14 @@ class CommandsCfg:
 
 @configclass
 class ActionsCfg:
-    """One action per joint: where it should be, from its default position."""
+    """One action per joint: its target, relative to the default position."""
 
     joint_pos = mdp.JointPositionActionCfg(asset_name="robot", joint_names=[".*"], scale=0.5, use_default_offset=True)
 
 
 @configclass
 class ObservationsCfg:
-    """What the policy sees: how the base moves, what is commanded, the joints and its last action."""
+    """Observations: motion of the base, command, joints and last action."""
 
     @configclass
     class PolicyCfg(GroupCfg):
@@ -144,7 +145,7 @@ class ObservationsCfg:
         height_scan: TermCfg | None = None
 
         def __post_init__(self) -> None:
-            """Let noise spoil what the training sees."""
+            """Add noise to the observations in training."""
             self.enable_corruption = True
 
     policy: PolicyCfg = PolicyCfg()
@@ -152,7 +153,7 @@ class ObservationsCfg:
 
 @configclass
 class EventsCfg:
-    """What differs between robots and episodes, and the pushes."""
+    """Randomization of robots and episodes, and pushes."""
 
     add_base_mass = EventTermCfg(
         func=mdp.randomize_rigid_body_mass,
@@ -195,7 +196,7 @@ class EventsCfg:
 
 @configclass
 class RewardsCfg:
-    """What is rewarded, per second."""
+    """Rewards, per second."""
 
     track_lin_vel_xy_exp = RewardTermCfg(func=mdp.track_lin_vel_xy_exp, weight=1.5, params={**COMMAND, "std": 0.5})
     track_ang_vel_z_exp = RewardTermCfg(func=mdp.track_ang_vel_z_exp, weight=0.75, params={**COMMAND, "std": 0.5})
@@ -214,7 +215,7 @@ class RewardsCfg:
 
 @configclass
 class TerminationsCfg:
-    """When an episode ends."""
+    """Terminations."""
 
     time_out = TerminationTermCfg(func=mdp.time_out, time_out=True)
     base_contact = TerminationTermCfg(
@@ -226,7 +227,7 @@ class TerminationsCfg:
 
 @configclass
 class CurriculumCfg:
-    """Where robots on rough ground go on."""
+    """Curriculum on rough ground."""
 
     frontier_patches = CurriculumTermCfg(func=FrontierPatches, params={**COMMAND, "memory": 0.95})
 
@@ -269,7 +270,7 @@ class VelocityEnvCfg(ManagerBasedRLEnvCfg):
 
 @configclass
 class Go2ObservationsCfg(ObservationsCfg):
-    """What Go2 sees beside: the beat of its trot."""
+    """Additional observation of Go2: the phase of its trot."""
 
     @configclass
     class PolicyCfg(ObservationsCfg.PolicyCfg):
@@ -282,14 +283,14 @@ class Go2ObservationsCfg(ObservationsCfg):
 
 @configclass
 class Go2RewardsCfg(RewardsCfg):
-    """What Go2 is rewarded for beside: keeping to that beat."""
+    """Additional reward of Go2: keeping that phase."""
 
     in_step = RewardTermCfg(func=in_step, weight=1.5, params={**COMMAND, "period_s": TROT_S, "standing": 0.1})
 
 
 @configclass
 class Go2EnvCfg(VelocityEnvCfg):
-    """The environment of Go2, which hears a beat."""
+    """The environment of Go2, with the phase of a trot."""
 
     observations: Go2ObservationsCfg = Go2ObservationsCfg()
     rewards: Go2RewardsCfg = Go2RewardsCfg()
@@ -300,7 +301,7 @@ def _walk[EnvCfg: VelocityEnvCfg](cfg: EnvCfg, task: str, walker: Walker) -> Env
 
     Args:
         cfg: The environment.
-        task: Ground and robot, as its recipe knows them.
+        task: Ground and robot, as in the name of the recipe.
         walker: The robot.
     """
     cfg.scene.num_envs = velocity(task).num_envs
@@ -313,7 +314,7 @@ def _walk[EnvCfg: VelocityEnvCfg](cfg: EnvCfg, task: str, walker: Walker) -> Env
 
 
 def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
-    """Put a robot on rough ground that it sees."""
+    """Put a robot on rough ground, with a height scan."""
     cfg.scene.ground, cfg.scene.terrain = None, rough_terrain()
     cfg.scene.height_scanner = RayCasterCfg(
         prim_path="{ENV_REGEX_NS}/Robot/base",
@@ -327,9 +328,9 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.observations.policy.height_scan = TermCfg(
         func=mdp.height_scan,
         params={"sensor_cfg": Entity("height_scanner")},
-        noise=Noise(n_min=-0.05, n_max=0.05),  # half of Isaac Lab's, as there are a third as many rays to average over
+        noise=Noise(n_min=-0.05, n_max=0.05),  # half of Isaac Lab's, for a third of its rays
         clip=(-1.0, 1.0),
-        scale=5.0,  # steps of 3 to 10 cm would be small beside the other inputs, which nothing normalizes
+        scale=5.0,  # steps of 3 to 10 cm would be small compared with the other inputs, which are not normalized
     )
     cfg.sim.physics = RoughPhysicsCfg()
     cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
@@ -337,7 +338,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.commands.base_velocity.resampling_time_range = (20.0, 20.0)  # a command lasts for all of an episode
     cfg.curriculum = CurriculumCfg()
     cfg.rewards.flat_orientation_l2 = None
-    cfg.rewards.dof_torques_l2.weight, cfg.rewards.feet_air_time.weight = -1.0e-5, 0.125  # as Isaac Lab on such ground
+    cfg.rewards.dof_torques_l2.weight, cfg.rewards.feet_air_time.weight = -1.0e-5, 0.125  # as in Isaac Lab
     cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
@@ -359,12 +360,12 @@ def flat_go2() -> VelocityEnvCfg:
     """Return Go2 on flat ground."""
     walker = _go2()
     cfg = _walk(Go2EnvCfg(), "flat_go2", walker)
-    # a body that is level and touches nothing can crouch on its legs for ever; 0.3 m is how high it trots
+    # without this, a level robot without contacts may crouch forever; 0.3 m is its height in a trot
     cfg.rewards.base_height_l2 = RewardTermCfg(func=mdp.base_height_l2, weight=-30.0, params={"target_height": 0.3})
     cfg.rewards.flat_orientation_l2 = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-2.5)
-    # who stands and is told to run sees no slope at 0.5 m/s
+    # with 0.5 m/s, a standing robot with a fast command would get no gradient
     cfg.rewards.track_lin_vel_xy_exp.params["std"] = 0.7
-    # without a beat it shivered where it stood, carried by the noise of its actions
+    # without the phase, it trembled in place, moved by the noise of its actions
     cfg.rewards.feet_air_time = None
     cfg.rewards.in_step.params["sensor_cfg"] = _contacts(walker.feet)
     cfg.rewards.action_rate_l2.weight = -0.005

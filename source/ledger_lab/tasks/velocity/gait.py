@@ -1,4 +1,4 @@
-"""A trot to a beat: a robot that observes the beat learns sooner to lift its feet than a robot without it."""
+"""Phase of a trot: a robot that observes it learns sooner to lift its feet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def gait_phase(env: ManagerBasedRLEnv, period_s: float) -> torch.Tensor:
-    """Return where in its cycle the gait is; each episode begins at the beginning.
+    """Return the phase of the gait; each episode starts with phase zero.
 
     Args:
         env: The environment.
@@ -29,20 +29,20 @@ def gait_phase(env: ManagerBasedRLEnv, period_s: float) -> torch.Tensor:
 def in_step(
     env: ManagerBasedRLEnv, period_s: float, command_name: str, standing: float, sensor_cfg: SceneEntityCfg
 ) -> torch.Tensor:
-    """Reward feet that are on the ground and in the air when it is their turn.
+    """Reward feet that are on the ground and in the air in their phases.
 
-    In the first half of a cycle the left foot in front and the right one behind bear the robot, in the second the other
-    two. A robot commanded to stand keeps all feet on the ground.
+    In the first half of a cycle, the left front foot and the right hind foot are on the ground; in the second half, the
+    other two. A robot commanded to stand keeps all feet on the ground.
 
     Args:
         env: The environment.
         period_s: Length of a cycle [s].
         command_name: The commanded velocity.
-        standing: Norm of a command below which it tells to stand [m/s, rad/s].
-        sensor_cfg: The feet: left and right in front, left and right behind.
+        standing: Norm of a command below which the robot should stand [m/s, rad/s].
+        sensor_cfg: The feet: left front, right front, left hind, right hind.
 
     Returns:
-        Share of the feet that do, shape (num_envs,).
+        Share of feet in their phase, shape (num_envs,).
     """
     touching = env.scene.sensors[sensor_cfg.name].data.current_contact_time.torch[:, sensor_cfg.body_ids] > 0.0
     first = gait_phase(env, period_s)[:, :1] >= 0.0

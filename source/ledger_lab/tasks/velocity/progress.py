@@ -1,4 +1,4 @@
-"""Headway where the commanded direction is: a slope that reaches down to standing still, and below."""
+"""Progress in the commanded direction: a reward with a gradient even for a robot that stands still."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _ROBOT = SceneEntityCfg("robot")
 
 
 def progress(env: ManagerBasedRLEnv, command_name: str, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
-    """Reward the velocity along the commanded one, up to what was commanded.
+    """Reward the velocity in the commanded direction, up to the commanded speed.
 
-    ``exp(-(error / std)²)`` is nearly flat where a step holds a robot up: 1 m/s off, with a standard deviation of 0.5,
-    its slope is a twelfth of its steepest. Here all headway pays alike. The form is that of the tracking reward of
+    ``exp(-(error / std)²)`` is nearly flat when a step stops a robot: at an error of 1 m/s, with ``std = 0.5``, its
+    gradient is a twelfth of the largest. Here, all progress has the same reward per speed. The form is that of the
+    tracking reward of
     *Extreme Parkour with Legged Robots* (Cheng et al., 2023, arXiv:2309.14341).
 
     Args:

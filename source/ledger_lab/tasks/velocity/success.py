@@ -1,4 +1,4 @@
-"""When a robot counts as following its velocity command."""
+"""Success of following a velocity command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def tracks_velocity(env: ManagerBasedRLEnv, linear_m_s: float, angular_rad_s: float) -> torch.Tensor:
-    """Tell which robots have the commanded velocity, with the sway of their gait averaged out.
+    """Tell which robots have the commanded velocity, averaged over a cycle of the gait.
 
     Args:
         env: The environment.

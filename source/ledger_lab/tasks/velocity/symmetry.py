@@ -1,4 +1,4 @@
-"""What mirrors show of robots that walk as they are told."""
+"""Mirror images of robots that follow velocity commands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ANYMAL_C = (
     Mirror(vector=(1, -1, 1), sides=(("LF", "RF"), ("LH", "RH")), flipped=("HAA",)),
     Mirror(vector=(-1, 1, 1), sides=(("LF", "LH"), ("RF", "RH")), flipped=("HFE", "KFE")),
 )
-"""Its left is its right, and its front is its back."""
+"""ANYmal-C is symmetric from left to right and from front to back."""
 GO2 = (Mirror(vector=(1, -1, 1), sides=(("FL", "FR"), ("RL", "RR")), flipped=("hip_joint",)),)
-"""Its left is its right; its knees all point backwards."""
+"""Go2 is symmetric from left to right only, because all its knees point backwards."""
 TERMS = {
     "base_lin_vel": vectors,
     "base_ang_vel": spins,
@@ -28,19 +28,19 @@ TERMS = {
     "joint_vel": joints,
     "actions": joints,
     "height_scan": grid(9, 6),
-    "gait_phase": signed(-1, -1),  # the other pair of feet has its turn
+    "gait_phase": signed(-1, -1),  # the phases of the two pairs of feet are swapped
 }
 
 
 def anymal_c(
     env: ManagerBasedRLEnv, obs: TensorDict | None = None, actions: torch.Tensor | None = None
 ) -> tuple[TensorDict | None, torch.Tensor | None]:
-    """Return samples of ANYmal-C and their three images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
+    """Return samples of ANYmal-C and their three mirror images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
     return with_images(env, obs, actions, ANYMAL_C, TERMS)
 
 
 def go2(
     env: ManagerBasedRLEnv, obs: TensorDict | None = None, actions: torch.Tensor | None = None
 ) -> tuple[TensorDict | None, torch.Tensor | None]:
-    """Return samples of Go2 and their images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
+    """Return samples of Go2 and their mirror images, see :func:`ledger_lab.tasks.symmetry.with_images`."""
     return with_images(env, obs, actions, GO2, TERMS)

@@ -1,9 +1,9 @@
 """Rough ground, generated: patches of stairs, boxes, gravel and slopes that become harder from row to row.
 
-Robots train on all of them from the start, as panels judge them, and more often where they sometimes fail
-(``curriculum``).
+Robots train on all of them from the start, and more often where they sometimes fail (``curriculum``). Panels use all of
+them.
 
-All patches are height fields, so that Newton collides with one height field in place of a mesh.
+All patches are height fields, so Newton uses one height field and not a mesh.
 """
 
 import isaaclab.sim as sim_utils
@@ -25,7 +25,7 @@ _BOXES = {"obstacle_width_range": (0.4, 1.2), "obstacle_height_range": (0.03, 0.
 
 
 def rough_terrain() -> TerrainImporterCfg:
-    """Return five levels of difficulty times six kinds of ground, the same ones in every simulation with an exam."""
+    """Return five levels of difficulty of six kinds of ground; equal in all simulations with held-out slots."""
     return TerrainImporterCfg(
         prim_path="/World/ground",
         terrain_type="generator",
