@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Status, read_ledger
+from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, script
 
 EXAMPLE = ROOT / "examples" / "own_task"
@@ -99,7 +100,10 @@ def test_a_policy_is_proven_exported_and_run_elsewhere(tmp_path: Path) -> None:
     upright = re.fullmatch(r"(\d+) of 64 pendulums stand upright after 5 s\n", elsewhere.stdout)
     assert upright is not None and int(upright[1]) >= 58
 
-    scored = script("evaluate", run_id, "--sim", "physics=ovphysx", "--device", "cpu", "--log_root", logs)
+    proven = summarize_run(run).confirmed
+    assert proven is not None
+    checkpoint = run.directory / proven.path
+    scored = script("evaluate", checkpoint, "--sim", "physics=ovphysx", "--device", "cpu", "--log_root", logs)
     assert scored.returncode == 0, scored.stdout + scored.stderr
     other = re.search(r"physics=ovphysx · overall.* (\d+)/256 ", scored.stdout)
     assert other is not None and int(other[1]) >= 230, scored.stdout
