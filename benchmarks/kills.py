@@ -179,7 +179,7 @@ def _rows(run: int, attempt: int, pid: int) -> Iterator[Row]:
         if number % 3 == 0:
             yield checkpoint(number, window(number).wall_ns)
         if number % 7 == 0:
-            yield result(run_id, number, run, window(number).wall_ns, last=False)
+            yield result(run_id, 3 * (number // 3), run, window(number).wall_ns, last=False)  # the newest checkpoint
 
 
 def _statuses(root: Path) -> Counter[Status]:
