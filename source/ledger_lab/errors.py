@@ -33,12 +33,12 @@ def place_of(error: BaseException, folder: Path | None = None) -> str:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     files = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(file, line) for file, line in files if folder is not None and file.is_relative_to(folder)]
-    foreign = [(file, line) for file, line in files if not _is_of_the_way(file)]
+    foreign = [(file, line) for file, line in files if not _is_own_or_import_system(file)]
     where = "".join(f" ({file}:{line})" for file, line in (own or foreign)[-1:])
     return f"{type(error).__name__}: {first_line(error)}{where}"
 
 
-def _is_of_the_way(file: Path) -> bool:
+def _is_own_or_import_system(file: Path) -> bool:
     """Tell whether a line of a traceback only led to foreign code: LedgerLab's, or that of Python's import system."""
     return file.is_relative_to(Path(__file__).parent) or "importlib" in str(file)
 

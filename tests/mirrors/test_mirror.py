@@ -24,7 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
-from ledger_lab.mirrors import Batch, RunFacts, load_sink
+from ledger_lab.mirrors import Batch, RunInfo, load_sink
 from ledger_lab.mirrors.start import require_mirrors, start_mirrors
 from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
@@ -124,7 +124,7 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, "No space left on device")
 
     sink = load_sink("tensorboard", {"project": None, "uri": None, "dir": None})
-    sink.open(RunFacts(declared("aa"), datetime.now(UTC), tmp_path))
+    sink.open(RunInfo(declared("aa"), datetime.now(UTC), tmp_path))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
     with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; start the mirror"):
         sink.send(Batch((), {"a": "note"}, {}))

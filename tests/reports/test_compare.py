@@ -175,7 +175,7 @@ def test_two_policies_are_paired_by_held_out_seed(tmp_path: Path) -> None:
     found = finding.success
     assert (found.episodes, found.only_first, found.only_second) == (10, 0, 3)
     assert (found.p_value, found.difference) == (pytest.approx(2 * 0.5**3), pytest.approx(0.3))
-    assert finding.success_exam == "screening of model_2.pt (A) and model_2.pt (B)"
+    assert finding.scored_on == "screening of model_2.pt (A) and model_2.pt (B)"
 
 
 def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.checkpoints.find import FoundCheckpoint
-from ledger_lab.checkpoints.shipped import home_of
+from ledger_lab.checkpoints.shipped import output_directory
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run
@@ -88,7 +88,7 @@ def resolve_candidate(
     return Candidate(
         run_id=declared.run_id,
         source=checkpoint.run.directory,
-        run_dir=home_of(checkpoint.run, log_root),
+        run_dir=output_directory(checkpoint.run, log_root),
         saved=checkpoint.saved,
         adapter=adapter,
         agent_cfg=agent_cfg,
@@ -125,7 +125,7 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
         )
 
 
-def require_unchanged(path: Path, saved: CheckpointSaved, run_id: str) -> None:
+def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
     """Refuse a checkpoint that is not the one that the ledger speaks of.
 
     Args:

@@ -103,10 +103,10 @@ def _groups(env: ManagerBasedRLEnv, names: Sequence[str]) -> Iterator[dict[str, 
                     "name": term,
                     "slice": [at, at + shape[0]] if flat else None,
                     "shape": shape,
-                    "function": _path(cfg.func),
+                    "function": _location(cfg.func),
                     "description": _first_line(cfg.func),
                     "params": _params(env, cfg.func, cfg.params),
-                    "modifiers": [{"function": _path(m.func), "params": m.params} for m in cfg.modifiers or ()],
+                    "modifiers": [{"function": _location(m.func), "params": m.params} for m in cfg.modifiers or ()],
                     "clip": cfg.clip,
                     "scale": None if cfg.scale is None else cfg.scale.tolist(),
                     "trained_delay_steps": [cfg.delay_min_lag, cfg.delay_max_lag],
@@ -133,22 +133,22 @@ def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
         yield {
             "name": name,
             "slice": [start, stop],
-            "class": _path(type(term)),
+            "class": _location(type(term)),
             "description": _first_line(type(term)),
             "law": law.get("law"),
             "target": law.get("target"),
-            "relative_to": {"data": law["relative_to"], "read_hz": _told_hz(env)} if "relative_to" in law else None,
+            "relative_to": {"data": law["relative_to"], "read_hz": _targets_hz(env)} if "relative_to" in law else None,
             # As the term resolved them; a term of another kind may have none.
             "joint_names": getattr(term, "_joint_names", None),
-            "scale": _of_one(getattr(term, "_scale", None)),
-            "offset": _of_one(getattr(term, "_offset", None)),
-            "clip": _of_one(getattr(term, "_clip", None)),
+            "scale": _of_first_env(getattr(term, "_scale", None)),
+            "offset": _of_first_env(getattr(term, "_offset", None)),
+            "clip": _of_first_env(getattr(term, "_clip", None)),
             "settings": term.cfg,
         }
         start = stop
 
 
-def _told_hz(env: ManagerBasedRLEnv) -> float:
+def _targets_hz(env: ManagerBasedRLEnv) -> float:
     """Return how often terms tell motors their targets [Hz]: at each physics step, or once where all steps are one."""
     return round(1 / (env.step_dt if env.sim.physics_manager.handles_decimation() else env.physics_dt), 6)
 
@@ -167,7 +167,7 @@ def _articulation(asset: Articulation) -> dict[str, Any]:
     )
     return {
         "joint_names": asset.joint_names,
-        **{name: _of_one(getattr(asset.data, name)) for name in per_joint},
+        **{name: _of_first_env(getattr(asset.data, name)) for name in per_joint},
         "actuators": [
             {"name": name, "joint_names": asset.find_joints(cfg.joint_names_expr)[1], "settings": cfg}
             for name, cfg in asset.cfg.actuators.items()
@@ -214,13 +214,13 @@ def _entity(env: ManagerBasedRLEnv, entity: SceneEntityCfg, reads_joints: bool) 
     return found
 
 
-def _of_one(value: Any) -> Any:
+def _of_first_env(value: Any) -> Any:
     """Return what a tensor says of the first environment; other values as they are."""
     value = getattr(value, "torch", value)
     return value[0].tolist() if isinstance(value, torch.Tensor) else value
 
 
-def _path(what: Any) -> str:
+def _location(what: Any) -> str:
     """Return where a function or class is defined."""
     named = what if hasattr(what, "__qualname__") else type(what)
     return f"{named.__module__}:{named.__qualname__}"

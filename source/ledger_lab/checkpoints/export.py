@@ -18,8 +18,8 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import (
     Candidate,
     declared_configs,
+    require_recorded_hash,
     require_same_task,
-    require_unchanged,
     resolve_candidate,
 )
 from ledger_lab.checkpoints.contract import describe_articulations, describe_interface, without_startup_events
@@ -34,7 +34,7 @@ from ledger_lab.checkpoints.files import (
 )
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
-from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
+from ledger_lab.checkpoints.shipped import named_checkpoint, print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
 from ledger_lab.files import whole_file
@@ -111,7 +111,7 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(found, configs, device, request.log_root)
-    require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+    require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
@@ -137,7 +137,7 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
         markup=False,
         soft_wrap=True,
     )
-    tell_shipped(plan.candidate.source, console)
+    print_shipped_result(plan.candidate.source, console)
     with (
         simulation_app(plan.env_cfg, plan.launcher_args),
         environment(declared.task, plan.env_cfg) as env,

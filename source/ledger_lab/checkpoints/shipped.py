@@ -60,7 +60,7 @@ def is_shipped(run_dir: Path) -> bool:
     return run_dir.is_relative_to(ROOT)
 
 
-def home_of(run: Run, log_root: Path) -> Path:
+def output_directory(run: Run, log_root: Path) -> Path:
     """Return the directory for what is made of a run's checkpoints: scores, videos, files for a robot.
 
     Args:
@@ -81,7 +81,7 @@ def home_of(run: Run, log_root: Path) -> Path:
     return known.get(run_id, log_root.resolve() / "pretrained" / run.declared.task / run_id)
 
 
-def bring_home(source: Path, home: Path) -> None:
+def copy_shipped_run(source: Path, home: Path) -> None:
     """Copy a run that came with the package to where rows are added to it, so that these are read as the run's.
 
     Args:
@@ -100,7 +100,7 @@ def bring_home(source: Path, home: Path) -> None:
             shutil.copyfile(file, unfinished)
 
 
-def tell_shipped(run_dir: Path, console: Console) -> None:
+def print_shipped_result(run_dir: Path, console: Console) -> None:
     """Say what is known of a policy that came with the package; of others, nothing.
 
     Args:
@@ -109,10 +109,10 @@ def tell_shipped(run_dir: Path, console: Console) -> None:
     """
     if is_shipped(run_dir):
         summary = summarize_run(find_run(str(run_dir), run_dir))
-        console.print(f"pretrained: run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
+        console.print(f"pretrained: run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)
 
 
-def merit(summary: RunSummary) -> str:
+def result_in_words(summary: RunSummary) -> str:
     """Return in words what a run's best checkpoint proved, or how far it came."""
     best, target = summary.best, target_share(summary.target_success)
     if best is None:

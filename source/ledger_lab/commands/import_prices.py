@@ -15,7 +15,7 @@ from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import HelpFormatter, examples
 
 
-def build_parser() -> argparse.ArgumentParser:
+def import_prices_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
     parser = argparse.ArgumentParser(
         prog="import_prices.py",
@@ -96,7 +96,7 @@ def import_prices(argv: Sequence[str]) -> int:
     Raises:
         UserError: If a catalog can't be read, nothing in it was asked for, or the file can't be written.
     """
-    args = build_parser().parse_args(argv)
+    args = import_prices_parser().parse_args(argv)
     catalogs = [catalog for path in args.catalogs for catalog in read_catalogs(path)]
     origins = [catalog.origin for catalog in catalogs]
     for catalog in catalogs:

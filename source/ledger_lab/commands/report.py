@@ -39,7 +39,7 @@ _EXPLAINED_ROWS = 200_000
 """Rows of telemetry and phases that are looked at one by one, for bottlenecks, where nobody names the runs."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def report_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/report.py``."""
     parser = argparse.ArgumentParser(
         description=(
@@ -113,8 +113,8 @@ def build_report(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such ledger or run, or no run is undamaged.
     """
-    args = build_parser().parse_args(argv)
-    _require_sense(args)
+    args = report_parser().parse_args(argv)
+    _require_consistent(args)
     # Comparisons, queries and pages take longer to load than most reports take.
     if args.schema:
         from ledger_lab.commands.query import show_schema
@@ -190,7 +190,7 @@ def _status(ledger: Ledger) -> int:
     return 1 if ledger.damage else 0
 
 
-def _require_sense(args: argparse.Namespace) -> None:
+def _require_consistent(args: argparse.Namespace) -> None:
     """Refuse what would be ignored.
 
     Raises:

@@ -45,7 +45,7 @@ def run_study(argv: Sequence[str]) -> int:
     study = load_study(args.study)
     console = make_console()
     runs = _runs(study, args.log_root)
-    missing = [training for training in study.trainings() if not _made(training, runs)]
+    missing = [training for training in study.trainings() if not _is_made(training, runs)]
     count = len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
@@ -107,14 +107,14 @@ def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Pa
     """Return the command line that makes a training, or goes on with it."""
     asked = [*training.arm.arguments, *extra]
     if interrupted := _resumable(training, runs):
-        what = ["--resume", interrupted.declared.run_id, *_said_anew(asked)]
+        what = ["--resume", interrupted.declared.run_id, *_repeated_flags(asked)]
     else:
         what = [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort]
         what += ["--cohort_size", str(len(study.seeds))]
     return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *what, "--log_root", str(log_root)]
 
 
-def _said_anew(arguments: Sequence[str]) -> list[str]:
+def _repeated_flags(arguments: Sequence[str]) -> list[str]:
     """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
     parser = argparse.ArgumentParser(add_help=False)
     for flag in ("--nproc", "--mirror", "--grace_s"):
@@ -128,7 +128,7 @@ def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
     left = [
         run
         for run in runs
-        if _of(training, run)
+        if _belongs_to(training, run)
         and (run.directory / STATE_FILE).is_file()
         and any(attempt.of(StateSaved) for attempt in run.attempts)
     ]
@@ -141,12 +141,12 @@ def _runs(study: Study, log_root: Path) -> list[Run]:
     return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
 
 
-def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
+def _is_made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
     """Tell whether a training was made, or is being made, and did not end in one of some ways before it was proven."""
-    return any(_of(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
+    return any(_belongs_to(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
 
 
-def _of(training: Training, run: Run) -> bool:
+def _belongs_to(training: Training, run: Run) -> bool:
     """Tell whether a run is one of a training."""
     return (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
 
@@ -187,4 +187,4 @@ def _report(study: Study, log_root: Path) -> int:
             said = str(error)
         console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", soft_wrap=True)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
-    return 0 if all(_made(training, runs, failed) for training in study.trainings()) else 1
+    return 0 if all(_is_made(training, runs, failed) for training in study.trainings()) else 1

@@ -13,7 +13,7 @@ from isaaclab.visualizers import VisualizerCfg
 from rich.console import Console
 
 from ledger_lab.checkpoints.candidate import Candidate
-from ledger_lab.checkpoints.film import in_studio, recorded
+from ledger_lab.checkpoints.film import recorded, use_studio_viewer
 from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
@@ -106,7 +106,7 @@ def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
         cfg.scene.num_envs = 1  # slots stand side by side there, and the camera looks at the origin
     viewer = cfg.sim.default_visualizer_cfg or VisualizerCfg()
     cfg.sim.default_visualizer_cfg = viewer.replace(visible_env_indices=[0])
-    in_studio(cfg)
+    use_studio_viewer(cfg)
     return cfg
 
 

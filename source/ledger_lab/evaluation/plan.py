@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_recorded_hash, resolve_candidate
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.checkpoints.shipped import named_checkpoints
@@ -82,7 +82,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
         simulations.append(_simulation(run, "", env_cfg, panel, flags, device))
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
-        _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
+        _require_same_episodes(runs[0], simulations[0].identity, run, simulation.identity)
     simulations = simulations[:1]
     for name in request.sim:
         overrides = _changed(runs[0].overrides, _simulation_overrides(name))
@@ -96,7 +96,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
 
     candidates = _candidates(found, configs, device, request.log_root)
     for candidate in candidates:
-        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+        require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
@@ -221,7 +221,7 @@ def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdent
         )
 
 
-def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
+def _require_same_episodes(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
     """Refuse runs for which the same panel is not the same exam, because they were trained in other simulations."""
     differences = few_differences(ours.fields, theirs.fields)
     if differences:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from ledger_lab.checkpoints.shipped import bring_home, tell_shipped
+from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
@@ -69,7 +69,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
                 journal.append(row)
 
         for source in dict.fromkeys(candidate.source for candidate in plan.candidates):
-            tell_shipped(source, console)
+            print_shipped_result(source, console)
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
@@ -103,7 +103,7 @@ def _begin(
         A journal per run directory.
     """
     for candidate in plan.candidates:
-        bring_home(candidate.source, candidate.run_dir)
+        copy_shipped_run(candidate.source, candidate.run_dir)
     run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
     journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
     log = next(iter(journals)) / f"{name}.log"

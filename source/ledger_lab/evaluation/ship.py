@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger_lab.checkpoints.shipped import is_shipped, merit
+from ledger_lab.checkpoints.shipped import is_shipped, result_in_words
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.plan import plan_evaluation
 from ledger_lab.evaluation.request import EvaluateRequest, ship_policy_parser
@@ -42,7 +42,7 @@ def ship_policy(argv: Sequence[str]) -> int:
         plan_evaluation(EvaluateRequest(checkpoints=(str(checkpoint),), device="cpu"))
         exported = _exported(run, checkpoint)
         folder = _ship(run, summary, checkpoint, exported)
-        terminal.console.print(f"run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
+        terminal.console.print(f"run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         terminal.console.print(f"{folder}: {size / 1e6:.2f} MB", style="green", markup=False, soft_wrap=True)
     finally:
@@ -60,9 +60,9 @@ def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
         raise UserError(f"{name} is {summary.status}: name one that has ended, and validly")
     best = summary.best
     if best is None:
-        raise UserError(f"{name} {merit(summary)}: name another one")
+        raise UserError(f"{name} {result_in_words(summary)}: name another one")
     if not best.confirmed and not short_of_target:
-        raise UserError(f"{name} {merit(summary)}: --short_of_target ships it as what it is")
+        raise UserError(f"{name} {result_in_words(summary)}: --short_of_target ships it as what it is")
     return run.directory / best.path
 
 

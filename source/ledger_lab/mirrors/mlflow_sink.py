@@ -21,7 +21,7 @@ from mlflow.tracking import MlflowClient
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.mirrors.sink import Batch, RunFacts, SinkUnavailableError
+from ledger_lab.mirrors.sink import Batch, RunInfo, SinkUnavailableError
 
 _RUN_TAG, _CURSOR_TAG = "ledger_lab.run_id", "ledger_lab.cursor"
 
@@ -72,7 +72,7 @@ class MlflowSink:
         self._shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
         self._client = MlflowClient(tracking_uri=address)
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Create or find the run."""
         try:
             with self._errors():
@@ -102,7 +102,7 @@ class MlflowSink:
             else:
                 self._client.set_terminated(self._run_id, theirs, _milliseconds(time))
 
-    def _open(self, facts: RunFacts) -> dict[str, int]:
+    def _open(self, facts: RunInfo) -> dict[str, int]:
         """Create or find experiment and run."""
         declared = facts.declared
         if "'" in declared.run_id:  # a filter expression quotes it

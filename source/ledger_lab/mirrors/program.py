@@ -18,9 +18,9 @@ from ledger_lab.ledger.reader import find_journals
 from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.mirrors import (
     SINKS,
-    Event,
-    RunFacts,
+    JournalEntry,
     RunFollower,
+    RunInfo,
     Sink,
     SinkUnavailableError,
     Translator,
@@ -109,8 +109,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Namespace) -> None:
     """Send rows as they come, until the run is over."""
-    events = follower.poll()
-    facts = _facts(events, run_dir)
+    entries = follower.poll()
+    facts = _facts(entries, run_dir)
     has = dict(sink.open(facts))
     translator = Translator()
     status, sent = Status.RUNNING, 0
@@ -118,10 +118,10 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
     console = make_console()
     console.print(f"mirroring run {facts.declared.run_id} to {args.to}", soft_wrap=True)
     while True:
-        came: list[Event] = []
-        if events:
-            batch = translator.translate(events, has)
-            newest = max(newest, events[-1].time)
+        came: list[JournalEntry] = []
+        if entries:
+            batch = translator.translate(entries, has)
+            newest = max(newest, entries[-1].time)
             if batch.cursor != has:
                 came = _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
                 sent += sum(batch.cursor.values()) - sum(has.values())
@@ -130,13 +130,13 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
             break
         else:
             time.sleep(args.every)
-        events = came + follower.poll()
+        entries = came + follower.poll()
     status = follower.status
     _insist(lambda: sink.close(status, newest), follower, args)
     console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
-def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
+def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[JournalEntry]:
     """Try until it works; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
@@ -146,7 +146,7 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
         UserError: If the patience ran out.
     """
     wait_s, over_since = 1.0, None
-    came: list[Event] = []
+    came: list[JournalEntry] = []
     while True:
         try:
             attempt()
@@ -163,11 +163,11 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
-def _facts(events: Sequence[Event], run_dir: Path) -> RunFacts:
+def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
     """Return what the run declared."""
-    for event in events:
-        if isinstance(event.row, RunDeclared):
-            return RunFacts(event.row, event.time, run_dir)
+    for entry in entries:
+        if isinstance(entry.row, RunDeclared):
+            return RunInfo(entry.row, entry.time, run_dir)
     raise UserError(f"{run_dir} declares no run")
 
 

@@ -20,7 +20,7 @@ class SinkUnavailableError(Exception):
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunInfo:
     """Facts about a run that are known before its first figure."""
 
     declared: RunDeclared
@@ -59,7 +59,7 @@ class Batch:
 class Sink(Protocol):
     """A destination. A call that raises :class:`SinkUnavailableError` is tried again."""
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Make the destination ready for a run.
 
         Args:

@@ -12,7 +12,7 @@ import wandb
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Status
-from ledger_lab.mirrors.sink import Batch, RunFacts
+from ledger_lab.mirrors.sink import Batch, RunInfo
 
 _CURSOR = "ledger_lab/cursor"
 
@@ -39,7 +39,7 @@ class WandbSink:
             raise UserError("--uri is not for W&B: its host comes from WANDB_BASE_URL")
         self._project, self._dir = project or "ledger_lab", dir
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Create or resume the run."""
         declared = facts.declared
         folder = self._dir or Path(os.environ.get("WANDB_DIR") or facts.run_dir)

@@ -11,7 +11,7 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.room import slots_in_all
 from ledger_lab.reports.scaling import Scaling, fit_scaling
-from ledger_lab.reports.workload import NO_GRAPH, Usage, Workload
+from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
 LEAST_GAIN = 0.01
 """Share of wall-clock below which nothing is advised."""
@@ -47,7 +47,7 @@ class Advice:
     """Side effects of the change."""
 
 
-def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: Usage) -> list[Advice]:
+def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: LoopTelemetry) -> list[Advice]:
     """Return all advice whose gain follows from measured figures, the largest gain first.
 
     Args:
@@ -65,8 +65,8 @@ def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: Usage) ->
             _more_environments(work, others, usage),
             _larger_minibatches(work, others),
             _fewer_epochs(work),
-            _rarer_judging(work, run),
-            _rarer_checkpoints(work, run),
+            _less_frequent_scoring(work, run),
+            _fewer_checkpoints(work, run),
             _feeding_the_device(work, usage),
             *_twins(work, others),
         ]
@@ -87,7 +87,7 @@ def _fit(
     return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
 
 
-def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage) -> Advice | None:
+def _more_environments(work: Workload, others: Sequence[Workload], usage: LoopTelemetry) -> Advice | None:
     """Advise twice as many environments if one step of them costs less than twice as much."""
     alike = [
         other
@@ -123,7 +123,7 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage)
     )
 
 
-def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: Usage) -> bool:
+def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: LoopTelemetry) -> bool:
     """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
         return False
@@ -171,7 +171,7 @@ def _fewer_epochs(work: Workload) -> Advice | None:
     )
 
 
-def _rarer_judging(work: Workload, run: Run) -> Advice | None:
+def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     """Advise judging half as many policies, by the time of judging outside the held-out slots' part of a step."""
     windows = [window for _, window in run.windows if window.iteration]
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
@@ -195,7 +195,7 @@ def _rarer_judging(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _rarer_checkpoints(work: Workload, run: Run) -> Advice | None:
+def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
     """Advise saving half as many of the checkpoints that were never judged."""
     checkpoint_s = work.phase_s(Phase.CHECKPOINT)
     judged = {row.checkpoint for row in run.results if row.purpose != "evaluation"}
@@ -251,7 +251,7 @@ def _one_run(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _feeding_the_device(work: Workload, usage: Usage) -> Advice | None:
+def _feeding_the_device(work: Workload, usage: LoopTelemetry) -> Advice | None:
     """Advise giving a device more work at once if it waits for one host thread."""
     if not is_host_bound(usage) or usage.utilization is None:
         return None
@@ -267,7 +267,7 @@ def _feeding_the_device(work: Workload, usage: Usage) -> Advice | None:
     )
 
 
-def is_host_bound(usage: Usage) -> bool:
+def is_host_bound(usage: LoopTelemetry) -> bool:
     """Tell whether a device mostly waits while one thread of the host is fully busy."""
     return (
         usage.utilization is not None

@@ -14,7 +14,7 @@ from ledger_lab.ledger import Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.workload import Usage, Workload
+from ledger_lab.reports.workload import LoopTelemetry, Workload
 
 _NAMES = {
     Phase.STARTUP: "start-up-bound",
@@ -105,7 +105,7 @@ def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bott
     shares = _shares(work.phases, work.wall_s)
     if not shares:
         return None
-    usage = Usage.of(run, work.memory_gb)
+    usage = LoopTelemetry.of(run, work.memory_gb)
     (name, share), *rest = shares
     close = [other for other, part in rest if part >= _CLOSE * share]
     evidence = [f"{_phases_in_words(work.phases, name, work.wall_s)} of {work.wall_s:.1f} s"]

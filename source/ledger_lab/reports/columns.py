@@ -24,7 +24,7 @@ Style = Literal["", "good", "short", "running", "bad"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A figure in a table that people read. All of it is plain text."""
 
     text: str
@@ -44,7 +44,7 @@ class Shown:
     title: str
     denominator: str
     """What the figure is measured over, in a few words."""
-    cell: Callable[[Any], Cell | str]
+    cell: Callable[[Any], TableCell | str]
     """Takes the row, and returns the figure as people read it."""
     priority: int = 0
     """Place from the left. A narrow terminal drops the last columns."""
@@ -52,10 +52,10 @@ class Shown:
     if_measured: bool = False
     """Whether the column is left out when no row has the figure."""
 
-    def show(self, row: object) -> Cell:
+    def show(self, row: object) -> TableCell:
         """Return a row's cell."""
         cell = self.cell(row)
-        return cell if isinstance(cell, Cell) else Cell(cell)
+        return cell if isinstance(cell, TableCell) else TableCell(cell)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ def shown_columns(kind: type) -> list[tuple[str, Shown]]:
     return sorted(found, key=lambda each: each[1].priority)
 
 
-def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[str, Shown]], list[list[Cell]]]:
+def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[str, Shown]], list[list[TableCell]]]:
     """Return a table that people read.
 
     Args:
@@ -158,7 +158,7 @@ def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[s
         Columns by their names; and the cells of each row, in the order of the columns.
     """
     kept: list[tuple[str, Shown]] = []
-    by_column: list[list[Cell]] = []
+    by_column: list[list[TableCell]] = []
     for name, shown in shown_columns(kind):
         if not shown.if_measured or any(getattr(row, name) is not None for row in rows):
             kept.append((name, shown))

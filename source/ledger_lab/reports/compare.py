@@ -96,7 +96,7 @@ class Finding:
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     success: Comparison | None
     """Compares the final policies of two single runs on the same held-out episodes; ``None`` without such episodes."""
-    success_exam: str | None
+    scored_on: str | None
     """Which episodes those were."""
     differs: list[Difference]
     """Other differences between the sides, which may explain the finding."""
@@ -198,7 +198,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         success=success,
-        success_exam=exam,
+        scored_on=exam,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
         ),

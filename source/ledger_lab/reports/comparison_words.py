@@ -62,7 +62,7 @@ def finding_notes(finding: Finding) -> list[str]:
         low, high = found.interval
         notes.append(
             f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.success_exam}"
+            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.scored_on}"
         )
     return notes
 

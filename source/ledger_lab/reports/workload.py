@@ -150,7 +150,7 @@ class Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class LoopTelemetry:
     """Telemetry of the training loop: medians over its samples. ``None`` means not measured."""
 
     utilization: float | None

@@ -8,7 +8,7 @@ import torch
 
 from ledger_lab.panels.policy import Policy
 
-WITHOUT_MEMORY = (
+RECURRENT_REFUSAL = (
     "a policy with a memory (recurrent layers) can be trained with --no_eval, but not yet judged, played or exported: "
     "train one without"
 )

@@ -42,7 +42,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Detection:
     """A reported health event."""
 
     event: Event

@@ -29,7 +29,7 @@ class Iteration:
     """Device memory of the process at the end of the iteration [B]."""
 
 
-class Spell:
+class Debounce:
     """Reports a problem once, when it has lasted, and again only after it has been gone for a while."""
 
     def __init__(self, patience: int, calm: int) -> None:
@@ -44,11 +44,11 @@ class Spell:
         self._told = False
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Whether it was reported, and is not gone yet."""
         return self._told
 
-    def begins(self, trouble: bool, at_once: bool = False) -> bool:
+    def should_report(self, trouble: bool, at_once: bool = False) -> bool:
         """Add one check.
 
         Args:

@@ -18,7 +18,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
 from ledger_lab.meters import Phase
-from ledger_lab.reports.columns import Cell, Shown, columns_of, shown_table
+from ledger_lab.reports.columns import Shown, TableCell, columns_of, shown_table
 from ledger_lab.reports.page.model import PageModel, Yardstick, build_model
 from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -95,7 +95,7 @@ class _HtmlTable:
     """A table of the page."""
 
     columns: list[tuple[str, Shown]]
-    rows: list[tuple[int | None, list[Cell]]]
+    rows: list[tuple[int | None, list[TableCell]]]
     """Places of the rows in the model, with their cells; ``None`` for what the filters don't hide."""
     yardstick: Yardstick | None = None
 
@@ -142,10 +142,10 @@ def _cost_table(model: PageModel, place: int) -> _HtmlTable:
 def _cohort_table(model: PageModel) -> _HtmlTable:
     """Return the table of the cohorts, those without a run included."""
     columns, rows = shown_table(CohortSummary, model.cohorts)
-    found: list[tuple[int | None, list[Cell]]] = list(enumerate(rows))
+    found: list[tuple[int | None, list[TableCell]]] = list(enumerate(rows))
     for cohort, size in model.absent_cohorts:
-        missing = Cell(f"0 of {size}", details=(f"{size} missing",), style="bad")
-        found.append((None, [Cell(cohort), missing, *[Cell(MISSING)] * (len(columns) - 2)]))
+        missing = TableCell(f"0 of {size}", details=(f"{size} missing",), style="bad")
+        found.append((None, [TableCell(cohort), missing, *[TableCell(MISSING)] * (len(columns) - 2)]))
     return _HtmlTable(columns, found)
 
 

@@ -40,7 +40,7 @@ class Yardstick:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class CheckpointScore:
     """A policy's held-out score, placed at the time when the policy was saved."""
 
     at_s: float
@@ -83,7 +83,7 @@ class PageRun:
     """Index into :attr:`PageModel.yardsticks`."""
     construct: dict[str, Any]
     """Fields that must be equal before runs are compared: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
-    scores: list[Score]
+    scores: list[CheckpointScore]
     returns: Curve | None
     """Training return over time."""
     telemetry: list[TelemetrySeries]
@@ -172,7 +172,7 @@ def build_model(
                 accelerator=None if accelerator is None else str(accelerator),
                 yardstick=places[summary.task, summary.panel_id, summary.target_success],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
-                scores=_scores(run, summary, _seeds(collection.panels, summary.panel_id)),
+                scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
                 returns=return_curve(run, points),
                 telemetry=telemetry_series(run, points) if len(runs) - place <= METERED_RUNS else [],
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
@@ -219,7 +219,7 @@ def _seeds(panels: Sequence[PanelEpisodes], panel_id: str) -> int | None:
     return next((len(set(each.seeds)) for each in panels if each.panel_id == panel_id), None)
 
 
-def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
+def _scores(summary: RunSummary, seeds: int | None) -> list[CheckpointScore]:
     """Return the held-out scores of a run's checkpoints over its wall-clock time.
 
     Episodes with the same seed are not independent of each other, so intervals count seeds.
@@ -232,7 +232,7 @@ def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
         trials = seeds or episodes
         low, high = wilson_interval(successes / episodes * trials, trials)
         scores.append(
-            Score(
+            CheckpointScore(
                 at_s=round(checkpoint.wall_s, 3),
                 env_steps=checkpoint.env_steps,
                 iteration=checkpoint.iteration,

@@ -30,7 +30,7 @@ from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
-from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
+from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
@@ -120,7 +120,7 @@ class RlGamesAdapter:
     def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
         """Refuse networks with recurrent layers."""
         if "rnn" in agent_cfg["params"]["network"]:
-            raise UserError(WITHOUT_MEMORY)
+            raise UserError(RECURRENT_REFUSAL)
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic; minibatches have a size, for all environments or for each."""

@@ -29,7 +29,7 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL
-from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
+from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
@@ -81,7 +81,7 @@ class RslRlAdapter:
         """Refuse recurrent actors."""
         model, _ = resolve_class(to_dict(agent_cfg.actor))
         if getattr(model, "is_recurrent", False):
-            raise UserError(WITHOUT_MEMORY)
+            raise UserError(RECURRENT_REFUSAL)
 
     def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
         """Read the batch arithmetic of the on-policy runner."""
@@ -159,9 +159,9 @@ class RslRlTrainer:
         self._record, self._run_dir = record, run_dir
         self._done = 0
         self._saved: CheckpointSaved | None = None
-        self._goes_on = False
+        self._resumed = False
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
-        with _in_the_group_there_is():
+        with _existing_process_group():
             self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
         runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
         self._library_save, self._library_log = runner.save, runner.logger.log
@@ -189,10 +189,10 @@ class RslRlTrainer:
         if left == 0:
             return
         self._runner.current_learning_iteration = self._done  # the index of the next one, until it is over
-        scatter = cfg.init_at_random_ep_len and not self._goes_on  # episodes that go on have their lengths
+        scatter = cfg.init_at_random_ep_len and not self._resumed  # episodes that go on have their lengths
         compiling = metered_torch_compilation(self._clock) if cfg.torch_compile_mode else contextlib.nullcontext()
         try:
-            with self._listening(), compiling:
+            with self._recorded_update(), compiling:
                 self._runner.learn(left, init_at_random_ep_len=scatter)
         except Stop:
             self.save()
@@ -222,7 +222,7 @@ class RslRlTrainer:
         alg.load(dict(state), None, True)
         if alg.rnd:
             alg.rnd.update_counter = state["curiosity_updates"]
-        self._done, self._goes_on = state["iterations"], True
+        self._done, self._resumed = state["iterations"], True
         self._runner.current_learning_iteration = self._done - 1
 
     def carried(self) -> list[tuple[object, list[str]]] | None:
@@ -290,7 +290,7 @@ class RslRlTrainer:
         return figures
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
+    def _recorded_update(self) -> Iterator[None]:
         """Keep what the update computes and does not log: norms of gradients before clipping, and divergences."""
         actor = self._runner.alg.actor
         divergence = actor.get_kl_divergence
@@ -309,7 +309,7 @@ class RslRlTrainer:
 
 
 @contextlib.contextmanager
-def _in_the_group_there_is() -> Iterator[None]:
+def _existing_process_group() -> Iterator[None]:
     """Let a runner take the process group that there is; its own would have NCCL alone, and one GPU per process."""
 
     def configure(runner: OnPolicyRunner) -> None:

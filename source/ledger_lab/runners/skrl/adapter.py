@@ -133,7 +133,7 @@ class SkrlAdapter:
 
         def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
             inputs = {
-                name: scalers[name](seen) if name in scalers else seen for name, seen in _seen(wrapper, groups).items()
+                name: scalers[name](raw) if name in scalers else raw for name, raw in _inputs(wrapper, groups).items()
             }
             # Not policy.act(), which draws a sample, too: the learner would notice.
             actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
@@ -193,7 +193,7 @@ class _Environment(IsaacLabWrapper):
 
     def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
         """Return the current observations: the environment resets itself."""
-        seen = _seen(self, self._unwrapped.obs_buf)
+        seen = _inputs(self, self._unwrapped.obs_buf)
         self._observations, self._states = seen["observation"], seen["state"]
         return self._observations, {}
 
@@ -243,7 +243,7 @@ class SkrlTrainer:
             (agent, "record_transition", Phase.INFER),
             (agent, "update", Phase.LEARN),
             (agent, "write_tracking_data", Phase.LOG),
-            (self, "_tell", Phase.LOG),
+            (self, "_report_iteration", Phase.LOG),
             (self, "_write", Phase.CHECKPOINT),
         ):
             clock.instrument(owner, name, phase)
@@ -254,7 +254,7 @@ class SkrlTrainer:
         """Run the library's loop."""
         self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
-        with self._listening(), contextlib.suppress(Stop):
+        with self._recorded_update(), contextlib.suppress(Stop):
             self._trainer.train()
         self.save()
         if hasattr(self._agent, "writer"):  # of several processes, only the first one has it
@@ -344,11 +344,11 @@ class SkrlTrainer:
         self._iterations, rest = divmod(before + timestep + 1, self._batch.horizon)
         if rest == 0:
             self._agent.tracking_data.clear()  # which a process without a writer never does
-            self._tell()
+            self._report_iteration()
             if self._iterations % self._batch.save_interval == 0:
                 self.save()
 
-    def _tell(self) -> None:
+    def _report_iteration(self) -> None:
         """Tell of an iteration."""
         if not self._on_iteration(self._iterations, self._figures):
             raise Stop
@@ -374,7 +374,7 @@ class SkrlTrainer:
         return figures
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
+    def _recorded_update(self) -> Iterator[None]:
         """Keep what the update computes and does not log, and meter the advantages, which are a function of theirs."""
         scheduler, compute_gae = self._agent.scheduler, ppo.compute_gae
         ppo.compute_gae = self._clock.wrap(compute_gae, Phase.RETURNS)
@@ -395,7 +395,7 @@ class SkrlTrainer:
                 scheduler.step = step
 
 
-def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
+def _inputs(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
     """Return observation groups as the library hands them to networks: the policy's, and the critic's, if any."""
     return {
         "observation": flatten_tensorized_space(tensorize_space(wrapper.observation_space, groups["policy"])),
