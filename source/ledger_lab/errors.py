@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says; its type's name where it says nothing."""
+    """Return the first line of an error's message; without a message, the name of its type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
@@ -39,7 +39,7 @@ def place_of(error: BaseException, folder: Path | None = None) -> str:
 
 
 def _is_own_or_import_system(file: Path) -> bool:
-    """Tell whether a line of a traceback only led to foreign code: LedgerLab's, or that of Python's import system."""
+    """Tell whether a file of a traceback is part of LedgerLab or of Python's import system."""
     return file.is_relative_to(Path(__file__).parent) or "importlib" in str(file)
 
 

@@ -14,7 +14,7 @@ from tests.fakes.robots import ENGINES
 
 
 @pytest.mark.parametrize("physics", ENGINES)
-def test_the_camera_goes_along_with_the_robot_over_a_checkered_ground(physics: str) -> None:
+def test_the_camera_follows_the_robot_over_a_checkered_ground(physics: str) -> None:
     from ledger_lab.checkpoints.film import use_studio_viewer
     from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks

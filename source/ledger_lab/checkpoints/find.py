@@ -1,4 +1,4 @@
-"""Search for runs and checkpoints that the user names."""
+"""Searches for runs and checkpoints that the user names."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def play_run(argv: Sequence[str]) -> int:
 
 
 def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> None:
-    """Step the policy until the video is done, or for as long as the user looks."""
+    """Step the policy until the video is complete, or until the user closes the viewer."""
     declared = found.run.declared
     device = resolve_device(request.device)
     require_task(declared.task, declared.rl_library, declared.agent)

@@ -258,7 +258,7 @@ def resolve_price(
 
 
 def check_number(name: str, value: object) -> None:
-    """Refuse what is not a finite number of at least 0.
+    """Refuse a value that is not a finite number of at least 0.
 
     Raises:
         ValueError: With a message that starts with ``name``.

@@ -42,7 +42,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         link: Line to the supervisor of this process.
 
     Raises:
-        SystemExit: Always; with status 0 only if every checkpoint has a valid score on every episode.
+        SystemExit: Always. The status is 0 only if every checkpoint has a valid score.
         UserError: If the request can't be carried out. No row is written then.
     """
     request = parse(evaluate_parser(), EvaluateRequest, argv)
@@ -72,7 +72,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             print_shipped_result(source, console)
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
-        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
+        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - called once, at the end
         writer = AttemptWriter(append_everywhere, clock, EvaluationEnded)
         with attempt_life(writer, peak, link.end) as attempt:
             for simulation in plan.simulations:
@@ -81,7 +81,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
                 scores.append(
                     score_checkpoints(plan.candidates, simulation, plan.panel, clock, append_everywhere, console)
                 )
-            # Written only now: a failed evaluation must leave no row that looks like a score.
+            # Scores are written last, because a failed evaluation must leave no row that looks like a score.
             for results in scores:
                 for candidate, result in zip(plan.candidates, results, strict=True):
                     journals[candidate.run_dir].append(result)
@@ -97,7 +97,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
 def _begin(
     plan: EvaluationPlan, name: str, shutdown: ExitStack, terminal: Terminal, clock: PhaseClock, link: Link
 ) -> dict[Path, Journal]:
-    """Write what is going to be scored, and let the supervisor watch the evaluation.
+    """Write the rows that announce the evaluation, and let the supervisor watch it.
 
     Returns:
         A journal per run directory.
@@ -141,7 +141,7 @@ def _record_worst(
 def _started(
     plan: EvaluationPlan, simulation: Simulation, code: dict[str, str], run_dir: Path, clock: PhaseClock
 ) -> EvaluationStarted:
-    """Return the row that says which checkpoints of a run are going to be scored in a simulation."""
+    """Return the row that announces which checkpoints of a run a simulation scores."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
     return EvaluationStarted(
         run_id=own[0].run_id,

@@ -43,7 +43,7 @@ def mirror_run(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If there is no such run, or the destination can't take it.
+        UserError: If there is no such run, or the destination refuses it.
     """
     args = _parser().parse_args(argv)
     if args.every <= 0 or args.patience < 0:
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Namespace) -> None:
-    """Send rows as they come, until the run is over."""
+    """Send new rows until the run is over."""
     entries = follower.poll()
     facts = _facts(entries, run_dir)
     has = dict(sink.open(facts))
@@ -137,13 +137,13 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
 
 
 def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[JournalEntry]:
-    """Try until it works; once the run is over, only as long as ``--patience`` allows.
+    """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
-        Rows that were written meanwhile, read to learn whether the run is over.
+        Rows that were read meanwhile to find out whether the run is over.
 
     Raises:
-        UserError: If the patience ran out.
+        UserError: If the time of ``--patience`` is over.
     """
     wait_s, over_since = 1.0, None
     came: list[JournalEntry] = []
@@ -158,13 +158,13 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
             if args.once or follower.status is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since
                 if time.monotonic() - over_since + wait_s > args.patience:
-                    raise UserError(f"{error}; call this again when it does: it goes on where it stopped") from error
+                    raise UserError(f"{error}; run the command again later: it continues where it stopped") from error
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
 def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
-    """Return what the run declared."""
+    """Return the declaration among the rows of a run."""
     for entry in entries:
         if isinstance(entry.row, RunDeclared):
             return RunInfo(entry.row, entry.time, run_dir)
@@ -187,7 +187,7 @@ def _find(name: str, log_root: Path) -> Path:
 if __name__ == "__main__":
     from ledger_lab.terminal.script import run_script
 
-    # What a destination's client prints may hold its key.
+    # Output of a destination's client may contain its key.
     sys.stdout = sys.stderr = log = RedactedStream(sys.stderr)
     atexit.register(log.finish)
     run_script(mirror_run)

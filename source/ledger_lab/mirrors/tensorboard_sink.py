@@ -29,7 +29,7 @@ class TensorboardSink:
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
-        """Take what the user chose.
+        """Store the user's options.
 
         Args:
             project: Not for TensorBoard.

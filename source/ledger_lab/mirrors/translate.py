@@ -23,7 +23,7 @@ class Translator:
     """Translates the rows of one run. It needs all rows in order, including those that were sent before."""
 
     def __init__(self) -> None:
-        """Begin with nothing known."""
+        """Start without any row."""
         self._iteration = self._env_steps = 0
         self._over: int | None = None
         self._spent_ns: Counter[str] = Counter()

@@ -20,12 +20,12 @@ _CURSOR = "ledger_lab/cursor"
 class WandbSink:
     """A run of W&B with the ledger's run id. Offline (``WANDB_MODE=offline``) it lies in the run's directory.
 
-    If the network fails, the client stores data and sends it later by itself. The run's configuration holds how far the
-    run is mirrored, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
+    If the network fails, the client stores data and sends it later by itself. The run's configuration holds the number
+    of mirrored rows, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
-        """Take what the user chose.
+        """Store the user's options.
 
         Args:
             project: Project of W&B.
@@ -54,7 +54,7 @@ class WandbSink:
             disable_code=True,
             disable_job_creation=True,
             x_disable_meta=True,
-            x_disable_stats=True,  # they would describe the mirror
+            x_disable_stats=True,  # they would describe the mirror, not the run
             x_save_requirements=False,
         )
         try:

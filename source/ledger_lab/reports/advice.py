@@ -14,19 +14,19 @@ from ledger_lab.reports.scaling import Scaling, fit_scaling
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
 LEAST_GAIN = 0.01
-"""Share of wall-clock below which nothing is advised."""
+"""Smallest gain that is advised, as a share of wall-clock time."""
 
 MEMORY_LIMIT = 0.95
 """Share of memory above which it counts as full."""
 
 _LEAST_ITERATIONS = 5
-"""Runs shorter than this are dominated by their first steps, so their times per call mean little."""
+"""Shortest run whose times per call are used; shorter runs are dominated by their first steps."""
 
 _LARGEST_RESIDUAL = 0.25
 """Largest relative error of a fit that is still used."""
 
 _COLD = 1.5
-"""A start-up that takes this many times as long as that of other runs counts as a cold start (an empty cache, say)."""
+"""A start-up that takes this many times as long as in other runs counts as a cold start, such as an empty cache."""
 
 _IDLE, _BUSY = 0.5, 0.9
 """Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
@@ -38,7 +38,7 @@ class Advice:
 
     action: str
     gain: float
-    """Share of the run's wall-clock time that it saves, for the same number of environment steps; in (0, 1)."""
+    """Share of the run's wall-clock time that the change saves for the same number of environment steps; in (0, 1)."""
     bound: Literal["estimate", "at most"]
     """Whether the gain is an expectation or an upper bound."""
     basis: str
@@ -81,7 +81,7 @@ def _measures(work: Workload) -> bool:
 def _fit(
     runs: Sequence[Workload], size: Callable[[Workload], int], time: Callable[[Workload], float | None]
 ) -> Scaling | None:
-    """Fit a time over runs; ``None`` with too few sizes, or if the times do not lie on a line."""
+    """Fit a time over runs; ``None`` with too few sizes, or if the times do not lie near a line."""
     times = [(size(each), time(each)) for each in runs]
     fit = fit_scaling([(n, t) for n, t in times if t is not None])
     return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
@@ -104,7 +104,7 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: LoopTe
     slots = slots_in_all(twice, work.held_out_slots)
     if not _fits(runs, slots, work, usage):
         return None
-    # Training pays for its own slots only, so its cost is the step's cost per slot.
+    # Training is charged for its own slots only, so its cost is the step's cost per slot.
     saved_s = step_s * step.saving(work.slots, slots)
     infer, infer_s = _fit(runs, lambda each: each.num_envs, lambda each: each.infer_s), work.phase_s(Phase.INFER)
     if infer is not None and infer_s is not None:
@@ -172,7 +172,7 @@ def _fewer_epochs(work: Workload) -> Advice | None:
 
 
 def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
-    """Advise judging half as many policies, by the time of judging outside the held-out slots' part of a step."""
+    """Advise judging half as many policies; the gain is the time of judging outside the environment steps."""
     windows = [window for _, window in run.windows if window.iteration]
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
@@ -188,8 +188,8 @@ def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
         gain=judging_s / 2 / work.wall_s,
         bound="estimate",
         basis=(
-            f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of each step, which no "
-            f"cadence changes; {judging_s:.1f} s went into judging {len(iterations)} policies"
+            f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of the steps, at any "
+            f"cadence; judging {len(iterations)} policies took {judging_s:.1f} s"
         ),
         caveat="a policy that reaches the target is noticed later",
     )
@@ -207,13 +207,13 @@ def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
         action="save half as often: twice the agent.save_interval",
         gain=len(unjudged) / 2 * each_s / work.wall_s,
         bound="estimate",
-        basis=f"{len(unjudged)} checkpoints that nobody judged, of {1e3 * each_s:.0f} ms each",
-        caveat="a run that dies loses up to twice as many iterations",
+        basis=f"{len(unjudged)} checkpoints that were never judged took {1e3 * each_s:.0f} ms each",
+        caveat="an interrupted run loses up to twice as many iterations",
     )
 
 
 def _warmer_start(work: Workload, peers: Sequence[Workload]) -> Advice | None:
-    """Advise what other runs of the same size did, if they started faster."""
+    """Advise warm caches, if other runs of the same size started faster."""
     own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
     times_s = [
         time_s
@@ -278,7 +278,7 @@ def is_host_bound(usage: LoopTelemetry) -> bool:
 
 
 def _twins(work: Workload, others: Sequence[Workload]) -> list[Advice | None]:
-    """Advise what faster runs did that differ from this run in a single setting."""
+    """Advise settings of faster runs that differ from this run in one setting only."""
     changes: list[tuple[dict[str, object], str, str | None]] = [
         ({"graphs": True}, f"let the physics engine record its steps: drop {NO_GRAPH}False", None),
         (

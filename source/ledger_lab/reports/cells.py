@@ -1,4 +1,4 @@
-"""Figures of runs and cohorts as people read them, in the terminal and on the page."""
+"""Figures of runs and cohorts as table cells for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _LONGEST_REASON = 120
-"""Characters of a reason that fit into a cell: it may name all runs of a large cohort."""
+"""Longest reason in a cell [characters]; a reason may name all runs of a large cohort."""
 
 
 def run_cell(run: RunSummary) -> TableCell:
@@ -44,12 +44,12 @@ def success_cell(run: RunSummary) -> TableCell:
 
 
 def time_to_target_cell(run: RunSummary) -> str:
-    """Return the time to target; of a run that missed the target, its whole time as a lower bound."""
+    """Return the time to target; for a run that missed the target, its whole time as a lower bound."""
     return duration(run.wall_to_target_s) if run.target_reached else f"> {duration(run.wall_s)}"
 
 
 def cost_cell(run: RunSummary) -> TableCell:
-    """Return what a run cost; if another price was requested, also the cost at the declared price."""
+    """Return the cost of a run; if another price was requested, also the cost at the declared price."""
     declared = run.declared_usd not in (None, run.billable_usd)
     return TableCell(
         _priced(run.billable_usd, energy_is_unknown=run.usd_per_hour is not None),
@@ -87,7 +87,7 @@ def made_cell(cohort: CohortSummary) -> TableCell:
 
 
 def spend_cell(cohort: CohortSummary) -> str:
-    """Return what all runs cost together."""
+    """Return the cost of all runs together."""
     return _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
 
 
@@ -117,7 +117,7 @@ def usd_interval(low: float, high: float | None) -> str:
 
 
 def _priced(amount: float | None, *, energy_is_unknown: bool) -> str:
-    """Return an amount, or why there is none: no price, or no measurement of the energy that is paid on top."""
+    """Return an amount, or why there is none: no price, or unknown energy that is paid on top."""
     if amount is not None:
         return usd(amount)
     return "energy unknown" if energy_is_unknown else "unpriced"

@@ -53,7 +53,7 @@ def finding_notes(finding: Finding) -> list[str]:
         ("A", finding.n_a, finding.reached_a, finding.missing_a),
         ("B", finding.n_b, finding.reached_b, finding.missing_b),
     ):
-        lost = f", {missing} declared and never made, which no figure contains" if missing else ""
+        lost = f"; {missing} declared runs were never made, and are in no figure" if missing else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
     if 1 < min(finding.n_a, finding.n_b) < FEW:
         notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")

@@ -43,7 +43,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Detection:
-    """A reported health event."""
+    """A health event that a detector reports."""
 
     event: Event
     evidence: str

@@ -101,12 +101,12 @@ class NoConvergence:
     """
 
     _EARLIEST, _LATE = 0.5, 0.75
-    """Shares of the budget before which there is no event; see the class."""
+    """Shares of the budget before which there is no event; see the description of the class."""
     _WINDOW = 0.25
     """Share of the budget, back from the newest panel, over which the pace is measured."""
     _FEWEST_PANELS, _MOST_GROUPS = 4, 8
-    """Smallest number of panels in the window, and largest number of groups of them; between single panels, the pace is
-    luck."""
+    """Smallest number of panels in the window, and largest number of groups of panels. Between single panels, the pace
+    is mostly chance."""
     _FASTER = 2.0
     _RISE = 0.05
     """Rise of the return over a tenth of the budget, as a share of its range, that counts as learning."""

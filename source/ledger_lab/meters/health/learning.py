@@ -58,8 +58,8 @@ class ValueLossExplosion:
     _JUMP, _PEAK = 30.0, 5.0
     """Factor above the recent median, and above the largest earlier value; good trainings reach 21 and 2.1."""
     _BETTER = 0.05
-    """Share of the range of the returns by which a new best return must exceed the old one, because noise exceeds it
-    now and then."""
+    """Share of the range of the returns by which a new best return must exceed the old one, because noise alone
+    sometimes exceeds the old one."""
     _RECENT, _LATELY, _WARM_UP = 30, 10, 10
 
     def __init__(self, settings: Settings) -> None:
@@ -94,7 +94,7 @@ class ValueLossExplosion:
         self._levels.append(level)
         scale = self._largest_return * self._largest_return
         beyond = scale > 0 and level > self._BEYOND * scale
-        # A policy that has just found its reward has a value function that lags behind: no problem.
+        # When a policy has just found its reward, its value function lags behind, which is no problem.
         jumped = (
             usual is not None
             and self._peak > 0

@@ -30,7 +30,7 @@ class Iteration:
 
 
 class Debounce:
-    """Reports a problem once, when it has lasted, and again only after it has been gone for a while."""
+    """Decides when to report a problem: once it has lasted, and again only after it has been gone for a while."""
 
     def __init__(self, patience: int, calm: int) -> None:
         """Start without a problem.
@@ -45,7 +45,7 @@ class Debounce:
 
     @property
     def reported(self) -> bool:
-        """Whether it was reported, and is not gone yet."""
+        """Whether the present problem was reported."""
         return self._told
 
     def should_report(self, trouble: bool, at_once: bool = False) -> bool:

@@ -29,7 +29,7 @@ FEWEST_POINTS, MOST_POINTS = 40, 300
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
-    """Task, panel and target that a group of runs is measured by; figures of two yardsticks are never mixed."""
+    """Task, panel and target of a group of runs. Figures of two yardsticks are never mixed."""
 
     task: str
     panel: str
@@ -54,7 +54,7 @@ class CheckpointScore:
     """Lower end of the 95 % Wilson interval."""
     high: float
     again: int | None
-    """Successes on the fresh seeds of its confirmation; ``None`` without one."""
+    """Successes on the fresh seeds of its confirmation; ``None`` without a confirmation."""
     again_episodes: int | None
     confirmed: bool
 
@@ -76,8 +76,8 @@ class PageRun:
     """A run on the page: its summary, and its curves and scores."""
 
     summary: RunSummary
-    """Its figures, without checkpoints and health events: scores and :attr:`health_events` tell them with their times.
-    """
+    """Its figures without checkpoints and health events, which are in the scores and :attr:`health_events` with their
+    times."""
     accelerator: str | None
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
@@ -98,7 +98,7 @@ class PageModel:
     """Everything that the page shows."""
 
     source: str
-    """Which ledger, as the user named it."""
+    """Name of the ledger, as the user gave it."""
     created_at: str
     left_out_runs: int
     """Runs of the ledger that are not on the page."""
@@ -137,7 +137,7 @@ def build_model(
     left_out_runs: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> PageModel:
-    """Work out everything that the page shows.
+    """Compute everything that the page shows.
 
     Args:
         runs: The runs.
@@ -145,7 +145,7 @@ def build_model(
         cohorts: Figures of their cohorts.
         source: Name of the ledger, shown to the reader.
         created_at: Time of creation, shown to the reader.
-        asked: Price that stands in place of the declared ones.
+        asked: Price that replaces the declared prices.
         absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
         on_progress: Called with the number of runs read and the total; each run is read twice.
