@@ -104,7 +104,7 @@ def test_only_the_first_score_on_the_runs_panel_counts(tmp_path: Path) -> None:
 
 
 def test_the_room_for_physics_is_the_maximum_over_processes(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", (5, 9))
+    run_dir = write_run(tmp_path, "aa", (5, 9), world_size=2)
     assert summary_of(tmp_path).room is None, "nobody looked"
     training = CapacityUsed(
         constraints=30, constraint_capacity=40, contacts=50, contact_capacity=200, slots=10, wall_ns=10 * SECOND
