@@ -1,4 +1,4 @@
-"""Common evaluators miss the true success; each seed once does not."""
+"""Common evaluators miss the true success; running each seed once gives it exactly."""
 
 from __future__ import annotations
 

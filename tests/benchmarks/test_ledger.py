@@ -1,4 +1,4 @@
-"""The benchmarks of the ledger run, scaled down, and refuse what can't be measured."""
+"""The ledger benchmarks run at a small scale, and refuse impossible arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overhead is taken from iterations that both trainings made at the same time."""
+"""Overhead is computed from iterations during which both trainings ran."""
 
 from __future__ import annotations
 

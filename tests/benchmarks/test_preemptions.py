@@ -1,4 +1,4 @@
-"""The benchmark of preemptions finds what is wrong."""
+"""The benchmark of preemptions reports wrong exit statuses."""
 
 from __future__ import annotations
 

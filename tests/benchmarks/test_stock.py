@@ -1,4 +1,4 @@
-"""Isaac Lab's tasks stand on our robots, need no network, and are stepped beside ours."""
+"""Isaac Lab's tasks use our robots, need no network, and are stepped in turn with ours."""
 
 from __future__ import annotations
 

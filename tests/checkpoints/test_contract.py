@@ -1,4 +1,4 @@
-"""What a contract says where a task is less plain than the cart-pole, on which ``test_export_policy.py`` reads one."""
+"""Contracts of tasks with less usual terms; ``test_export.py`` checks the cart-pole's contract."""
 
 from __future__ import annotations
 

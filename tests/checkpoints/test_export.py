@@ -1,4 +1,4 @@
-"""A trained policy leaves its simulation with all that a robot needs, or is refused."""
+"""A trained policy is exported with all that a robot needs, or refused."""
 
 from __future__ import annotations
 

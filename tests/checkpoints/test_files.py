@@ -1,4 +1,4 @@
-"""Exported policies act as the live ones, by themselves."""
+"""Exported policy files act like the live policy, without LedgerLab."""
 
 from __future__ import annotations
 

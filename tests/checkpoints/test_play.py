@@ -1,4 +1,4 @@
-"""A real video, without a display or a GPU, of the policy that was trained."""
+"""A real video of a trained policy, without a display or a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policies that come with the package are those of recorded runs, and are used like any other."""
+"""Policies that come with the package belong to recorded runs, and can be used like the policy of any run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a recording the ground shows motion, and the camera goes along; a picture has four moments of it."""
+"""Recordings show a checkered ground, and the camera follows the robot; a picture shows four moments."""
 
 from __future__ import annotations
 

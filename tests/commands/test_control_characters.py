@@ -1,4 +1,4 @@
-"""Control characters in what a ledger, or a file name, says are shown, and never sent to the terminal."""
+"""Control characters in ledgers and file names are shown, and never sent to the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a ledger, ``report.py`` says it in one line with file and line, and exits with 2."""
+"""For a damaged ledger, ``report.py`` prints one line with file and line, and exits with status 2."""
 
 from __future__ import annotations
 

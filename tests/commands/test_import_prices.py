@@ -1,4 +1,4 @@
-"""Catalogs of gpuhunt become dated, sourced price entries, without a network. The catalogs here are made up."""
+"""Catalogs of gpuhunt become dated price entries with a source, without a network. The catalogs are invented."""
 
 from __future__ import annotations
 

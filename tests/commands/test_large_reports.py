@@ -1,4 +1,4 @@
-"""Over a large ledger the report leaves out what takes a look at every row, says so, and makes up for it by name."""
+"""The report of a large ledger leaves out the analysis of single rows, unless the user names runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs explain themselves."""
+"""``list_envs.py``, and the help of every program."""
 
 from __future__ import annotations
 

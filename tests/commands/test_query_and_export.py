@@ -1,4 +1,4 @@
-"""``report.py --sql``, ``--schema`` and ``export.py``, as a user calls them."""
+"""``report.py --sql``, ``--schema`` and ``export.py``, called like by a user."""
 
 from __future__ import annotations
 

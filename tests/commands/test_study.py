@@ -1,4 +1,4 @@
-"""A study makes what is missing, survives what fails, and reports all of it."""
+"""A study makes the missing trainings, continues after failed ones, and reports all of them."""
 
 from __future__ import annotations
 

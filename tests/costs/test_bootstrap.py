@@ -1,4 +1,4 @@
-"""Intervals from few runs are as wide as they must be to hold what they say."""
+"""Bootstrap intervals from few runs are wide enough."""
 
 from __future__ import annotations
 

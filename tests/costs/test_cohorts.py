@@ -1,4 +1,4 @@
-"""Intervals and medians that keep the runs which never got there."""
+"""Intervals and medians include the runs that missed the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Denominators: what is billed, what a rate divides by, and when a cost is undefined rather than wrong."""
+"""Billed time, denominators of rates, and costs that are undefined."""
 
 from __future__ import annotations
 

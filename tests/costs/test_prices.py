@@ -1,4 +1,4 @@
-"""Price entries: what the file may say, what the flags make of it, and that the shipped figures have a source."""
+"""Price entries: fields of the file, effects of the flags, and sources of the shipped prices."""
 
 from __future__ import annotations
 

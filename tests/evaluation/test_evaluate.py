@@ -1,4 +1,4 @@
-"""Scores of checkpoints: the same wherever they are taken, per cell, in other simulations, and compared."""
+"""Scores of checkpoints: reproducible, per cell, in other simulations, and in comparison."""
 
 from __future__ import annotations
 

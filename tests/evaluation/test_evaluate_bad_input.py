@@ -1,4 +1,4 @@
-"""What can't be scored is refused in one line, and leaves nothing that looks like a score."""
+"""Impossible evaluations give an error of one line, and leave no row that looks like a score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new panel file can be used as it is written, and offers what the task has."""
+"""A new panel file can be used unchanged, and lists the task's terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces say again what devices said, and a driver that hangs or fails holds nobody up."""
+"""Traces replay the recorded samples, and a hanging or failing driver blocks nothing."""
 
 from __future__ import annotations
 

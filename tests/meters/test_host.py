@@ -1,4 +1,4 @@
-"""The code that a run depends on is known by what stands in it, wherever it lies."""
+"""The hash of code depends on its content, not on its folder."""
 
 from __future__ import annotations
 

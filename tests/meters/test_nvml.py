@@ -1,4 +1,4 @@
-"""CUDA's devices are matched with NVML's, and whatever the driver does, no exception comes of it."""
+"""CUDA's devices are matched with NVML's, and no driver error becomes an exception."""
 
 from __future__ import annotations
 

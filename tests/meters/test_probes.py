@@ -1,4 +1,4 @@
-"""Callables of a running program, timed one by one."""
+"""Times of the callables of a running program."""
 
 from __future__ import annotations
 

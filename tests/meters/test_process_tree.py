@@ -1,4 +1,4 @@
-"""Real processes burn real processor time, and all of it is counted, once."""
+"""Processor time of real processes is counted completely and once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrors send a run, all of it once, whenever they start and whatever breaks; nothing that breaks reaches the run."""
+"""Mirrors send every row of a run once, at any start time and after any failure; failures never affect the run."""
 
 from __future__ import annotations
 

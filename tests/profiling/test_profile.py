@@ -1,4 +1,4 @@
-"""A profile of a real task: every component, with figures that add up, and files that carry its id."""
+"""A profile of a real task: every component, consistent figures, and files with its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cohorts in the report: missing runs, what failures add, and what can't be known."""
+"""Cohorts in the report: missing runs, the cost of failures, and undefined figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A figure that is declared once stands in every output."""
+"""A column that is declared once is in every output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons come out as by hand, are refused where they mean nothing, and claim no more than the runs show."""
+"""Comparisons match calculations by hand, refuse unlike runs, and claim no more than the runs show."""
 
 from __future__ import annotations
 

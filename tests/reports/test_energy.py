@@ -1,4 +1,4 @@
-"""Energy follows from samples: each moment of each device once, and never from a guess."""
+"""Energy from samples: each moment of a device counts once, and gaps are not guessed."""
 
 from __future__ import annotations
 

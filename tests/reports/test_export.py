@@ -1,4 +1,4 @@
-"""Exports say what the tables say, and bundles are what Isaac Lab's own classes take."""
+"""Exports equal the tables, and Isaac Lab's own classes accept the bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report at another price names that price and the declared ones."""
+"""A report at another price names that price and the declared prices."""
 
 from __future__ import annotations
 

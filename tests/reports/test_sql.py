@@ -1,4 +1,4 @@
-"""Queries see the ledger, all of it, and nothing else."""
+"""Queries can read the whole ledger, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of :mod:`ledger_lab.runners.adapter`, kept by every library."""
+"""Every library keeps the protocol of :mod:`ledger_lab.runners.adapter`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint is whole or absent, and stays where it is once it is spoken of."""
+"""A checkpoint is complete or absent, and on disk before it is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replayed physics is the same physics."""
+"""Replayed physics steps equal launched ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms of gradients are heard of, and those of steps that are left out are not mistaken for the training's."""
+"""Gradient norms are recorded, without those of skipped steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that find each other, and agree."""
+"""Processes of a training connect and exchange values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recipe says is what each library's learner works with: a name that it does not know is lost in silence."""
+"""Every field of a recipe reaches each library's learner; a misspelt setting would be ignored silently."""
 
 from __future__ import annotations
 

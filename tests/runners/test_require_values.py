@@ -1,4 +1,4 @@
-"""What a recipe's fields are translated to is what the library can train with, or is refused by name."""
+"""Settings of a recipe are valid for the library, or refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rl_games would do by itself does not reach whoever trains with it here."""
+"""rl_games' own rules for saving, stopping and seeding have no effect on a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations of RSL-RL that mean something else than a fresh PPO training are refused in one line."""
+"""Configurations of RSL-RL for anything but a fresh PPO training are refused in one line."""
 
 from __future__ import annotations
 

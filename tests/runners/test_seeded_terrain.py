@@ -1,4 +1,4 @@
-"""Held-out episodes take place on the same ground, whatever the training's seed is."""
+"""Held-out episodes take place on the same ground for every training seed."""
 
 from __future__ import annotations
 

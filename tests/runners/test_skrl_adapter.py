@@ -1,4 +1,4 @@
-"""What SKRL gets wrong doesn't reach our users, and its own configurations do."""
+"""The adapter corrects SKRL's behaviour, and accepts SKRL's own configurations."""
 
 from __future__ import annotations
 

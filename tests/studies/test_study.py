@@ -1,4 +1,4 @@
-"""A study's file says which trainings it asks for."""
+"""The trainings of a study file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a request are flags: their type says how each is read, and only what is given is set."""
+"""Fields of a request are flags: the type determines how a flag is read, and only given flags are set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated tables of the tasks say what the journals in ``records/`` say, of all runs that count."""
+"""The generated tables equal the journals in ``records/``, and include all runs that count."""
 
 from __future__ import annotations
 

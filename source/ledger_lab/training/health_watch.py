@@ -89,9 +89,9 @@ class HealthWatch:
         """
         self._tell(self._monitor.on_panel(result, iteration))
 
-    def _tell(self, findings: Sequence[Detection]) -> None:
+    def _tell(self, detections: Sequence[Detection]) -> None:
         """Write what was found, say it, and note what ends the run."""
-        for found in findings:
+        for found in detections:
             stops = found.event in self._stop_on
             self._append(
                 Health(

@@ -1,4 +1,4 @@
-"""Detectors over the figures of updates: each speaks of its trouble, once, and of nothing else."""
+"""Detectors over figures of updates: each reports its own problem once, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.meters.health import Event, HealthMonitor, Iteration, Settings
-from tests.fakes.trainings import BUDGET, findings, healthy, monitor, told
+from tests.fakes.trainings import BUDGET, detections, healthy, monitor, told
 
 
 def changed(stream: Iterator[Iteration], **figures: Callable[[int, float], float]) -> Iterator[Iteration]:
@@ -66,7 +66,7 @@ def test_any_stream_of_figures_is_accepted_and_only_non_finite_ones_are_reported
     streams: list[dict[str, float]],
 ) -> None:
     seen = (Iteration(iterations=n, env_steps=1, figures=each, phase_ns={}) for n, each in enumerate(streams, start=1))
-    said = findings(seen)
+    said = detections(seen)
     spoiled = any(not math.isfinite(value) for each in streams for value in each.values())
     assert (Event.NON_FINITE in {found.event for _, found in said}) == spoiled
     assert all(found.evidence and found.advice for _, found in said)
@@ -74,7 +74,7 @@ def test_any_stream_of_figures_is_accepted_and_only_non_finite_ones_are_reported
 
 def test_a_non_finite_figure_is_reported_at_once_and_only_once() -> None:
     stream = changed(healthy(100), value_loss=lambda n, value: math.nan if 40 <= n < 60 else value)
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert (when, found.event, found.evidence) == (40, Event.NON_FINITE, "value_loss not finite")
 
 
@@ -87,7 +87,7 @@ def test_a_librarys_error_about_a_non_finite_number_is_reported_once() -> None:
 
 def test_an_exploding_value_loss_is_reported_once() -> None:
     stream = changed(healthy(300), value_loss=lambda n, value: value * 1.5 ** max(n - 150, 0))
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.VALUE_LOSS_EXPLOSION and 150 < when < 190
     assert "agent.algorithm.learning_rate" in found.advice and "value loss" in found.evidence
 
@@ -123,7 +123,7 @@ def test_a_late_reward_is_no_explosion() -> None:
 
 def test_collapsing_action_noise_is_reported_once() -> None:
     stream = changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3))
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.ENTROPY_COLLAPSE and when < 10
     assert "agent.algorithm.entropy_coef" in found.advice
 
@@ -148,7 +148,7 @@ def test_little_noise_is_fine_once_the_target_is_reached() -> None:
 
     watch = monitor()
     watch.on_panel(screening(250), 1)
-    assert findings(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
+    assert detections(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
 
 
 def test_too_large_updates_are_reported_again_after_a_recovery() -> None:
@@ -159,7 +159,7 @@ def test_too_large_updates_are_reported_again_after_a_recovery() -> None:
 def test_advice_uses_the_librarys_name_of_the_schedule() -> None:
     names = Settings({"schedule": "agent.agent.learning_rate_scheduler"}, "KLAdaptiveLR")
     watch = HealthMonitor(BUDGET, 0.8, names)
-    ((_, found),) = findings(changed(healthy(60), kl=lambda n, value: 3.0 if n < 20 else value), watch)
+    ((_, found),) = detections(changed(healthy(60), kl=lambda n, value: 3.0 if n < 20 else value), watch)
     assert "let agent.agent.learning_rate_scheduler=KLAdaptiveLR hold" in found.advice
 
 
@@ -169,7 +169,7 @@ def test_an_intermittent_problem_is_reported_once() -> None:
 
 
 def test_an_update_without_effect_is_reported() -> None:
-    ((when, found),) = findings(changed(healthy(60), kl=lambda *_: 1e-9))
+    ((when, found),) = detections(changed(healthy(60), kl=lambda *_: 1e-9))
     assert (when, found.event) == (20, Event.KL_OUT_OF_RANGE)
     assert found.advice.startswith("raise agent.algorithm.learning_rate")
 
@@ -181,7 +181,7 @@ def test_ordinary_divergences_give_no_event(kl: Callable[[int, float], float]) -
 
 def test_repeated_gradient_spikes_are_reported_once() -> None:
     stream = changed(healthy(200), grad_norm=lambda n, value: value * 1e3 if n > 100 and n % 3 == 0 else value)
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.GRADIENT_SPIKES and 100 < when <= 110
     assert found.evidence.startswith("3 of 10 iterations")
 

@@ -1,4 +1,4 @@
-"""The detectors over figures of real trainings: some went well, some were broken by what their command says."""
+"""The detectors over figures of real trainings: good ones, and ones broken on purpose."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ledger_lab.meters.health import Event, Iteration
-from tests.fakes.trainings import MB, findings, healthy, told
+from tests.fakes.trainings import MB, detections, healthy, told
 
 
 def slower(stream: Iterator[Iteration], factor: Callable[[int, str], float]) -> Iterator[Iteration]:
@@ -21,13 +21,13 @@ def slower(stream: Iterator[Iteration], factor: Callable[[int, str], float]) -> 
 
 def test_growing_step_times_are_reported_once_with_their_phase() -> None:
     stream = slower(healthy(300), lambda n, phase: 1 + n / 50 if phase == "manage" else 1.0)
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.SLOWDOWN and 100 < when < 250
     assert "most of it is manage" in found.evidence and "terms" in found.advice
 
 
 def test_a_slowdown_of_all_phases_is_blamed_on_the_machine() -> None:
-    ((_, found),) = findings(slower(healthy(200), lambda n, _: 3.0 if n > 100 else 1.0))
+    ((_, found),) = detections(slower(healthy(200), lambda n, _: 3.0 if n > 100 else 1.0))
     assert "all phases alike" in found.evidence and "other programs" in found.advice
 
 
@@ -58,13 +58,13 @@ def held(memory: Callable[[int], float], iterations: int = 400) -> Iterator[Iter
 
 
 def test_a_leak_is_reported_once_with_its_forecast() -> None:
-    ((when, found),) = findings(held(lambda n: 2000 * MB + n * 2 * MB))
+    ((when, found),) = detections(held(lambda n: 2000 * MB + n * 2 * MB))
     assert found.event is Event.HOST_MEMORY_GROWTH and when < 200
     assert "2 MB each" in found.evidence and "2.78 GB at the end" in found.evidence
 
 
 def test_a_slow_leak_is_reported_later_and_a_fast_leak_once() -> None:
-    ((when, found),) = findings(held(lambda n: 2000 * MB + n * 0.3 * MB, 1200))
+    ((when, found),) = detections(held(lambda n: 2000 * MB + n * 0.3 * MB, 1200))
     assert found.event is Event.HOST_MEMORY_GROWTH and 480 < when < 700
     assert "in 480 iterations, 0.3 MB each" in found.evidence
     slower = told(held(lambda n: 2000 * MB + n * 0.07 * MB, 4000))

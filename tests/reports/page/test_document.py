@@ -1,4 +1,4 @@
-"""The page is one file that runs what it carries and nothing else, and a ledger's texts stay texts."""
+"""The page is one file that needs no other file, and texts of a ledger cannot become markup or code."""
 
 from __future__ import annotations
 

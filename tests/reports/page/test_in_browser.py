@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, filters, prints, fits a phone, and asks nobody for anything."""
+"""The page in a real browser: it draws, filters, prints, fits a phone, and sends no request."""
 
 from __future__ import annotations
 

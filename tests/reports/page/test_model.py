@@ -1,4 +1,4 @@
-"""What the page shows follows from the rows, and what is thinned out is counted."""
+"""The page's data follow from the rows, and thinned-out curves count their samples."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ class NonFinite:
     def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         spoiled = [name for name, value in seen.figures.items() if not math.isfinite(value)]
-        return self._finding(f"{', '.join(spoiled)} not finite" if spoiled else None)
+        return self._detection(f"{', '.join(spoiled)} not finite" if spoiled else None)
 
     def failed(self, reason: str) -> Detection | None:
         """Handle the error of a library that found such a number inside an iteration."""
-        return self._finding(reason)
+        return self._detection(reason)
 
-    def _finding(self, evidence: str | None) -> Detection | None:
-        """Return the finding, unless it was reported before."""
+    def _detection(self, evidence: str | None) -> Detection | None:
+        """Return the detection, unless it was reported before."""
         if not self._debounce.should_report(evidence is not None) or evidence is None:
             return None
         return Detection(

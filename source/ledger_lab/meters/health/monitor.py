@@ -62,7 +62,7 @@ class HealthMonitor:
             seen: The iteration.
 
         Returns:
-            The findings, usually none.
+            The detections, usually none.
         """
         self._iterations = seen.iterations
         found = [self._non_finite.look(seen)]
@@ -74,7 +74,7 @@ class HealthMonitor:
             self._returned_at.append(seen.iterations)
         found += [detector.look(seen) for detector in self._plain]
         found += [detector.look(seen, self._learned) for detector in self._exploring]
-        return [finding for finding in found if finding is not None]
+        return [each for each in found if each is not None]
 
     def on_failure(self, reason: str) -> list[Detection]:
         """Handle the error of a library that found numbers that are not finite inside an iteration.
@@ -83,7 +83,7 @@ class HealthMonitor:
             reason: The error in one line.
 
         Returns:
-            The finding, unless it was reported before.
+            The detection, unless it was reported before.
         """
         found = self._non_finite.failed(reason)
         return [] if found is None else [found]
@@ -96,7 +96,7 @@ class HealthMonitor:
             iteration: Iterations completed when its checkpoint was saved.
 
         Returns:
-            The findings, usually none.
+            The detections, usually none.
         """
         if result.purpose != "screening" or result.invalid is not None or not result.outcomes.episodes:
             return []
@@ -108,4 +108,4 @@ class HealthMonitor:
             self._hacking.look(screening, self._returns),
             self._convergence.look(screening, self._returns, self._iterations),
         ]
-        return [finding for finding in found if finding is not None]
+        return [each for each in found if each is not None]
