@@ -27,7 +27,7 @@ def place_of(error: BaseException, folder: Path | None = None) -> str:
     Args:
         error: The error, as it was caught.
         folder: Folder of the user's code. The deepest line of the traceback in this folder is named; without a folder,
-            or where no line lies in it, the deepest line outside LedgerLab and Python's import system.
+            or if no line is in it, the deepest line outside LedgerLab and Python's import system.
     """
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"

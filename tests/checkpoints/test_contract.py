@@ -10,7 +10,7 @@ import torch
 
 
 def joints(env: Any, asset_cfg: Any, gain: float = 2.0, out: Any = None) -> torch.Tensor:  # noqa: ANN401
-    """Have a name and parameters, which are all that a contract looks at: nobody calls this."""
+    """Provide a name and parameters for the contract; it is never called."""
     raise NotImplementedError
 
 

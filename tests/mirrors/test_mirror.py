@@ -387,7 +387,7 @@ def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path:
     with mirror(run.run_dir, "--to", "mlflow", "--project", "cut", MLFLOW_TRACKING_URI=gate.uri) as process:
         eventually(lambda: bool(process.stdout and "mirroring" in process.stdout.readline()))
         gate.open = False
-        run.iterate(1500)  # more than one request takes, at the speed of a run that nobody holds up
+        run.iterate(1500)  # more than fits into one request
         eventually(lambda: gate.refused > 0)
         gate.open = True
         run.end()

@@ -167,7 +167,7 @@ def test_a_cohort_is_complete_even_if_some_runs_are_not_shown(
     assert [run["run_id"] for run in report["runs"]] == ["aa"]
     (cohort,) = report["cohorts"]
     assert (cohort["runs"], cohort["declared_runs"], cohort["missing_runs"]) == (2, 2, 0)
-    assert (cohort["spend_usd"], cohort["failed_runs"]) == (14.0, 1)  # not the cost of the one that somebody picked
+    assert (cohort["spend_usd"], cohort["failed_runs"]) == (14.0, 1)  # not only the cost of the selected run
 
 
 def test_two_sizes_of_one_cohort_are_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def _of_file(path: Path) -> FoundCheckpoint:
     path = path.resolve()
     directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl*"))), None)
     if directory is None:
-        raise UserError(f"checkpoint {path} lies in no run's directory: it needs the journal of the run that saved it")
+        raise UserError(f"checkpoint {path} is in no run's directory: it needs the journal of the run that saved it")
     run = find_run(str(directory), directory)
     for saved in run.checkpoints:
         if run.directory / saved.path == path:

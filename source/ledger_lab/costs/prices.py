@@ -29,7 +29,7 @@ _FIELDS_OF_MARKET: Final[Mapping[str, tuple[str, ...]]] = {
     OWNED: ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "source", "date"),
     "unpriced": (),
 }
-"""Required fields by market, in addition to those that every entry has."""
+"""Required fields by market, in addition to the fields of every entry."""
 
 _OWNED_ONLY: Final = ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "power_w")
 """Fields of hardware that the user owns."""

@@ -112,7 +112,7 @@ def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iter
     named = len(plan.panel.cells) > 1 or len(plan.simulations) > 1
     mark = f"≥ {target_share(plan.panel.target_success)} proven"
     for place, candidate in enumerate(plan.candidates):
-        who = {
+        labels = {
             "run": candidate.run_id,
             "checkpoint": candidate.saved.path,
             "iteration": str(candidate.saved.iteration),
@@ -127,8 +127,8 @@ def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iter
                     "ended by": line.ends,
                 }
                 cell = {"cell": _cell_name(plan, simulation, line)} if named else {}
-                yield {**who, **cell, **figures}, "red" if result.invalid else "green" if line.proven else None
-                who = {}
+                yield {**labels, **cell, **figures}, "red" if result.invalid else "green" if line.proven else None
+                labels = {}
 
 
 def _lines(panel: Panel, outcomes: Outcomes) -> list[_Line]:

@@ -20,7 +20,7 @@ from ledger_lab.mirrors.sink import Batch, Point
 
 
 class Translator:
-    """Translates the rows of one run. It needs all rows in order, including those that were sent before."""
+    """Translates the rows of one run. It needs all rows in order, including rows that were sent before."""
 
     def __init__(self) -> None:
         """Start without any row."""

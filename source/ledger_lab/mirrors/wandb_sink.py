@@ -18,7 +18,7 @@ _CURSOR = "ledger_lab/cursor"
 
 
 class WandbSink:
-    """A run of W&B with the ledger's run id. Offline (``WANDB_MODE=offline``) it lies in the run's directory.
+    """A run of W&B with the ledger's run id. With ``WANDB_MODE=offline``, its files are in the run's directory.
 
     If the network fails, the client stores data and sends it later by itself. The run's configuration holds the number
     of mirrored rows, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.

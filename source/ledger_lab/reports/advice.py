@@ -81,7 +81,7 @@ def _measures(work: Workload) -> bool:
 def _fit(
     runs: Sequence[Workload], size: Callable[[Workload], int], time: Callable[[Workload], float | None]
 ) -> Scaling | None:
-    """Fit a time over runs; ``None`` with too few sizes, or if the times do not lie near a line."""
+    """Fit a time over runs; ``None`` with too few sizes, or if the times are not near a line."""
     times = [(size(each), time(each)) for each in runs]
     fit = fit_scaling([(n, t) for n, t in times if t is not None])
     return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None

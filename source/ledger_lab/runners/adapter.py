@@ -179,7 +179,7 @@ class Adapter(Protocol):
             UserError: If LedgerLab cannot train this configuration.
         """
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Check an activation with the library.
 
         Args:

@@ -207,5 +207,5 @@ def _inside_element(script: str) -> str:
 
 @cache
 def _part(name: str) -> str:
-    """Return a part of the page that lies beside this module."""
+    """Return the text of a part of the page, from a file beside this module."""
     return files("ledger_lab.reports.page").joinpath("template", name).read_text(encoding="utf-8")

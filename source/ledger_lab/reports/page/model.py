@@ -111,7 +111,7 @@ class PageModel:
     """Names and sizes of declared cohorts without a run."""
     panels: list[PanelEpisodes]
     ends: list[str]
-    """How episodes end: each letter of a sheet stands for an index into this list."""
+    """Ways in which episodes end; each letter of a sheet is an index into this list."""
     most_points: int
     """Points that a curve is thinned out to, each the mean of consecutive samples."""
     metered_runs: int

@@ -113,7 +113,7 @@ class RlGamesAdapter:
         config["print_stats"] = config["multi_gpu"] = False
         return agent_cfg
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Refuse an activation that the library's networks do not register."""
         return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
 

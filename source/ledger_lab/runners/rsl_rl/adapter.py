@@ -69,7 +69,7 @@ class RslRlAdapter:
             agent_cfg.max_iterations = max_iterations
         return handle_deprecated_rsl_rl_cfg(agent_cfg, importlib.metadata.version("rsl-rl-lib"))
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Refuse an activation that the library does not have."""
         try:
             resolve_nn_activation(str(value))

@@ -72,7 +72,7 @@ class SkrlAdapter:
         require_counts(cfg)
         return cfg
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Refuse an activation that the library does not have."""
         return refuse_activation(value, _get_activation_function)
 
