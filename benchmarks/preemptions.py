@@ -185,7 +185,7 @@ def _interrupt(root: Path, request: Sequence[str], how: str, after_s: float, *, 
 
 
 def wrong_exits(interruptions: Sequence[Interruption]) -> Iterator[str]:
-    """Name the interrupted attempts whose exit status is not the one that a scheduler needs to requeue them.
+    """Yield the interrupted attempts whose exit status would not make a scheduler requeue them.
 
     Args:
         interruptions: The interruptions; at each, there was a state to resume from.

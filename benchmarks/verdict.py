@@ -23,7 +23,7 @@ from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import MISSING, percent
 
 _LENGTHS = (20, 100)
-"""Panels in a run; each is a look (one screening) or a confirmation."""
+"""Panels in a run; each panel is a look (one screening) or a confirmation."""
 
 _STAYS, _LINE, _S = "stays", "rises in a line", "rises in an S"
 

@@ -10,7 +10,7 @@ from ledger_lab.supervision.supervisor import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
-    """Work in the supervised process, which alone imports what is heavy."""
+    """Run in the supervised process; only this process imports torch and Isaac Lab."""
     from ledger_lab.evaluation.run import evaluate_run
 
     evaluate_run(argv, started_ns, link)

@@ -1,4 +1,4 @@
-"""Turn catalogs of gpuhunt that lie on disk into a price file."""
+"""Turn catalogs of gpuhunt on disk into a price file."""
 
 from ledger_lab.commands.import_prices import import_prices
 from ledger_lab.terminal.script import run_script

@@ -1,4 +1,4 @@
-"""List the tasks, the physics they run on, and the panels that judge them."""
+"""List the tasks with their physics and their panels."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ledger_lab.supervision.supervisor import run_watched
 
 
 def main(argv: Sequence[str]) -> int | None:
-    """Work in the watched process, which alone imports what is heavy."""
+    """Run in the watched process; only this process imports torch and Isaac Lab."""
     from ledger_lab.commands.list_tasks import list_tasks
 
     return list_tasks(argv)

@@ -9,7 +9,7 @@ from ledger_lab.supervision.supervisor import run_watched
 
 
 def main(argv: Sequence[str]) -> int | None:
-    """Work in the watched process, which alone imports what is heavy."""
+    """Run in the watched process; only this process imports torch and Isaac Lab."""
     from ledger_lab.evaluation.new_panel import new_panel
 
     return new_panel(argv)

@@ -1,4 +1,4 @@
-"""Measure what a task's training iteration consists of, piece by piece."""
+"""Time the parts of a task's training iteration."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ledger_lab.terminal.script import run_script
 
 
 def main(argv: Sequence[str]) -> int | None:
-    """Work in the watched process, which alone imports what is heavy."""
+    """Run in the watched process; only this process imports torch and Isaac Lab."""
     from ledger_lab.profiling.run import profile_run
 
     return profile_run(argv)

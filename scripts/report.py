@@ -1,4 +1,4 @@
-"""Report what every run of a ledger cost and reached, as a table or as JSON."""
+"""Report the cost and the result of every run of a ledger, as a table, JSON or a page."""
 
 from ledger_lab.commands.report import build_report
 from ledger_lab.terminal.script import run_script

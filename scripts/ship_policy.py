@@ -1,4 +1,4 @@
-"""Put the policy of a run into the package, for everybody's --pretrained."""
+"""Put the policy of a run into the package, for --pretrained."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ledger_lab.supervision.supervisor import run_watched
 
 
 def main(argv: Sequence[str]) -> int | None:
-    """Work in the watched process, which alone imports what is heavy."""
+    """Run in the watched process; only this process imports torch and Isaac Lab."""
     from ledger_lab.evaluation.ship import ship_policy
 
     return ship_policy(argv)

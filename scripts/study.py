@@ -1,4 +1,4 @@
-"""Train all that a study asks for, and report it."""
+"""Make all trainings of a study, and report them."""
 
 from ledger_lab.commands.study import run_study
 from ledger_lab.terminal.script import run_script

@@ -11,7 +11,7 @@ from ledger_lab.training.request import TrainRequest, train_parser
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
-    """Work in the supervised process, which alone imports what is heavy."""
+    """Run in the supervised process; only this process imports torch and Isaac Lab."""
     from ledger_lab.training.run import train_run
 
     train_run(argv, started_ns, link)

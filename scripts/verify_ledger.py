@@ -1,4 +1,4 @@
-"""Verify every journal of a ledger: exit status 0 if all are whole, 1 if any is damaged."""
+"""Verify every journal of a ledger: the exit status is 0 if no journal is damaged, else 1."""
 
 from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.terminal.script import run_script

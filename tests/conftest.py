@@ -1,4 +1,4 @@
-"""Real runs that several tests look at: each is made once per session, by the scripts themselves."""
+"""Real runs that several tests share; the scripts make each run once per session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of the documentation lead somewhere; the reference has every script and every public package."""
+"""Links of the documentation work, and the reference has every script and every public package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import law, and the rooms that must work where neither torch nor Isaac Lab is installed."""
+"""The import law, and packages that must work without torch and Isaac Lab."""
 
 from __future__ import annotations
 

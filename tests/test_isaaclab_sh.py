@@ -357,7 +357,7 @@ def test_a_build_killed_in_the_middle_starts_from_nothing_again(workshop: Worksh
     assert workshop.steps() == ["venv", "pip", "sync", "install"]
 
 
-def test_two_calls_at_once_build_once(workshop: Workshop) -> None:
+def test_simultaneous_calls_build_once(workshop: Workshop) -> None:
     workshop.env["TEST_SYNC_S"] = "1"
     processes = [workshop.start("-p", "-c", f"print({number})") for number in range(2)]
     outputs = [process.communicate(timeout=30) for process in processes]

@@ -1,4 +1,4 @@
-"""README and documentation name what exists: files, pictures, scripts and their flags."""
+"""Files, pictures, scripts and flags that README and documentation name exist."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What generates files of the repository: parts of the documentation, and the USD files of the package."""
+"""Programs that generate files of the repository: pages of the documentation, and the USD files of the package."""

@@ -1,7 +1,7 @@
-"""The tables of the tasks in ``docs/generated``: what the journals in ``records/`` say of each task.
+"""The tables of the tasks in ``docs/generated``, made from the journals in ``records/``.
 
-A folder counts for a task if it is named by it: ``<task>-<hardware>``, the id without ``LedgerLab-`` and in lower case,
-as ``velocity-flat-anymalc-cpu``. All runs in it count, failed ones too.
+A folder belongs to a task if its name is ``<task>-<hardware>``, like ``velocity-flat-anymalc-cpu``; ``<task>`` is the
+id without ``LedgerLab-``, in lower case. All runs in the folder count, failed runs included.
 
 ``python -m tools.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
 """
@@ -22,7 +22,7 @@ from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_coho
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
-"""The lines around a table of some name in its page."""
+"""The lines around a table in its page; the braces stand for the name of the table."""
 
 _COLUMNS = (
     "task",
@@ -38,7 +38,7 @@ _COLUMNS = (
 _PERTURBED = ("task", "episodes", "worst cell", "constraint rows needed", "and in training")
 
 _SAME_EPISODES = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
-"""Fields of a panel's identity that make its episodes the same in any simulation."""
+"""Fields of a panel's identity that must be equal for episodes to be the same in different simulations."""
 
 
 def records_table(records: Path) -> str:
@@ -67,8 +67,8 @@ def records_table(records: Path) -> str:
 def robustness_table(records: Path) -> str:
     """Return one row per policy that was scored on a robustness panel under the engine of its training, in Markdown.
 
-    What Newton needed of its room for constraints is the most of any slot at any physics step, in that evaluation and
-    in the training.
+    The number of constraint rows is the largest of any slot at any physics step, in that evaluation and in the
+    training.
 
     Args:
         records: The folder with the records.
@@ -88,11 +88,11 @@ def robustness_table(records: Path) -> str:
 
 
 TABLES = {"tasks": records_table, "robustness": robustness_table}
-"""What makes each table; its page has the same name."""
+"""Functions that make the tables, by the names of their pages."""
 
 
 def write_tables(records: Path, pages: Path) -> None:
-    """Bring the pages with the tables up to date.
+    """Update the pages with the tables.
 
     Args:
         records: The folder with the records.
@@ -111,7 +111,7 @@ def write_tables(records: Path, pages: Path) -> None:
 
 
 def _recorded(records: Path) -> Iterator[tuple[Ledger, list[Run]]]:
-    """Yield the ledger of each folder, and its runs of the task that the folder is named by."""
+    """Yield the ledger of each folder, and its runs of the folder's task."""
     for folder in sorted(path for path in records.iterdir() if path.is_dir()):
         ledger = read_ledger(folder, use_cache=False)
         named = folder.name.rpartition("-")[0]
@@ -124,7 +124,7 @@ def _row(*cells: str) -> str:
 
 
 def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSummary]) -> tuple[str, ...]:
-    """Return what the table says of some runs: of several, the lowest success, and the median of what it took."""
+    """Return the cells of some runs: the lowest success, and medians of time and cost."""
     return (
         _what(cohort.task, runs),
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
@@ -139,7 +139,7 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
 
 
 def _what(task: str, runs: Sequence[Run]) -> str:
-    """Return the task, and by which library and configuration it was trained where not by RSL-RL's usual one."""
+    """Return the task; if its library or configuration is not the usual one of RSL-RL, name it as well."""
     libraries = {f"`--rl_library {run.declared.rl_library}`" for run in runs if run.declared.rl_library != "rsl_rl"}
     agents = {f"`--agent {run.declared.agent}`" for run in runs if run.declared.agent is not None}
     tasks = " or ".join(sorted({f"`{began['task']}`" for began in _beginnings(runs)}))
@@ -153,19 +153,19 @@ def _beginnings(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _beginnings_elsewhere(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the checkpoints of other runs than these: what one of these cost counts among them already."""
+    """Return the checkpoints of other runs; the cost of the given runs is counted already."""
     ours = {run.declared.run_id for run in runs}
     return [began for began in _beginnings(runs) if began["run_id"] not in ours]
 
 
 def _before(beginnings: Sequence[dict[str, Any]], figure: str, written: Callable[[Any], str]) -> str:
-    """Return what policies that runs began with had taken; of several, the most."""
+    """Return the largest value of a figure among the checkpoints that runs began with."""
     known = [began[figure] for began in beginnings]
     return f" + {MISSING if None in known else written(max(known))}" if known else ""
 
 
 def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
-    """Return the lowest proven success; where no run proved its target, the best score of all, named as such."""
+    """Return the lowest proven success; if no run proved its target, the best score, named as such."""
     proven = [
         (each.heldout_success, each.heldout_interval)
         for each in members
@@ -183,18 +183,18 @@ def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
 
 
 def _counts(row: PanelResult, run: Run) -> bool:
-    """Tell whether a score is one of those that a run was to reach its target by."""
+    """Tell whether a score counts for the target of its run."""
     return row.purpose == "screening" and row.invalid is None and row.panel_id == run.declared.panel_id
 
 
 def _steps(members: Sequence[RunSummary]) -> str:
-    """Return the median of the steps that proven policies were trained with; without one, what was not enough."""
+    """Return the median steps to a proven policy; without such a policy, the steps as a lower bound."""
     proven = [each.confirmed.env_steps for each in members if each.confirmed is not None]
     return quantity(statistics.median(proven)) if proven else f"> {quantity(max(each.env_steps for each in members))}"
 
 
 def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:
-    """Return what a policy that reaches the target cost, and at which price."""
+    """Return the cost per target-reaching policy, with the price."""
     amount = cohort.usd_per_target_reaching_checkpoint
     if amount is None and cohort.at_least_usd is None:
         return MISSING
@@ -204,31 +204,31 @@ def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:
 
 
 def _hardware(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
-    """Return what runs were trained on; without an accelerator, how many of the cores their processes kept busy."""
+    """Return the hardware of runs; without an accelerator, also the number of busy cores."""
     names: dict[str, None] = {}
     for run in runs:
         facts, devices = run.declared.hardware, run.declared.devices
         times = f"{devices} × " if devices > 1 else ""
         names[times + (facts.get("accelerator") or f"{facts['cpu_cores']} cores of {facts['cpu']}")] = None
-    told = " / ".join(names)
+    hardware = " / ".join(names)
     cores = [each.host.cpu_s_per_s for each in members if each.host is not None]
     if not cores or any(run.declared.hardware.get("accelerator") for run in runs):
-        return told
-    return f"{told}, {' to '.join(dict.fromkeys(f'{busy:.1f}' for busy in (min(cores), max(cores))))} busy"
+        return hardware
+    return f"{hardware}, {' to '.join(dict.fromkeys(f'{busy:.1f}' for busy in (min(cores), max(cores))))} busy"
 
 
 def _elsewhere(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
-    """Return how the same policies fared in the same exam under other physics engines; of several, the lowest score."""
+    """Return the lowest score of the same policies on the same episodes under each other physics engine."""
     scores: dict[str, list[tuple[float, tuple[float, float]]]] = {}
     for run, each in zip(runs, members, strict=True):
         for engine, row in _transfers(run, each).items():
             scores.setdefault(engine, []).append(share_of(row.outcomes))
     policies = sum(each.best is not None for each in members)
-    return ", ".join(_told(engine, found, policies) for engine, found in sorted(scores.items())) or MISSING
+    return ", ".join(_lowest_score(engine, found, policies) for engine, found in sorted(scores.items())) or MISSING
 
 
-def _told(engine: str, scores: Sequence[tuple[float, tuple[float, float]]], policies: int) -> str:
-    """Return the lowest score under an engine, and of how many policies where not all were scored."""
+def _lowest_score(engine: str, scores: Sequence[tuple[float, tuple[float, float]]], policies: int) -> str:
+    """Return the lowest score under an engine; if not all policies were scored, also how many."""
     some = "" if len(scores) == policies else f" ({len(scores)} of {policies} policies)"
     return f"{engine}: {share_within(*min(scores))}{some}"
 
@@ -252,7 +252,7 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
 
 
 def _perturbed(run: Run, summary: RunSummary) -> tuple[Outcomes, list[CapacityUsed]] | None:
-    """Return the last valid score of a run's best checkpoint on a panel of several cells, and what it needed."""
+    """Return the last valid score of a run's best checkpoint on a panel of several cells, and the used capacities."""
     physics, found = run.declared.panel_fields["physics"], None
     for journal in run.evaluations:
         panels = {
@@ -276,7 +276,7 @@ def _worst(outcomes: Outcomes) -> str:
 
 
 def _rows(used: Sequence[CapacityUsed]) -> str:
-    """Return how many constraint rows were needed at most, of how many."""
+    """Return the largest number of constraint rows in use, and the capacity."""
     if not used:
         return MISSING
     most = max(used, key=lambda row: row.constraints)

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import Any
 
 _inherited: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
-"""In a process of a pool: its function and its items."""
+"""Function and items, in a process of a pool."""
 
 
 def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parallel: bool = True) -> Iterator[R]:

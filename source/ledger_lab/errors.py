@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says; its type's name where it says nothing."""
+    """Return the first line of an error's message; without a message, the name of its type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
@@ -27,19 +27,19 @@ def place_of(error: BaseException, folder: Path | None = None) -> str:
     Args:
         error: The error, as it was caught.
         folder: Folder of the user's code. The deepest line of the traceback in this folder is named; without a folder,
-            or where no line lies in it, the deepest line outside LedgerLab and Python's import system.
+            or if no line is in it, the deepest line outside LedgerLab and Python's import system.
     """
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     files = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(file, line) for file, line in files if folder is not None and file.is_relative_to(folder)]
-    foreign = [(file, line) for file, line in files if not _is_of_the_way(file)]
+    foreign = [(file, line) for file, line in files if not _is_own_or_import_system(file)]
     where = "".join(f" ({file}:{line})" for file, line in (own or foreign)[-1:])
     return f"{type(error).__name__}: {first_line(error)}{where}"
 
 
-def _is_of_the_way(file: Path) -> bool:
-    """Tell whether a line of a traceback only led to foreign code: LedgerLab's, or that of Python's import system."""
+def _is_own_or_import_system(file: Path) -> bool:
+    """Tell whether a file of a traceback is part of LedgerLab or of Python's import system."""
     return file.is_relative_to(Path(__file__).parent) or "importlib" in str(file)
 
 

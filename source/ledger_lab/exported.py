@@ -1,4 +1,4 @@
-"""Readers of the files of ``scripts/export_policy.py``, without torch."""
+"""Reads the files of ``scripts/export_policy.py`` without torch."""
 
 from __future__ import annotations
 

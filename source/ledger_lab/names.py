@@ -1,4 +1,4 @@
-"""Names that become folders, and names of others as a terminal may show them."""
+"""Names that can be folders, and texts that are safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _FOLDER = re.compile(r"\w[\w.+-]*")
 
 
 def names_a_folder(name: object) -> bool:
-    """Tell whether a name can be that of one folder, and of none elsewhere."""
+    """Tell whether a name can be the name of a folder, and is not a path."""
     return isinstance(name, str) and _FOLDER.fullmatch(name) is not None
 
 
 def visible(text: str) -> str:
-    """Return a text with its control characters shown: each as the escape sequence that Python writes for it.
+    """Return a text whose control characters are replaced by Python's escape sequences.
 
-    A terminal would obey them: clear itself, change its title or the clipboard, reverse the order of letters.
+    With such characters, a text could clear the terminal, change the clipboard or reverse the order of letters.
     """
     if text.isprintable():
         return text
@@ -25,14 +25,14 @@ def visible(text: str) -> str:
 
 
 def require_folder_name(what: str, name: object) -> None:
-    """Refuse what can't be the name of a folder.
+    """Refuse a name that can't be the name of a folder.
 
     Args:
-        what: What the user calls it.
+        what: What the name is for, in the error message.
         name: The name.
 
     Raises:
-        UserError: If it is no such name.
+        UserError: If it can't be the name of a folder.
     """
     if not names_a_folder(name):
         raise UserError(f"{what} {name!r}: must be a name of letters, digits, '_', '-', '+' and '.'")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def is_newton(env_cfg: ManagerBasedRLEnvCfg) -> bool:
-    """Tell whether the physics engine is Newton, in which every environment is a world of its own."""
+    """Tell whether the physics engine is Newton, which simulates every environment as a separate world."""
     return type(env_cfg.sim.physics).__name__ == "NewtonCfg"
 
 

@@ -1,4 +1,4 @@
-"""Common evaluators miss the true success; each seed once does not."""
+"""Common evaluators miss the true success; running each seed once gives it exactly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ledger_lab.errors import UserError
 from tests.conftest import benchmark
 
 
-def test_an_environment_that_is_free_takes_the_next_seed() -> None:
+def test_a_free_environment_runs_the_next_seed() -> None:
     seeds, ends = run_vectorized(np.array([5, 2, 1, 1, 9]), num_envs=2)
     assert seeds.tolist() == [1, 2, 3, 0, 4]
     assert ends.tolist() == [2, 3, 4, 5, 13]
 
 
-def test_episodes_that_end_at_the_same_step_come_in_the_order_of_their_environments() -> None:
+def test_episodes_that_end_at_the_same_step_are_ordered_by_environment() -> None:
     seeds, _ = run_vectorized(np.array([4, 2, 2]), num_envs=2)
     assert seeds.tolist() == [1, 0, 2]
 

@@ -1,4 +1,4 @@
-"""The benchmarks of the ledger run, scaled down, and refuse what can't be measured."""
+"""The ledger benchmarks run at a small scale, and refuse impossible arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledger_lab.errors import UserError
 from tests.conftest import benchmark
 
 
-def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
+def test_killed_writers_lose_no_durable_row(tmp_path: Path) -> None:
     finished = benchmark("kills", "--count", "25", "--json", tmp_path / "kills.json")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads((tmp_path / "kills.json").read_text())

@@ -1,4 +1,4 @@
-"""Overhead is taken from iterations that both trainings made at the same time."""
+"""Overhead is computed from iterations during which both trainings ran."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pair(monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[floa
     return bench_overhead._pair(("plain", "metered"), training)
 
 
-def test_only_the_overlap_of_both_trainings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_time_when_both_trainings_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     slow_start = [9.0, 10.0, 12.0, 14.0, 16.0]  # the first second is before the other one's loop
     slow_end = [10.0, 11.0, 12.0, 13.0, 14.0, 24.0]  # and the last ten come after this one's
     found = pair(monkeypatch, metered=slow_start, plain=slow_end)

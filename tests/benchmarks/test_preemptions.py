@@ -1,4 +1,4 @@
-"""The benchmark of preemptions finds what is wrong."""
+"""The benchmark of preemptions reports wrong exit statuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.preemptions import Interruption, wrong_exits
         ("SIGKILL both", -9, 137),
     ],
 )
-def test_an_exit_status_that_ends_a_chain_of_jobs_is_wrong(how: str, right: int, wrong: int) -> None:
+def test_an_exit_status_that_a_scheduler_would_not_requeue_is_reported(how: str, right: int, wrong: int) -> None:
     first, second = (
         Interruption(how=how, attempt=None, life_s=1.0, exit_status=status, starting=True) for status in (right, wrong)
     )

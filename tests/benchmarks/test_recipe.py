@@ -1,4 +1,4 @@
-"""A change of one field of the recipe speaks each library's own language."""
+"""A change of a recipe field becomes overrides in each library's own settings."""
 
 from __future__ import annotations
 

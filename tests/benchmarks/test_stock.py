@@ -1,4 +1,4 @@
-"""Isaac Lab's tasks stand on our robots, need no network, and are stepped beside ours."""
+"""Isaac Lab's tasks use our robots, need no network, and are stepped in turn with ours."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_stock_task_uses_our_robot_and_ground(task: str) -> None:
     assert not [text for text in texts if "://" in text], "nothing comes from the network"
 
 
-def test_tasks_with_more_than_ground_are_refused() -> None:
+def test_tasks_that_need_more_than_a_robot_and_ground_are_refused() -> None:
     with pytest.raises(UserError, match="--tasks LedgerLab-Lift-Cube-Franka: .* choose from LedgerLab-Cartpole, "):
         bench_stock(["--tasks", "LedgerLab-Lift-Cube-Franka"])
 
 
 @pytest.mark.parametrize("place", ["missing/found.json", "."])
-def test_findings_that_could_not_be_written_are_refused_before_the_work(
+def test_an_unwritable_findings_file_is_refused_before_the_work(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -52,7 +52,7 @@ def test_findings_that_could_not_be_written_are_refused_before_the_work(
 
 
 @pytest.mark.slow
-def test_steps_are_compared(tmp_path: Path) -> None:
+def test_step_times_of_both_sides_are_compared(tmp_path: Path) -> None:
     few = ["--num_envs", "64", "--steps", "5", "--rounds", "1"]
     finished = benchmark("stock", "--tasks", "LedgerLab-Cartpole", *few, "--json", tmp_path / "found.json")
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -1,4 +1,4 @@
-"""The rule of a run's verdict, tried on policies whose true success is known."""
+"""The rule of a run's verdict, on policies whose true success is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a contract says where a task is less plain than the cart-pole, on which ``test_export_policy.py`` reads one."""
+"""Contracts of tasks with less usual terms; ``test_export.py`` checks the cart-pole's contract."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def joints(env: Any, asset_cfg: Any, gain: float = 2.0, out: Any = None) -> torch.Tensor:  # noqa: ANN401
-    """Have a name and parameters, which are all that a contract looks at: nobody calls this."""
+    """Provide a name and parameters for the contract; it is never called."""
     raise NotImplementedError
 
 
@@ -56,7 +56,7 @@ def described(env: Any, *groups: str) -> dict[str, Any]:
     return describe_interface(SimpleNamespace(unwrapped=env), groups)  # type: ignore[arg-type]
 
 
-def test_slices_go_through_the_groups_that_the_policy_reads() -> None:
+def test_slices_are_positions_in_the_flat_observation() -> None:
     scaled = term(scale=torch.tensor([1.0, 0.5]), clip=(-3.0, 3.0), history_length=0)
     env = observed(
         {
@@ -74,7 +74,7 @@ def test_slices_go_through_the_groups_that_the_policy_reads() -> None:
     assert (said["rates"]["control_hz"], said["rates"]["physics_hz"]) == (50.0, 200.0)
 
 
-def test_a_term_whose_numbers_do_not_lie_together_has_no_slice() -> None:
+def test_a_term_whose_values_are_not_contiguous_has_no_slice() -> None:
     by_time = observed({"policy": {"a": ((4,), term(history_length=2)), "b": ((6,), term(history_length=2))}}, True)
     (group,) = described(by_time, "policy")["observations"]
     assert (group["history_order"], group["slice"], [each["slice"] for each in group["terms"]]) == (
@@ -117,7 +117,7 @@ def test_a_term_with_a_value_per_joint_names_all_joints(name: str) -> None:
 
 
 @pytest.mark.parametrize(("at_once", "hz"), [(False, 200.0), (True, 50.0)])
-def test_where_joints_are_is_read_as_often_as_motors_are_told(at_once: bool, hz: float) -> None:
+def test_relative_targets_are_read_as_often_as_targets_are_set(at_once: bool, hz: float) -> None:
     from isaaclab.envs import mdp
 
     class Derived(mdp.RelativeJointPositionAction):
@@ -137,7 +137,7 @@ def test_where_joints_are_is_read_as_often_as_motors_are_told(at_once: bool, hz:
     assert set(acting(Derived).values()) == {None}, "it may do anything"
 
 
-def test_what_randomizes_a_robot_once_is_left_out() -> None:
+def test_startup_randomization_is_removed() -> None:
     from ledger_lab.checkpoints.contract import without_startup_events
 
     events = SimpleNamespace(

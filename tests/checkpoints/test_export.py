@@ -1,4 +1,4 @@
-"""A trained policy leaves its simulation with all that a robot needs, or is refused."""
+"""A trained policy is exported with all that a robot needs, or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import ROOT, one_run_dir, script
 from tests.evaluation.test_evaluate_bad_input import retold, with_other
 
 
-def test_an_exported_policy_says_how_to_run_it(trained: Path, tmp_path: Path) -> None:
+def test_an_exported_contract_describes_how_to_run_the_policy(trained: Path, tmp_path: Path) -> None:
     import onnx
     import torch
     from onnx.reference import ReferenceEvaluator
@@ -83,7 +83,7 @@ def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     return plan_export(parse(export_policy_parser(), ExportRequest, [*map(str, arguments), "--device", "cpu"]))
 
 
-def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path: Path) -> None:
+def test_an_impossible_export_gives_an_error_of_one_line(trained: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(trained)
     (run,) = read_ledger(trained).runs
     (tmp_path / "file").touch()
@@ -108,7 +108,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(trained: Path, tmp_path:
 
 
 @pytest.mark.parametrize(("error", "fine"), [(1e-7, True), (1e-5, True), (1.1e-5, False), (float("nan"), False)])
-def test_parity_is_judged_file_by_file(error: float, fine: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parity_is_checked_for_each_file(error: float, fine: bool, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     from ledger_lab.checkpoints.export import tell_parity

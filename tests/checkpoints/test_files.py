@@ -1,4 +1,4 @@
-"""Exported policies act as the live ones, by themselves."""
+"""Exported policy files act like the live policy, without LedgerLab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runners.test_adapters import NORMALIZED, Training, every_library
 
 
 @every_library
-def test_files_repeat_the_policy_with_its_normalizer(library: str, tmp_path: Path) -> None:
+def test_files_reproduce_the_policy_with_its_normalizer(library: str, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.files import FlatPolicy, largest_error, live_actions, policy_files
     from ledger_lab.exported import CONTRACT
 
@@ -48,7 +48,7 @@ def test_files_repeat_the_policy_with_its_normalizer(library: str, tmp_path: Pat
     assert ([i.name for i in model.graph.input], [o.name for o in model.graph.output]) == (["obs"], ["actions"])
 
 
-def test_groups_are_laid_side_by_side_in_their_order() -> None:
+def test_observation_groups_are_concatenated_in_order() -> None:
     from ledger_lab.checkpoints.files import FlatPolicy, largest_error, live_actions, policy_files
     from ledger_lab.runners.acting_module import ActingModule
 
@@ -66,7 +66,7 @@ def test_groups_are_laid_side_by_side_in_their_order() -> None:
             assert not largest_error(file, observations, actions * float("nan")) <= 1.0
 
 
-def test_what_cannot_be_flattened_is_refused() -> None:
+def test_observations_that_cannot_be_flattened_are_refused() -> None:
     from ledger_lab.checkpoints.files import FlatPolicy
     from ledger_lab.runners.acting_module import ActingModule
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_flattened_is_refused() -> None:
         FlatPolicy(ActingModule(lambda groups: torch.ones(4, 1)), {"policy": torch.zeros(4, 2)})
 
 
-def test_actions_that_are_no_numbers_are_refused() -> None:
+def test_non_finite_actions_are_refused() -> None:
     from ledger_lab.checkpoints.files import live_actions
     from ledger_lab.runners.acting_module import ActingModule
 
@@ -85,7 +85,7 @@ def test_actions_that_are_no_numbers_are_refused() -> None:
         live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups])
 
 
-def test_an_error_is_told_in_units_of_the_largest_action_and_found_in_single_rows_too() -> None:
+def test_an_error_is_relative_to_the_largest_action_and_includes_single_rows() -> None:
     from ledger_lab.checkpoints.files import PolicyFile, largest_error
 
     observations = torch.linspace(-1.0, 1.0, 64)[:, None]

@@ -1,4 +1,4 @@
-"""A real video, without a display or a GPU, of the policy that was trained."""
+"""A real video of a trained policy, without a display or a GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
         (["--seed", "-2"], r"--seed -2: must lie between 0 and 4294967295"),
     ],
 )
-def test_what_cannot_be_played_is_refused_in_one_line(arguments: list[str], complaint: str) -> None:
+def test_an_impossible_play_request_gives_an_error_of_one_line(arguments: list[str], complaint: str) -> None:
     from ledger_lab.checkpoints.play import play_run
 
     with pytest.raises(UserError, match=complaint) as refused:
@@ -54,7 +54,7 @@ def test_a_window_without_a_display_is_refused_before_anything_is_simulated(monk
         play_run(["nothing", "--viz", "newton_gl"])
 
 
-def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Path, tmp_path: Path) -> None:
+def test_a_policy_that_differs_from_the_trained_one_is_not_played(trained: Path, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.play import play_run
 
     (run,) = read_ledger(trained).runs
@@ -71,7 +71,7 @@ def test_another_policy_than_the_one_that_was_trained_is_not_played(trained: Pat
         play_run([str(drifted), "--video", "--device", "cpu"])
 
 
-def test_what_is_made_for_training_is_not_played() -> None:
+def test_play_mode_replaces_settings_of_the_training() -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
 

@@ -1,4 +1,4 @@
-"""The policies that come with the package are those of recorded runs, and are used like any other."""
+"""Policies that come with the package belong to recorded runs, and can be used like the policy of any run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def contents(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc"}
 
 
-def test_every_task_has_a_policy_that_was_recorded() -> None:
+def test_every_task_has_a_shipped_policy_of_a_recorded_run() -> None:
     recorded = {
         run.declared.task for run in read_ledger(ROOT / "records").runs if run.declared.task.startswith("Ledger")
     }
@@ -67,7 +67,7 @@ def test_every_task_has_a_policy_that_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("task", shipped_tasks())
-def test_what_is_shipped_is_what_a_recorded_run_saved_and_can_be_scored(task: str) -> None:
+def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task: str) -> None:
     plan = planned("--task", task, "--pretrained")
     (candidate,) = plan.candidates
     (run,) = read_ledger(HERE / task).runs
@@ -115,13 +115,13 @@ def _without_chain(line: bytes) -> bytes:
     return line[line.index(b'"time"') : line.rindex(b',"prev"')]
 
 
-def test_the_policies_are_light_and_copy_no_record() -> None:
+def test_shipped_policies_are_small_and_copy_no_record() -> None:
     assert sum(len(content) for content in contents(HERE).values()) <= 9e6
     shipped = {b"".join(lines_of(path)) for path in find_journals(HERE)}
     assert not [path for path in find_journals(ROOT / "records") if b"".join(lines_of(path)) in shipped]
 
 
-def test_its_score_is_written_below_the_log_root_and_nothing_into_the_package(tmp_path: Path) -> None:
+def test_scores_of_a_shipped_policy_are_written_below_the_log_root(tmp_path: Path) -> None:
     before = contents(HERE)
     finished = script("evaluate", "--task", TASK, "--pretrained", "--device", "cpu", "--log_root", tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -139,7 +139,7 @@ def test_its_score_is_written_below_the_log_root_and_nothing_into_the_package(tm
 
 
 @pytest.mark.slow
-def test_its_video_is_written_below_the_log_root_in_a_world_that_is_asked_for(tmp_path: Path) -> None:
+def test_videos_of_a_shipped_policy_are_written_below_the_log_root(tmp_path: Path) -> None:
     before = contents(HERE)
     finished = script("play", "--task", TASK, "--pretrained", "env.scene.env_spacing=3.0", "--video",
                       "--video_length", "3", "--num_envs", "2", "--device", "cpu", "--log_root", tmp_path)  # fmt: skip
@@ -151,7 +151,7 @@ def test_its_video_is_written_below_the_log_root_in_a_world_that_is_asked_for(tm
     assert str(video) in finished.stdout
 
 
-def test_where_the_run_itself_lies_its_scores_are_written(tmp_path: Path) -> None:
+def test_scores_go_to_the_run_directory_if_the_ledger_holds_the_run(tmp_path: Path) -> None:
     (run,) = read_ledger(HERE / TASK).runs
     home = tmp_path / "logs" / "mine"
     home.mkdir(parents=True)
@@ -171,7 +171,7 @@ def test_where_the_run_itself_lies_its_scores_are_written(tmp_path: Path) -> Non
         (["run", "--pretrained"], r"no checkpoint, run directory or run id 'run'"),
     ],
 )
-def test_what_does_not_come_with_the_package_is_refused_in_one_line(
+def test_a_task_without_a_shipped_policy_gives_an_error_of_one_line(
     arguments: list[str], complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=complaint) as refused:
@@ -181,13 +181,13 @@ def test_what_does_not_come_with_the_package_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("name", ["play", "export_policy"])
-def test_one_policy_is_played_or_exported(name: str, tmp_path: Path) -> None:
+def test_a_run_and_pretrained_together_are_refused(name: str, tmp_path: Path) -> None:
     finished = script(name, "run", "--task", TASK, "--pretrained", *(["--video"] if name == "play" else []))
     assert finished.returncode == 2
     assert finished.stderr.strip().endswith("error: run or --pretrained: name one of them")
 
 
-def test_a_spoiled_file_is_refused_in_one_line(copy_of_shipped: Path, tmp_path: Path) -> None:
+def test_a_damaged_shipped_file_gives_an_error_of_one_line(copy_of_shipped: Path, tmp_path: Path) -> None:
     for path, complaint in (
         (copy_of_shipped / POLICY, r"policy.pt is not what its contract.json describes, .*: install ledger_lab again"),
         (shipped_checkpoint(TASK), r"checkpoint .*\.pt is not what run \w+ saved: its SHA-256 differs"),

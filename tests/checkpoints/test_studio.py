@@ -1,4 +1,4 @@
-"""In a recording the ground shows motion, and the camera goes along; a picture has four moments of it."""
+"""Recordings show a checkered ground, and the camera follows the robot; a picture shows four moments."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.fakes.robots import ENGINES
 
 
 @pytest.mark.parametrize("physics", ENGINES)
-def test_the_camera_goes_along_with_the_robot_over_a_checkered_ground(physics: str) -> None:
-    from ledger_lab.checkpoints.film import in_studio
+def test_the_camera_follows_the_robot_over_a_checkered_ground(physics: str) -> None:
+    from ledger_lab.checkpoints.film import use_studio_viewer
     from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     cfg = task_cfg("LedgerLab-Ant", f"physics={physics}")
     cfg.seed, cfg.scene.num_envs = 5, 2
-    in_studio(cfg)
+    use_studio_viewer(cfg)
     flags = {"device": "cpu", "visualizer": ["newton_gl"]}
     with simulation_app(cfg, flags), environment("LedgerLab-Ant", cfg) as env:
         env.reset()

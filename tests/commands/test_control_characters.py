@@ -1,4 +1,4 @@
-"""Control characters in what a ledger, or a file name, says are shown, and never sent to the terminal."""
+"""Control characters in ledgers and file names are shown, and never sent to the terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_control_characters_are_shown_as_python_writes_them() -> None:
     assert visible("\udcff") == r"\udcff"  # of a file name that is no UTF-8
 
 
-def test_every_way_to_print_a_string_shows_them() -> None:
+def test_every_way_to_print_a_string_shows_control_characters() -> None:
     out = io.StringIO()
     console = make_console(out)
     table = Table(HOSTILE, title=HOSTILE)
@@ -54,13 +54,13 @@ def test_every_way_to_print_a_string_shows_them() -> None:
     assert out.getvalue().count("FIELD") == 13
 
 
-def test_a_string_is_no_markup_and_no_line_is_cut_in_a_pipe() -> None:
+def test_strings_are_not_markup_and_lines_in_a_pipe_are_not_cut() -> None:
     out = io.StringIO()
     make_console(out).print(f"[red]{'a' * 500} :smile:[/red]")
     assert out.getvalue() == f"[red]{'a' * 500} :smile:[/red]\n"
 
 
-def test_errors_show_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_show_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     assert tell_error(UserError(f"no run {HOSTILE}")) == 2
     told = capsys.readouterr().err
     require_shown(told)
@@ -69,7 +69,7 @@ def test_errors_show_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.splitlines() == [r"ValueError: \x1b[2J\u202e"] * 2
 
 
-def test_reports_of_hostile_fields_show_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_of_hostile_fields_show_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = set()
     for folder, hostile in write_hostile_runs(tmp_path / "logs", HOSTILE):
         for program, arguments in ((build_report, ["--checkpoints", "--instance", "local"]), (verify_ledger, [])):
@@ -103,7 +103,7 @@ def pair(tmp_path: Path) -> Path:
     return tmp_path / "pair"
 
 
-def test_comparisons_and_queries_show_them(pair: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparisons_and_queries_show_control_characters(pair: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="do not measure the same thing"):
         build_report(["--log_root", str(pair), "--compare", "aa", "bb"])
     require_shown(capsys.readouterr().err, somewhere=False)
@@ -117,7 +117,7 @@ def test_comparisons_and_queries_show_them(pair: Path, capsys: pytest.CaptureFix
     require_shown(capsys.readouterr().err, somewhere=False)
 
 
-def test_exports_and_names_of_files_show_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exports_and_file_names_show_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / HOSTILE.replace("/", "")
     write_run(root, "aa", rl_library=HOSTILE)
     assert export_ledger(["--log_root", str(root), "--to", str(root / "out"), "--format", "isaaclab"]) == 0
@@ -131,7 +131,7 @@ def test_exports_and_names_of_files_show_them(tmp_path: Path, capsys: pytest.Cap
     require_shown(capsys.readouterr().out)
 
 
-def test_nothing_else_prints() -> None:
+def test_all_other_output_goes_through_the_console() -> None:
     """Data for other programs, and lines without a foreign text, are all that goes around the console."""
     around = {
         "commands/import_prices.py",  # a price file

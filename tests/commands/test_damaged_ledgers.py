@@ -1,4 +1,4 @@
-"""Whatever is wrong with a ledger, ``report.py`` says it in one line with file and line, and exits with 2."""
+"""For a damaged ledger, ``report.py`` prints one line with file and line, and exits with status 2."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def other_json(run_dir: Path) -> str:
         other_json,
     ],
 )
-def test_report_tells_damage_in_one_line(tmp_path: Path, damage: Callable[[Path], str]) -> None:
+def test_report_describes_damage_in_one_line(tmp_path: Path, damage: Callable[[Path], str]) -> None:
     complaint = damage(write_run(tmp_path / "logs", "aa"))
     finished = script("report", "--log_root", tmp_path / "logs")
     assert (finished.returncode, finished.stdout) == (2, "")
@@ -104,7 +104,7 @@ def two_sizes(run_dir: Path) -> str:
 
 
 @pytest.mark.parametrize("contradiction", [claimed_twice, declared_twice, two_sizes])
-def test_verification_tells_journals_that_contradict_each_other(
+def test_verification_reports_journals_that_contradict_each_other(
     tmp_path: Path, contradiction: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     complaint = contradiction(write_run(tmp_path / "logs", "aa"))
@@ -114,7 +114,7 @@ def test_verification_tells_journals_that_contradict_each_other(
     assert total.endswith("1 damaged")
 
 
-def test_verification_goes_on_after_damage_and_counts_it(tmp_path: Path) -> None:
+def test_verification_continues_after_damage_and_counts_it(tmp_path: Path) -> None:
     tampered(write_run(tmp_path / "logs", "aa"))
     torn = write_run(tmp_path / "logs", "bb") / "journal-1-0.jsonl"
     torn.write_bytes(torn.read_bytes()[:-10])

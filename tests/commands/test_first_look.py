@@ -82,7 +82,7 @@ def test_a_refusal_does_not_wait_for_torch_or_isaac_lab(
         ["--resume", "LOGS/r_aa"],
     ],
 )
-def test_nothing_is_refused_that_may_be_right(
+def test_requests_that_may_be_valid_are_not_refused_early(
     tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir = write_run(tmp_path / "logs", "aa")
@@ -91,12 +91,12 @@ def test_nothing_is_refused_that_may_be_right(
     first_look(train_parser, arguments, TrainRequest)
 
 
-def test_processes_that_a_launcher_started_refuse_together_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_checks_are_skipped_in_launched_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     first_look(train_parser, ["--num_envs", "0"], TrainRequest)
 
 
-def test_the_tasks_in_the_text_of_isaac_lab_are_those_that_it_registers() -> None:
+def test_task_ids_found_in_isaac_labs_source_equal_its_registered_tasks() -> None:
     registered = {task for task in registered_tasks() if task_package(task) == STOCK_TASKS}
     assert registered <= stock_tasks()
     assert stock_tasks() <= set(gym.registry)

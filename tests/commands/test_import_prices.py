@@ -1,4 +1,4 @@
-"""Catalogs of gpuhunt become dated, sourced price entries, without a network. The catalogs here are made up."""
+"""Catalogs of gpuhunt become dated price entries with a source, without a network. The catalogs are invented."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def archive(path: Path, *tables: Path, date_time: tuple[int, int, int, int, int,
     return path
 
 
-def test_spot_and_on_demand_stand_side_by_side(tmp_path: Path) -> None:
+def test_spot_and_on_demand_prices_are_separate_entries(tmp_path: Path) -> None:
     assert imported(tmp_path, AWS, *DATED) == {
         "aws-g6.xlarge@us-east-1": 0.75,
         "aws-g6.xlarge@us-east-1-spot": 0.25,
@@ -82,12 +82,12 @@ def test_spot_and_on_demand_stand_side_by_side(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_offers_are_chosen(tmp_path: Path, arguments: tuple[str, ...], names: set[str]) -> None:
+def test_flags_select_offers(tmp_path: Path, arguments: tuple[str, ...], names: set[str]) -> None:
     assert set(imported(tmp_path, AWS, GCP, *DATED, *arguments)) == names
 
 
 @pytest.mark.parametrize("count", [(), ("--count", "2")])
-def test_a_name_of_several_instances_gets_longer_whatever_is_chosen(tmp_path: Path, count: tuple[str, ...]) -> None:
+def test_an_ambiguous_entry_name_is_extended_for_every_selection(tmp_path: Path, count: tuple[str, ...]) -> None:
     prices = imported(tmp_path, GCP, *DATED, "--gpu", "T4", *count)
     assert prices["gcp-n1-standard-8@us-central1-a-2xT4-8cpu-30gb"] == 1.125
     assert len(prices) == (1 if count else 2)
@@ -107,7 +107,7 @@ def test_an_undated_catalog_is_refused(tmp_path: Path) -> None:
     assert "the table has no date" in refusal(undated)
 
 
-def test_a_provider_of_unknown_billing_needs_its_rule(tmp_path: Path) -> None:
+def test_a_provider_with_unknown_billing_needs_the_billing_flags(tmp_path: Path) -> None:
     assert "doesn't say how verda bills: give --billing_granularity_s" in refusal(VERDA, *DATED)
     rule = ("--billing_granularity_s", "600", "--billing_minimum_s", "0")
     imported(tmp_path, VERDA, *DATED, *rule)
@@ -122,7 +122,7 @@ def test_a_provider_of_unknown_billing_needs_its_rule(tmp_path: Path) -> None:
         ("nan", "aws-g6.xlarge@us-east-1: usd_per_hour must be a finite number of at least 0, not nan"),
     ],
 )
-def test_an_impossible_price_is_told_with_file_entry_and_field(tmp_path: Path, price: str, complaint: str) -> None:
+def test_an_impossible_price_is_reported_with_file_entry_and_field(tmp_path: Path, price: str, complaint: str) -> None:
     table = tmp_path / "aws.csv"
     table.write_text(AWS.read_text().replace("us-east-1,0.75,", f"us-east-1,{price},"))
     assert refusal(table, *DATED) == f"{table}: {complaint}"
@@ -135,7 +135,7 @@ def test_two_prices_of_one_entry_are_refused(tmp_path: Path) -> None:
     assert "aws-g6.xlarge@us-east-1: usd_per_hour is both 0.75 and 0.5" in refusal(table, *DATED)
 
 
-def test_unreadable_lines_are_counted_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_lines_are_counted_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "aws.csv"
     table.write_text(AWS.read_text().replace("us-east-1,0.75,", "us-east-1,cheap,"))
     assert "aws-g6.xlarge@us-east-1" not in imported(tmp_path, table, *DATED)
@@ -148,16 +148,16 @@ def test_unreadable_lines_are_counted_and_told(tmp_path: Path, capsys: pytest.Ca
         ((AWS, *DATED, "--gpu", "H1000"), "--gpu H1000: in none of the catalogs; did you mean 'H100'?"),
         ((AWS, *DATED, "--region", "us-east-9"), "--region us-east-9: in none of the catalogs; did you mean"),
         ((AWS, *DATED, "--provider", "gcp"), "--provider gcp: in none of the catalogs; known: aws"),
-        ((AWS, *DATED, "--count", "3"), "none of 5 offers with accelerators is what was asked for"),
+        ((AWS, *DATED, "--count", "3"), "none of 5 offers with accelerators matches"),
         ((AWS, AWS, *DATED), "aws.csv is named twice"),
         (("absent.zip", *DATED), "absent.zip: cannot read the catalog: No such file or directory"),
     ],
 )
-def test_what_cannot_be_imported_is_told(arguments: tuple[str | Path, ...], complaint: str) -> None:
+def test_an_import_without_a_result_is_explained(arguments: tuple[str | Path, ...], complaint: str) -> None:
     assert complaint in refusal(*arguments)
 
 
-def test_files_that_are_no_catalogs_are_told(tmp_path: Path) -> None:
+def test_files_that_are_not_catalogs_are_reported(tmp_path: Path) -> None:
     (tmp_path / "aws.csv").write_text("a,b\n1,2\n")
     assert "no line is one of gpuhunt's catalogs: line 2 has no gpu_name" in refusal(tmp_path / "aws.csv", *DATED)
     (tmp_path / "aws.csv").write_bytes(b"\xff\xfe\x00")

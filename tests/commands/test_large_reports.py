@@ -1,4 +1,4 @@
-"""Over a large ledger the report leaves out what takes a look at every row, says so, and makes up for it by name."""
+"""The report of a large ledger leaves out the analysis of single rows, unless the user names runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledger_lab.ledger import LedgerDamageError, read_ledger
 from ledger_lab.reports import summarize_run
 
 
-def test_runs_are_summarized_on_all_cores_as_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summaries_on_all_cores_equal_those_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ledger(tmp_path, runs=5, rows=150)
     runs = read_ledger(tmp_path).runs
     alone = [summarize_run(run) for run in runs]
@@ -33,7 +33,7 @@ def test_runs_are_summarized_on_all_cores_as_on_one(tmp_path: Path, monkeypatch:
         module.summarize_runs(runs)
 
 
-def test_bottlenecks_of_many_rows_are_told_of_named_runs(
+def test_a_large_report_shows_bottlenecks_only_of_named_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_ledger(tmp_path, runs=2, rows=400)

@@ -1,4 +1,4 @@
-"""The programs explain themselves."""
+"""``list_envs.py``, and the help of every program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
         assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +\d+/\d+ in [\d:]+{before}$", own.rstrip())
 
 
-def test_a_policy_that_fell_short_is_listed_by_its_best_score(tmp_path: Path) -> None:
+def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path: Path) -> None:
     write_run(tmp_path, "a", scores=(7, 6))
     assert _record(summarize_run(read_ledger(tmp_path).runs[0])) == "7/10, short of it"
 
@@ -65,14 +65,14 @@ def test_a_policy_that_fell_short_is_listed_by_its_best_score(tmp_path: Path) ->
         ("verify_ledger", [], ["--log_root"]),
     ],
 )
-def test_help_teaches(name: str, arguments: list[str], words: list[str]) -> None:
+def test_help_explains_the_program_with_examples(name: str, arguments: list[str], words: list[str]) -> None:
     finished = script(name, *arguments, "--help")
     assert finished.returncode == 0, finished.stderr
     for word in words:
         assert word in finished.stdout
 
 
-def test_every_benchmark_explains_itself() -> None:
+def test_every_benchmark_has_a_help_text() -> None:
     finished = benchmark("overhead", "--help")
     assert finished.returncode == 0, finished.stderr
     assert "--pairs" in finished.stdout

@@ -1,4 +1,4 @@
-"""``report.py --sql``, ``--schema`` and ``export.py``, as a user calls them."""
+"""``report.py --sql``, ``--schema`` and ``export.py``, called like by a user."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_schema_names_every_column() -> None:
         (("--csv", "-"), "--csv goes with --sql"),
     ],
 )
-def test_bad_queries_are_one_line(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_bad_query_gives_one_line_and_status_2(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
     done = script("report", "--log_root", log_root, *arguments)
     assert done.returncode == 2
     assert said in done.stderr
@@ -73,16 +73,16 @@ def test_bad_queries_are_one_line(log_root: Path, arguments: tuple[str, ...], sa
         (("--sql", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),
         (("--html", "page.html", "--json", "-"), "call report.py twice"),
         (("--html", "page.html", "--checkpoints"), "--checkpoints goes with the table"),
-        (("aa", "--compare", "aa", "bb"), "--compare takes its two sides whole"),
+        (("aa", "--compare", "aa", "bb"), "--compare compares all runs of its two sides"),
     ],
 )
-def test_what_would_be_ignored_or_broken_is_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_flags_that_would_be_ignored_are_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said) as refused:
         build_report(["--log_root", str(log_root), *arguments])
     assert "\n" not in str(refused.value)
 
 
-def test_exports_say_what_they_wrote_and_what_they_could_not(log_root: Path, tmp_path: Path) -> None:
+def test_exports_list_written_files_and_runs_left_out(log_root: Path, tmp_path: Path) -> None:
     write_run(log_root, "cc", rl_library="unheard_of")
     done = script("export", "--log_root", log_root, "--to", tmp_path / "out", "--format", "parquet", "isaaclab")
     assert (done.returncode, done.stderr) == (0, "")

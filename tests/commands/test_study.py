@@ -1,4 +1,4 @@
-"""A study makes what is missing, survives what fails, and reports all of it."""
+"""A study makes the missing trainings, continues after failed ones, and reports all of them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_each_arm_is_trained_with_each_seed_once(
     assert "4 of 4 trainings are in" in capfd.readouterr().out
 
 
-def test_a_training_that_failed_stays_and_one_that_was_killed_is_made_again(scripts: Path, tmp_path: Path) -> None:
+def test_a_failed_training_is_kept_and_a_killed_training_is_repeated(scripts: Path, tmp_path: Path) -> None:
     log_root = tmp_path / "logs"
     write_run(log_root, "0badc0de", status=Status.KILLED, cohort="s-bad", seed=1)
     asked = [study(tmp_path, "bad"), "--log_root", str(log_root)]
@@ -109,7 +109,9 @@ def test_a_training_that_failed_stays_and_one_that_was_killed_is_made_again(scri
     assert len(made(log_root)) == 3
 
 
-def test_a_training_that_left_a_state_goes_on(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_training_with_a_saved_state_is_resumed(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log_root = tmp_path / "logs"
     write_run(log_root, "0badc0de", status=Status.PREEMPTED, state=True, cohort="s-good", seed=1)
     write_run(log_root, "0badc0d2", status=Status.PREEMPTED, cohort="s-good", seed=2)
@@ -123,16 +125,16 @@ def test_a_training_that_left_a_state_goes_on(scripts: Path, tmp_path: Path, cap
     assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
 
 
-def test_a_training_that_cannot_go_on_is_told_with_the_ways_out(scripts: Path, tmp_path: Path) -> None:
+def test_a_training_that_cannot_be_resumed_is_reported_with_the_ways_out(scripts: Path, tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "0badc0de", status=Status.KILLED, state=True, cohort="s-good", seed=1)
     (run_dir / STATE_FILE).write_text("damaged")
     with pytest.raises(
-        UserError, match=f"train.py --resume 0badc0de, or remove {run_dir / STATE_FILE}, and it is made"
+        UserError, match=f"train.py --resume 0badc0de, or remove {run_dir / STATE_FILE} to start it again"
     ):
         run_study([study(tmp_path, "good"), "--log_root", str(tmp_path)])
 
 
-def test_one_that_was_killed_when_all_was_done_is_made(scripts: Path, tmp_path: Path) -> None:
+def test_a_training_killed_after_its_target_is_complete(scripts: Path, tmp_path: Path) -> None:
     for seed in (1, 2):
         write_run(
             tmp_path, f"0badc0d{seed}", status=Status.KILLED, state=True, confirmation=10, cohort="s-good", seed=seed
@@ -141,13 +143,13 @@ def test_one_that_was_killed_when_all_was_done_is_made(scripts: Path, tmp_path: 
     assert len(made(tmp_path)) == 2
 
 
-def test_what_a_training_refuses_ends_the_study(scripts: Path, tmp_path: Path) -> None:
+def test_a_refused_training_ends_the_study(scripts: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the training of refused seed 1 was refused"):
         run_study([study(tmp_path, "refused", "good"), "--log_root", str(tmp_path)])
     assert made(tmp_path) == []
 
 
-def test_nothing_is_trained_dry(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_trains_nothing(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_root = tmp_path / "logs"
     assert run_study([study(tmp_path, "good"), "--log_root", str(log_root), "--dry_run", "--", "--x", "a b"]) == 0
     assert "--arm good --x 'a b' --seed 2 --cohort s-good --cohort_size 2" in capfd.readouterr().out
@@ -158,7 +160,7 @@ def test_nothing_is_trained_dry(scripts: Path, tmp_path: Path, capfd: pytest.Cap
     ("signum", "exit_status"),
     [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
 )
-def test_who_ends_a_study_ends_its_training(
+def test_a_signal_to_a_study_ends_its_training(
     scripts: Path, tmp_path: Path, signum: signal.Signals, exit_status: int
 ) -> None:
     (scripts / "study.py").write_text((ROOT / "scripts" / "study.py").read_text())

@@ -1,4 +1,4 @@
-"""Intervals and medians that keep the runs which never got there."""
+"""Intervals and medians include the runs that missed the target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_interval_covers_the_cost_and_narrows_with_runs() -> None:
     assert low < narrow_low < 7 / 3 < narrow_high < high
 
 
-def test_resamples_without_success_leave_the_interval_open() -> None:
+def test_resamples_without_success_leave_the_upper_bound_open() -> None:
     # Of three runs with one success, (2/3)^3 = 30 % of the resamples have none.
     low, high = bootstrap_interval([(1.0, True), (1.0, False), (1.0, False)])
     assert high is None
@@ -33,7 +33,7 @@ def test_resamples_without_success_leave_the_interval_open() -> None:
     assert bootstrap_interval([(1.0, True)] * 4 + [(1.0, False)] * 2)[1] is not None
 
 
-def test_a_failure_that_cost_much_raises_the_upper_bound() -> None:
+def test_an_expensive_failure_raises_the_upper_bound() -> None:
     _, cheap = bootstrap_interval([(1.0, True)] * 9 + [(1.0, False)])
     _, dear = bootstrap_interval([(1.0, True)] * 9 + [(50.0, False)])
     assert cheap is not None
@@ -91,7 +91,7 @@ def times(*seconds: float) -> list[RunTime]:
         ((40.0, -19.0, -120.0), MedianTime(exactly_s=None, more_than_s=40.0)),
     ],
 )
-def test_runs_that_never_got_there_stay_in_the_median(runs: tuple[float, ...], median: MedianTime) -> None:
+def test_runs_that_missed_the_target_count_in_the_median(runs: tuple[float, ...], median: MedianTime) -> None:
     assert median_time_to_target(times(*runs)) == median
     assert median_time_to_target(times(*reversed(runs))) == median
 

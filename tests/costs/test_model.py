@@ -1,4 +1,4 @@
-"""Denominators: what is billed, what a rate divides by, and when a cost is undefined rather than wrong."""
+"""Billed time, denominators of rates, and costs that are undefined."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_billed_time_is_rounded_up_and_has_a_minimum(
     assert billable_seconds(wall_s, entry) == pytest.approx(billed_s)
 
 
-def test_float_noise_does_not_buy_another_granule() -> None:
+def test_rounding_errors_do_not_add_a_billed_unit() -> None:
     start_s = 1.7e9 + 0.1
     assert billable_seconds((start_s + 60.0) - start_s, price(granularity_s=60)) == 60.0
     assert billable_seconds(60.0 + 1e-9, price(granularity_s=60)) == 60.0
@@ -131,20 +131,20 @@ def owned(power_w: float | None = 500.0) -> Price:
     )
 
 
-def test_hardware_of_ones_own_costs_its_share_and_the_energy_of_all_attempts() -> None:
+def test_owned_hardware_costs_its_share_and_the_energy_of_all_attempts() -> None:
     assert billable_usd([3600.0, 3600.0], owned(), devices=2) == pytest.approx(2 * 1.0 + 1.0 * 0.4)
     assert billable_usd([3600.0], owned(), devices=1) == pytest.approx(0.5 * 1.0 + 0.25 * 0.4)
     assert billable_usd([3600.0], owned(), devices=2, attempt_kwh=[3.0]) == pytest.approx(1.0 + 3.0 * 0.4)
 
 
-def test_measured_energy_goes_before_nominal_power() -> None:
+def test_measured_energy_replaces_nominal_power() -> None:
     nominal = energy_cost([3600.0], owned(), devices=2)
     assert nominal == EnergyCost(kwh=pytest.approx(0.5), usd=pytest.approx(0.2), basis="nominal")
     measured = energy_cost([3600.0], owned(), devices=2, attempt_kwh=[0.0])
     assert measured == EnergyCost(kwh=0.0, usd=0.0, basis="measured")
 
 
-def test_attempts_that_were_metered_and_others_add_up() -> None:
+def test_energies_of_metered_and_unmetered_attempts_add_up() -> None:
     both = energy_cost([3600.0, 7200.0], owned(), devices=2, attempt_kwh=[0.2, None])
     assert both == EnergyCost(kwh=pytest.approx(0.2 + 1.0), usd=pytest.approx(1.2 * 0.4), basis="mixed")
     assert energy_cost([3600.0, 7200.0], owned(power_w=None), devices=2, attempt_kwh=[0.2, None]) is None
@@ -152,7 +152,7 @@ def test_attempts_that_were_metered_and_others_add_up() -> None:
         energy_cost([3600.0, 7200.0], owned(), devices=2, attempt_kwh=[0.2])
 
 
-def test_unknown_energy_leaves_the_cost_unknown_and_never_zero() -> None:
+def test_unknown_energy_makes_the_cost_unknown() -> None:
     assert energy_cost([3600.0], owned(power_w=None), devices=2) is None
     assert billable_usd([3600.0], owned(power_w=None), devices=2) is None
     assert billable_usd([3600.0], owned(power_w=None), devices=2, attempt_kwh=[1.0]) == pytest.approx(1.4)
@@ -176,7 +176,7 @@ def test_rates_divide_by_their_own_denominator() -> None:
     assert evaluation_share(3.0, 60.0) == pytest.approx(0.05)
 
 
-def test_a_measured_zero_is_a_zero() -> None:
+def test_a_measured_zero_is_not_missing() -> None:
     assert usd_per_billion_env_steps(0.0, 10) == 0.0
     assert env_steps_per_s(0, 4.0) == 0.0
     assert updates_per_min(0, 4.0) == 0.0

@@ -1,4 +1,4 @@
-"""Price entries: what the file may say, what the flags make of it, and that the shipped figures have a source."""
+"""Price entries: fields of the file, effects of the flags, and sources of the shipped prices."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_only_an_unpriced_entry_may_leave_the_price_out(tmp_path: Path) -> None:
     assert "usd_per_hour contradicts" in message
 
 
-def test_a_rate_of_ones_own_needs_no_region_but_a_source(tmp_path: Path) -> None:
+def test_a_custom_rate_needs_a_source_but_no_region(tmp_path: Path) -> None:
     entry = {key: value for key, value in ENTRY.items() if key not in ("accelerator", "region")}
     entry["market"] = '"custom"'
     assert load_prices(write_prices(tmp_path, entry))["test.8x"].usd_per_hour == 12.5
@@ -136,7 +136,7 @@ def test_a_rate_of_ones_own_needs_no_region_but_a_source(tmp_path: Path) -> None
     assert "source is missing" in user_error(write_prices(tmp_path, entry))
 
 
-def test_hardware_of_ones_own_has_a_price_per_hour_of_work(tmp_path: Path) -> None:
+def test_owned_hardware_has_a_price_per_working_hour(tmp_path: Path) -> None:
     price = load_prices(write_prices(tmp_path, OWNED))["test.8x"]
     assert price.usd_per_hour == pytest.approx(1.0)
     assert dataclasses.replace(price, note="x").usd_per_hour == price.usd_per_hour
@@ -144,7 +144,7 @@ def test_hardware_of_ones_own_has_a_price_per_hour_of_work(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("field", ["purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "source", "date"])
-def test_hardware_of_ones_own_needs_what_its_price_follows_from(tmp_path: Path, field: str) -> None:
+def test_owned_hardware_needs_purchase_price_lifetime_and_utilization(tmp_path: Path, field: str) -> None:
     entry = {key: value for key, value in OWNED.items() if key != field}
     assert f'[instances."test.8x"]: {field} is missing' in user_error(write_prices(tmp_path, entry))
 
@@ -162,18 +162,18 @@ def test_hardware_of_ones_own_needs_what_its_price_follows_from(tmp_path: Path, 
         ("usd_per_hour", "2.0", "usd_per_hour contradicts market = 'owned'"),
     ],
 )
-def test_hardware_of_ones_own_is_checked(tmp_path: Path, field: str, value: str, complaint: str) -> None:
+def test_fields_of_owned_hardware_are_checked(tmp_path: Path, field: str, value: str, complaint: str) -> None:
     message = user_error(write_prices(tmp_path, OWNED | {field: value}))
     assert '[instances."test.8x"]: ' in message
     assert complaint in message
 
 
-def test_only_hardware_of_ones_own_has_its_fields(tmp_path: Path) -> None:
+def test_other_markets_refuse_fields_of_owned_hardware(tmp_path: Path) -> None:
     message = user_error(write_prices(tmp_path, ENTRY | {"power_w": "900"}))
     assert "power_w contradicts market = 'on-demand'" in message
 
 
-def test_a_book_of_ones_own_stands_in_front_of_ours(tmp_path: Path) -> None:
+def test_a_users_price_file_overrides_the_shipped_prices(tmp_path: Path) -> None:
     path = write_prices(tmp_path, ENTRY, header='[instances."aws-g5.xlarge"]')
     book = load_price_book(path)
     assert book["aws-g5.xlarge"].usd_per_hour == 12.5
@@ -208,13 +208,13 @@ def test_a_dotted_name_without_quotes_gets_a_hint(tmp_path: Path) -> None:
         ("[instances.x", "not a TOML file"),
     ],
 )
-def test_a_malformed_file_is_told_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_malformed_price_file_gives_an_error_of_one_line(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "prices.toml"
     path.write_text(text, encoding="utf-8")
     assert complaint in user_error(path)
 
 
-def test_an_unreadable_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_price_file_gives_an_error_of_one_line(tmp_path: Path) -> None:
     assert "cannot read the price file" in user_error(tmp_path / "absent.toml")
     (tmp_path / "latin.toml").write_bytes(b"\xff\xfe")
     assert "not a TOML file" in user_error(tmp_path / "latin.toml")
@@ -226,7 +226,7 @@ def test_prices_are_frozen() -> None:
         price.usd_per_hour = 1.0  # type: ignore[misc]
 
 
-def test_a_price_survives_the_ledger() -> None:
+def test_a_price_is_unchanged_by_the_ledger() -> None:
     for price in load_prices().values():
         assert Price.from_dict(json.loads(json.dumps(price.to_dict()))) == price
 
@@ -251,7 +251,7 @@ def test_an_instance_is_found_by_name() -> None:
 
 
 @pytest.mark.parametrize("instance", [None, "aws-p5.48xlarge"])
-def test_the_flag_overrides_the_price_and_signs_it(instance: str | None) -> None:
+def test_the_price_flag_overrides_the_entry_and_is_named_as_the_source(instance: str | None) -> None:
     prices = load_prices()
     listed = prices[instance or LOCAL]
     price = resolve_price(instance, 2.5, prices, today=TODAY)
@@ -261,12 +261,12 @@ def test_the_flag_overrides_the_price_and_signs_it(instance: str | None) -> None
     assert prices[instance or LOCAL] is listed
 
 
-def test_the_flag_overrides_what_hardware_of_ones_own_costs(tmp_path: Path) -> None:
+def test_the_price_flag_overrides_the_price_of_owned_hardware(tmp_path: Path) -> None:
     price = resolve_price("test.8x", 2.5, load_prices(write_prices(tmp_path, OWNED)), today=TODAY)
     assert (price.usd_per_hour, price.market, price.purchase_usd, price.power_w) == (2.5, "custom", None, None)
 
 
-def test_an_unknown_instance_is_answered_with_the_nearest_names() -> None:
+def test_an_unknown_instance_gives_the_nearest_names() -> None:
     with pytest.raises(UserError, match=r"unknown instance 'p5\.48xlarge'; did you mean .*'aws-p5\.48xlarge'"):
         resolve_price("p5.48xlarge", None, load_prices(), today=TODAY)
 

@@ -1,4 +1,4 @@
-"""Scores of checkpoints: the same wherever they are taken, per cell, in other simulations, and compared."""
+"""Scores of checkpoints: reproducible, per cell, in other simulations, and in comparison."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def evaluation(root: Path) -> JournalContent:
     return read_journal(path)
 
 
-def test_stand_alone_scores_agree_episode_by_episode_with_those_beside_the_training(copy_of_run: Path) -> None:
+def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run: Path) -> None:
     run_dir = one_run_dir(copy_of_run)
     (run,) = read_ledger(copy_of_run).runs
     beside = {row.checkpoint: row for row in run.results if row.purpose == "screening"}
@@ -94,9 +94,7 @@ def test_stand_alone_scores_agree_episode_by_episode_with_those_beside_the_train
     assert "target 90 %" not in finished.stdout and "“≥ 90 % proven”" in finished.stdout
 
 
-def test_another_simulation_is_one_more_cell_and_another_checkpoint_is_compared_seed_by_seed(
-    copy_of_run: Path, tmp_path: Path
-) -> None:
+def test_other_simulations_are_cells_and_checkpoints_are_compared_by_seed(copy_of_run: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(copy_of_run)
     finished = script("evaluate", run_dir / "model_0.pt", "--versus", run_dir, "--sim", "physics=ovphysx",
                       "--panel", small_panel(tmp_path), "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
@@ -130,7 +128,7 @@ def count(outcomes: Outcomes, cell: str) -> str:
     return f"{sum(won)}/{len(won)}"
 
 
-def test_cells_stand_in_the_table_and_the_worst_episodes_become_videos(copy_of_run: Path, tmp_path: Path) -> None:
+def test_the_table_shows_cells_and_the_worst_episodes_are_recorded(copy_of_run: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(copy_of_run)
     finished = script("evaluate", run_dir / "model_2.pt", "--panel", small_panel(tmp_path, CELLS, 4), "--video", "2",
                       "--target", "0.2", "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
@@ -174,7 +172,7 @@ def test_a_score_of_incomplete_physics_is_invalid(copy_of_run: Path, tmp_path: P
     assert script("verify_ledger", "--log_root", copy_of_run).returncode == 0
 
 
-def test_the_worst_episodes_failed_first_were_shortest_and_returned_least() -> None:
+def test_worst_episodes_are_ordered_by_success_length_and_return() -> None:
     from ledger_lab.evaluation.film import worst_episodes
 
     def outcomes(success: list[bool], steps: list[int], returns: list[float | None]) -> Outcomes:

@@ -1,4 +1,4 @@
-"""What can't be scored is refused in one line, and leaves nothing that looks like a score."""
+"""Impossible evaluations give an error of one line, and leave no row that looks like a score."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_checkpoints_of_another_task_are_refused(trained: Path, tmp_path: Path) 
     refused("unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'", tmp_path, gone)
 
 
-def test_runs_of_different_simulations_panels_or_targets_are_not_mixed(trained: Path, tmp_path: Path) -> None:
+def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(trained)
     fields = planned(run_dir, "--sim", "physics=ovphysx").simulations[1].identity.fields
     other = retold(trained, tmp_path, "c0000000", overrides=["physics=ovphysx"], panel_fields=fields)
@@ -121,7 +121,7 @@ def test_runs_of_different_simulations_panels_or_targets_are_not_mixed(trained: 
     assert plan.simulations[1].identity.fields["physics"]["engine"] == "ovphysx"
 
 
-def test_a_policy_that_would_see_something_else_is_taken_on_no_panel(trained: Path, tmp_path: Path) -> None:
+def test_a_policy_whose_observations_changed_is_refused_on_every_panel(trained: Path, tmp_path: Path) -> None:
     (run,) = read_ledger(trained).runs
     drifted = retold(trained, tmp_path, "80000000", panel_fields=with_other(run.declared, "observations"))
     refused("panel cartpole_v1 is not the one that run 80000000 declared", tmp_path, drifted)
@@ -168,9 +168,7 @@ def no_file(run_dir: Path) -> str:
 
 
 @pytest.mark.parametrize("spoil", [other_bytes, no_file])
-def test_a_changed_checkpoint_is_an_error_and_no_number(
-    trained: Path, tmp_path: Path, spoil: Callable[[Path], str]
-) -> None:
+def test_a_changed_checkpoint_is_refused(trained: Path, tmp_path: Path, spoil: Callable[[Path], str]) -> None:
     run = retold(trained, tmp_path, "a0000000")
     refused(spoil(run), tmp_path, run)
 
@@ -187,7 +185,7 @@ def smaller_network(run_dir: Path) -> None:
     torch.save(content, run_dir / "model_1.pt")
 
 
-def test_a_network_of_another_shape_is_told_in_one_line_and_leaves_no_score(trained: Path, tmp_path: Path) -> None:
+def test_a_network_of_another_shape_gives_one_line_and_no_score(trained: Path, tmp_path: Path) -> None:
     run = retold(trained, tmp_path, "a0000000", smaller_network)
     finished = script("evaluate", run / "model_2.pt", run / "model_1.pt", "--log_root", tmp_path, "--device", "cpu")
     assert finished.returncode == 2, finished.stdout + finished.stderr
@@ -199,7 +197,7 @@ def test_a_network_of_another_shape_is_told_in_one_line_and_leaves_no_score(trai
     assert not any(read_journal(path).of(PanelResult) for path in written)
 
 
-def test_the_program_says_it_in_one_line_with_status_2(trained: Path) -> None:
+def test_the_program_prints_the_error_in_one_line_with_status_2(trained: Path) -> None:
     before = find_journals(trained)
     finished = script("evaluate", one_run_dir(trained), "--sim", "physics=ovphysics", "--device", "cpu")
     assert finished.returncode == 2
@@ -208,7 +206,7 @@ def test_the_program_says_it_in_one_line_with_status_2(trained: Path) -> None:
     assert find_journals(trained) == before
 
 
-def test_a_supervisor_that_cannot_write_is_the_users_to_mend(trained: Path, tmp_path: Path) -> None:
+def test_a_supervisor_that_cannot_write_gives_a_user_error(trained: Path, tmp_path: Path) -> None:
     from ledger_lab.evaluation.run import _carry_out
     from ledger_lab.meters import PhaseClock
     from ledger_lab.supervision.link import Link
@@ -253,8 +251,6 @@ def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
     "override",
     ["env.events.reset_scene.func=os:system", "agent.class_name=lambda: 0", "env.terminations.time_out.func=x"],
 )
-def test_overrides_of_a_run_that_name_code_are_refused_until_its_author_is_trusted(
-    trained: Path, tmp_path: Path, override: str
-) -> None:
+def test_overrides_that_name_code_need_trust_run(trained: Path, tmp_path: Path, override: str) -> None:
     run = retold(trained, tmp_path, "b0000000", overrides=[override])
     refused(f"run b0000000 declared '{override}', which names Python to run", tmp_path, run)

@@ -1,4 +1,4 @@
-"""A new panel file can be used as it is written, and offers what the task has."""
+"""A new panel file can be used unchanged, and lists the task's terms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_all_cells(text: str) -> str:
     return head + 'name = "nominal"' + re.sub(r"^# ", "", tail, flags=re.MULTILINE)
 
 
-def test_the_program_writes_a_file_and_says_what_is_left_to_do(tmp_path: Path) -> None:
+def test_the_program_writes_a_panel_file_and_prints_the_next_steps(tmp_path: Path) -> None:
     finished = script("new_panel", "--task", "LedgerLab-Cartpole", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
     panel = load_panel(str(tmp_path / "ledgerlab_cartpole.toml"))
@@ -52,7 +52,7 @@ def test_the_program_writes_a_file_and_says_what_is_left_to_do(tmp_path: Path) -
     assert then.endswith("scripts/train.py --task LedgerLab-Cartpole --panel ledgerlab_cartpole.toml")
 
 
-def test_arguments_are_taken(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_arguments_are_written_to_the_panel_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     function = "ledger_lab.tasks.cartpole.success:pole_upright"
     arguments = ["--task", "LedgerLab-Cartpole", "--seeds", "40", "--target", "0.75", "--success", function]
     panel = load(tmp_path, written(tmp_path, *arguments))
@@ -61,14 +61,14 @@ def test_arguments_are_taken(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_example_cell_is_a_valid_one(task: str, tmp_path: Path) -> None:
+def test_every_example_cell_is_valid(task: str, tmp_path: Path) -> None:
     text = written(tmp_path, "--task", task)
     panel = load(tmp_path, with_all_cells(text))
     assert len(panel.cells) == 1 + text.count("# [[cells]]") > 10
     assert [part.kind for cell in panel.cells for part in cell.perturbations] == [c.name for c in panel.cells[1:]]
 
 
-def test_the_examples_cover_all_that_can_be_perturbed(tmp_path: Path) -> None:
+def test_the_examples_cover_every_perturbation(tmp_path: Path) -> None:
     panel = load(tmp_path, with_all_cells(written(tmp_path, "--task", "LedgerLab-Ant")))
     assert {cell.name for cell in panel.cells[1:]} == set(KINDS)
 
@@ -94,7 +94,7 @@ def test_the_examples_cover_all_that_can_be_perturbed(tmp_path: Path) -> None:
         ("Isaac-Lift-Franka", ['env.scene["object"]', 'get_command("object_pose")', "episode_length_s = 12.0"]),
     ],
 )
-def test_the_file_names_what_the_task_offers(task: str, offered: Sequence[str], tmp_path: Path) -> None:
+def test_the_panel_file_lists_the_terms_of_the_task(task: str, offered: Sequence[str], tmp_path: Path) -> None:
     text = written(tmp_path, "--task", task)
     for each in offered:
         assert each in text
@@ -112,7 +112,7 @@ def test_examples_fit_the_robot(tmp_path: Path) -> None:
     assert cells["push"].perturbations[0].params["joints"] == "", "the root of the ant is free"
 
 
-def test_any_text_survives(tmp_path: Path) -> None:
+def test_any_text_is_written_as_valid_toml(tmp_path: Path) -> None:
     from ledger_lab.evaluation.new_panel import render_panel
     from ledger_lab.runners.configs import resolve_configs
 
@@ -127,7 +127,7 @@ def test_any_text_survives(tmp_path: Path) -> None:
     assert set(noise["std"]) == {"joint_pos", "joint_vel", "joint.pos [rad]", "gelenk_ü"}
 
 
-def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
+def test_an_existing_panel_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("precious")
     finished = script("new_panel", "--task", "LedgerLab-Cartpole", "--output", tmp_path / "mine.toml")
     assert finished.returncode == 2
@@ -151,7 +151,7 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_could_not_be_used_is_refused(
+def test_an_unusable_panel_is_refused(
     arguments: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.evaluation.new_panel import new_panel
@@ -163,7 +163,7 @@ def test_what_could_not_be_used_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_help_teaches() -> None:
+def test_help_explains_the_program_with_examples() -> None:
     finished = script("new_panel", "--help")
     assert finished.returncode == 0, finished.stderr
     for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "The command starts no simulation"):

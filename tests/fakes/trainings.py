@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.meters.health import Event, Finding, HealthMonitor, Iteration, Settings
+from ledger_lab.meters.health import Detection, Event, HealthMonitor, Iteration, Settings
 from tests.fakes.ledgers import outcomes, result
 
 MB = 1_000_000
@@ -53,7 +53,7 @@ def monitor(budget: int = BUDGET, target: float = 0.9) -> HealthMonitor:
     return HealthMonitor(budget, target, SETTINGS)
 
 
-def findings(stream: Iterator[Iteration], watch: HealthMonitor | None = None) -> list[tuple[int, Finding]]:
+def detections(stream: Iterator[Iteration], watch: HealthMonitor | None = None) -> list[tuple[int, Detection]]:
     """Return what is told of a stream, with the iterations at which it is told."""
     watch = watch or monitor()
     return [(seen.iterations, found) for seen in stream for found in watch.on_iteration(seen)]
@@ -61,7 +61,7 @@ def findings(stream: Iterator[Iteration], watch: HealthMonitor | None = None) ->
 
 def told(stream: Iterator[Iteration]) -> list[tuple[int, Event]]:
     """Return which events are told of a stream, and when."""
-    return [(when, found.event) for when, found in findings(stream)]
+    return [(when, found.event) for when, found in detections(stream)]
 
 
 def screening(successes: int, episodes: int = 256) -> PanelResult:

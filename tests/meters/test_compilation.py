@@ -1,4 +1,4 @@
-"""Compiling is told apart from computing."""
+"""Compilation is metered apart from computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces say again what devices said, and a driver that hangs or fails holds nobody up."""
+"""Traces replay the recorded samples, and a hanging or failing driver blocks nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SILENT = Reading(uuid="GPU-a").to_sample()
 SAMPLE = Reading(uuid="GPU-a", utilization_percent=50, power_mw=1500, temperature_c=40).to_sample()
 
 
-def test_what_was_recorded_is_replayed_and_then_silence(tmp_path: Path) -> None:
+def test_a_trace_is_replayed_and_then_has_no_figures(tmp_path: Path) -> None:
     readings = [Reading(uuid="GPU-a", energy_mj=7, sm_clock_mhz=1500), Reading(uuid="GPU-a", energy_mj=9)]
     left = iter(readings)
     record_trace(lambda: [next(left)], tmp_path / "t.jsonl", samples=2, interval_s=0.0, origin="a test")
@@ -37,7 +37,7 @@ def test_what_was_recorded_is_replayed_and_then_silence(tmp_path: Path) -> None:
         ('{"format": "ledger_lab/nvml-trace/1"}\n{"readings": [{"uuid": "a", "volts": 1}]}\n', ":2: not a moment"),
     ],
 )
-def test_what_is_no_trace_is_located(tmp_path: Path, text: str, where: str) -> None:
+def test_an_error_in_a_trace_names_file_and_line(tmp_path: Path, text: str, where: str) -> None:
     trace = tmp_path / "t.jsonl"
     trace.write_text(text)
     with pytest.raises(ValueError, match=f"{trace}{where}"):
@@ -61,7 +61,7 @@ class Hanging:
         pass
 
 
-def test_a_driver_that_hangs_is_not_waited_for_again_until_it_comes_back() -> None:
+def test_a_hanging_driver_is_not_waited_for_until_it_answers() -> None:
     driver, told = Hanging(), []
     devices = PatientDevices(lambda tell: driver, told.append, limit_s=0.2)
 
@@ -82,7 +82,7 @@ def test_a_driver_that_hangs_is_not_waited_for_again_until_it_comes_back() -> No
     assert devices.sample() == [SILENT]
 
 
-def test_a_driver_that_can_not_be_opened_is_told_of_once() -> None:
+def test_a_driver_that_cannot_be_opened_is_reported_once() -> None:
     def fails(tell: Tell) -> Devices:
         tell("first")
         raise OSError("broken library")
@@ -93,7 +93,7 @@ def test_a_driver_that_can_not_be_opened_is_told_of_once() -> None:
     assert told == ["first", "accelerators are not metered: OSError: broken library"]
 
 
-def test_a_driver_that_raises_what_nobody_expects_gives_samples_without_figures() -> None:
+def test_an_unexpected_driver_error_gives_samples_without_figures() -> None:
     class Fails(NoDevices):
         healthy = True
 

@@ -1,4 +1,4 @@
-"""The code that a run depends on is known by what stands in it, wherever it lies."""
+"""The hash of code depends on its content, not on its folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_edited_or_another_file_is_other_code(site: Path) -> None:
+def test_an_edited_or_added_file_changes_the_code_hash(site: Path) -> None:
     rewards = site / "acme_park" / "mdp" / "rewards.py"
     before = source_sha256("acme_park")
     rewards.write_text(rewards.read_text().replace("-1.0", "-2.0"))
@@ -34,7 +34,7 @@ def test_an_edited_or_another_file_is_other_code(site: Path) -> None:
     assert source_sha256("acme_park") == renamed
 
 
-def test_what_is_no_code_is_left_out(site: Path) -> None:
+def test_files_that_are_not_code_do_not_change_the_hash(site: Path) -> None:
     before = source_sha256("acme_park")
     (site / "acme_park" / "report.html").write_text("<html>")
     (site / "acme_park" / ".#rewards.py").symlink_to("nobody@nowhere")
@@ -43,7 +43,7 @@ def test_what_is_no_code_is_left_out(site: Path) -> None:
     assert source_sha256("acme_park") == before
 
 
-def test_the_same_code_elsewhere_is_the_same(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_does_not_depend_on_the_folder(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = source_sha256("acme_park")
     shutil.move(site / "acme_park", site / "elsewhere" / "acme_park")
     monkeypatch.syspath_prepend(site / "elsewhere")
@@ -51,7 +51,7 @@ def test_the_same_code_elsewhere_is_the_same(site: Path, monkeypatch: pytest.Mon
     assert source_sha256("acme_park") == before
 
 
-def test_a_module_by_itself_is_code(site: Path) -> None:
+def test_a_single_module_has_a_hash(site: Path) -> None:
     before = source_sha256("acme_alone")
     (site / "acme_alone.py").write_text("LIMIT = 2.0\n")
     assert source_sha256("acme_alone") != before

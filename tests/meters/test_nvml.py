@@ -1,4 +1,4 @@
-"""CUDA's devices are matched with NVML's, and whatever the driver does, no exception comes of it."""
+"""CUDA's devices are matched with NVML's, and no driver error becomes an exception."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_fake_has_the_functions_of_the_real_library() -> None:
         (f"{B},0", [0, 1], [B, A]),
     ],
 )
-def test_devices_are_what_cuda_counts(
+def test_devices_are_those_that_cuda_counts(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, ordinals: list[int], expected: list[str]
 ) -> None:
     fakes.install(monkeypatch, FakeGpu(A), FakeGpu(B), FakeGpu(C))
@@ -87,7 +87,7 @@ def test_devices_are_what_cuda_counts(
         ("0,0", 1),
     ],
 )
-def test_what_cuda_does_not_see_is_not_metered(monkeypatch: pytest.MonkeyPatch, visible: str, ordinal: int) -> None:
+def test_devices_invisible_to_cuda_are_not_metered(monkeypatch: pytest.MonkeyPatch, visible: str, ordinal: int) -> None:
     fake = fakes.install(monkeypatch, FakeGpu(A), FakeGpu(B), FakeGpu(C))
     told: list[str] = []
     devices = open_nvml([ordinal], {"CUDA_VISIBLE_DEVICES": visible}, told.append)
@@ -96,7 +96,7 @@ def test_what_cuda_does_not_see_is_not_metered(monkeypatch: pytest.MonkeyPatch, 
     assert fake.open == 0
 
 
-def test_gpus_of_another_job_or_lost_ones_have_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_that_are_lost_or_of_another_job_have_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, foreign = error(pynvml.NVML_ERROR_GPU_IS_LOST), error(pynvml.NVML_ERROR_NO_PERMISSION)
     fakes.install(monkeypatch, foreign, FakeGpu(B), lost, FakeGpu(C))
     assert uuids(open_nvml([1], {"CUDA_VISIBLE_DEVICES": "0,1"}, never)) == [C]
@@ -122,7 +122,7 @@ def test_unequal_gpus_have_indices_only_in_the_order_of_the_bus(monkeypatch: pyt
         (f"MIG-{A}/2/0", "MIG-2222bbbb"),
     ],
 )
-def test_a_slice_has_its_own_name_and_no_figures_of_the_whole(
+def test_a_mig_slice_has_its_own_name_and_no_figures_of_the_whole_gpu(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: str
 ) -> None:
     fakes.install(monkeypatch, FakeGpu(A, slices=SLICED))
@@ -141,7 +141,7 @@ def test_a_slice_has_its_own_name_and_no_figures_of_the_whole(
     assert len(told) == 1 and "MIG" in told[0]
 
 
-def test_indices_do_not_tell_slices_of_several_gpus_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_cannot_name_slices_of_several_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.install(monkeypatch, FakeGpu(A, slices=SLICED), FakeGpu(B))
     told: list[str] = []
     assert isinstance(open_nvml([0], {}, told.append), NoDevices)
@@ -167,7 +167,7 @@ def test_figures_are_in_the_units_of_the_ledger(monkeypatch: pytest.MonkeyPatch)
     assert fake.open == 0
 
 
-def test_a_new_driver_answers_the_new_question_for_the_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_driver_reports_temperature_by_the_new_function(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = FakeGpu(A)
     del gpu.figures["nvmlDeviceGetTemperature"]
     gpu.figures["nvmlDeviceGetTemperatureV"] = 55
@@ -175,7 +175,7 @@ def test_a_new_driver_answers_the_new_question_for_the_temperature(monkeypatch: 
     assert open_nvml([0], {}, never).sample()[0].temperature_c == 55.0
 
 
-def test_a_meter_that_a_gpu_lacks_is_none_and_the_others_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_meter_is_none_and_other_meters_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = FakeGpu(A)
     gpu.figures["nvmlDeviceGetTotalEnergyConsumption"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
     fakes.install(monkeypatch, gpu)
@@ -183,7 +183,7 @@ def test_a_meter_that_a_gpu_lacks_is_none_and_the_others_are_there(monkeypatch: 
     assert (sample.energy_mj, sample.power_w) == (None, 412.345)
 
 
-def test_a_gpu_that_is_lost_is_told_of_once_and_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_gpu_is_reported_once_and_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, other = FakeGpu(A), FakeGpu(B)
     fakes.install(monkeypatch, gpu, other)
     told: list[str] = []
@@ -209,7 +209,7 @@ def test_a_gpu_that_is_lost_is_told_of_once_and_may_come_back(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("device", "lines"), [("cuda:0", 1), ("cuda", 1), (None, 0)])
-def test_a_host_without_the_driver_says_so_once_to_whoever_asked(
+def test_a_missing_driver_is_reported_once_if_cuda_was_requested(
     monkeypatch: pytest.MonkeyPatch, device: str | None, lines: int
 ) -> None:
     fakes.install(monkeypatch, init=error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
@@ -230,7 +230,7 @@ def test_the_devices_of_a_training_are_found_in_a_thread(monkeypatch: pytest.Mon
         devices.close()
 
 
-def test_a_training_on_the_cpu_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_on_the_cpu_does_not_open_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     devices = open_devices("cpu", tell=never)
     assert isinstance(devices, NoDevices) and devices.sample() == []

@@ -33,7 +33,7 @@ def test_an_inner_window_subtracts_from_its_parent() -> None:
     assert clock.flush() == ({"startup": 600, "manage": 15, "simulate": 70}, 685)
 
 
-def test_what_no_window_covers_is_the_base_phase() -> None:
+def test_uncovered_time_counts_for_the_base_phase() -> None:
     time = FakeTime()
     clock = PhaseClock(1000, clock_ns=time)
     time.sleep(3)
@@ -42,7 +42,7 @@ def test_what_no_window_covers_is_the_base_phase() -> None:
     assert clock.flush() == ({"startup": 3, "unattributed": 4}, 7)
 
 
-def test_held_out_slots_pay_their_part_of_the_steps_that_all_share() -> None:
+def test_the_held_out_slots_share_of_steps_counts_as_evaluation() -> None:
     time = FakeTime()
     clock = PhaseClock(1000, base=Phase.UNATTRIBUTED, clock_ns=time)
     for held_out, slots in ((256, 1024), (0, 1), (1, 1)):
@@ -61,7 +61,7 @@ def test_the_base_phase_cannot_change_inside_a_window() -> None:
         clock.set_base(Phase.EVALUATE)
 
 
-def test_whatever_an_exception_left_open_is_over_when_the_clock_is_unwound() -> None:
+def test_unwinding_closes_windows_that_an_exception_left_open() -> None:
     time, lost = FakeTime(), False
 
     def synchronize() -> None:
@@ -144,7 +144,7 @@ def test_the_process_began_before_now_and_not_long_ago() -> None:
     assert 0 < age_s < 24 * 3600
 
 
-def test_windows_are_announced_from_the_inside() -> None:
+def test_listeners_are_called_inside_the_window() -> None:
     ticks = iter(range(100))
     clock, heard = PhaseClock(0, clock_ns=lambda: next(ticks)), []
     clock.announce(lambda phase: heard.append(f"+{phase}"), lambda: heard.append("-"))
@@ -155,5 +155,5 @@ def test_windows_are_announced_from_the_inside() -> None:
     assert clock.flush()[0] == {"startup": 1, "learn": 2, "manage": 1}
 
 
-def test_a_clock_that_tells_nobody_is_left_as_it_is() -> None:
+def test_a_clock_without_listeners_is_unchanged() -> None:
     assert not {"open", "close"} & set(vars(PhaseClock(0)))

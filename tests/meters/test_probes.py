@@ -1,4 +1,4 @@
-"""Callables of a running program, timed one by one."""
+"""Times of the callables of a running program."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_nested_calls_count_for_their_callers_and_own_times_do_not(program: Prog
     assert sum(sum(each.own_ns) for each in found.values()) == 132, "own times sum to the whole"
 
 
-def test_the_same_call_from_two_places_is_two_things(program: Program) -> None:
+def test_the_same_callable_under_two_callers_has_two_rows(program: Program) -> None:
     probes = Probes(clock_ns=program.clock)
     probes.attach(Part(program, "step", "step"))
     probes.attach(Part(program, "term", "term"))
@@ -83,7 +83,7 @@ def test_the_same_call_from_two_places_is_two_things(program: Program) -> None:
     assert found[("step", "term")].total_ns == [5] and found[("term",)].total_ns == [7]
 
 
-def test_a_generator_is_timed_by_what_is_done_with_what_it_yields(program: Program) -> None:
+def test_a_generator_is_timed_by_its_consumer(program: Program) -> None:
     probes = Probes(clock_ns=program.clock)
     probes.attach(Part(program, "batches", "batch", yields=True))
     probes.attach(Part(program, "term", "term"))
@@ -97,7 +97,7 @@ def test_a_generator_is_timed_by_what_is_done_with_what_it_yields(program: Progr
     assert found[("update",)].own_ns == [3], "making the batches"
 
 
-def test_detaching_puts_everything_back(program: Program) -> None:
+def test_detaching_restores_all_callables(program: Program) -> None:
     term = program.term
     probes = Probes(clock_ns=program.clock)
     for attribute in ("step", "term", "batches"):
@@ -110,7 +110,7 @@ def test_detaching_puts_everything_back(program: Program) -> None:
     assert probes.samples == []
 
 
-def test_a_call_that_fails_is_closed(program: Program) -> None:
+def test_a_call_that_raises_is_closed(program: Program) -> None:
     probes = Probes(clock_ns=program.clock)
     probes.attach(Part(program, "step", "step"))
     with pytest.raises(TypeError):
@@ -121,7 +121,7 @@ def test_a_call_that_fails_is_closed(program: Program) -> None:
         probes.close()
 
 
-def test_a_library_that_has_changed_is_noticed(program: Program) -> None:
+def test_a_missing_callable_raises(program: Program) -> None:
     with pytest.raises(AttributeError, match="gone"):
         Probes().attach(Part(program, "gone", "gone"))
 

@@ -1,4 +1,4 @@
-"""Real processes burn real processor time, and all of it is counted, once."""
+"""Processor time of real processes is counted completely and once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ wait()
     assert usage.memory_bytes > 1.5 * before.memory_bytes
 
 
-def test_a_thread_that_goes_on_is_told_from_those_that_ended() -> None:
+def test_a_running_thread_is_distinguished_from_ended_ones() -> None:
     code = """
 def work():
     wait(); burn(0.5); wait()
@@ -130,7 +130,7 @@ sys.stdin.readline()
     assert total > 6 * 0.25
 
 
-def test_children_that_nobody_waits_for_count_as_long_as_they_are_seen() -> None:
+def test_children_without_a_waiting_parent_count_while_they_live() -> None:
     code = """
 import signal
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -179,7 +179,7 @@ sys.stdin.readline()
             orphan.kill()
 
 
-def test_the_death_of_the_process_at_any_moment_is_survived() -> None:
+def test_the_process_may_end_during_a_reading() -> None:
     with running("wait()") as process:
         until_ready(process)
         tree = ProcessTree(process.pid)
@@ -193,13 +193,13 @@ def test_the_death_of_the_process_at_any_moment_is_survived() -> None:
     assert ProcessTree(2**22 + 1).usage() is None
 
 
-def test_another_process_under_the_same_id_is_another_one() -> None:
+def test_a_reused_process_id_is_another_process() -> None:
     tree = ProcessTree(os.getpid())
     tree._accounts[os.getpid()].started -= 1
     assert tree.usage() is None
 
 
-def test_what_could_not_be_read_is_counted_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_of_a_failed_reading_is_counted_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: str) -> str:
         raise OSError(24, "Too many open files")
 
@@ -217,5 +217,5 @@ def test_what_could_not_be_read_is_counted_later(monkeypatch: pytest.MonkeyPatch
     assert usage is not None and 0.35 <= usage.cpu_s < 0.65
 
 
-def test_the_host_has_some_memory_left() -> None:
+def test_available_memory_is_positive() -> None:
     assert abs(available_bytes() - psutil.virtual_memory().available) < 0.2 * psutil.virtual_memory().total

@@ -28,7 +28,7 @@ class Clock:
         return self.now_ns
 
 
-def test_a_trace_becomes_the_energy_that_one_works_out_by_hand(tmp_path: Path) -> None:
+def test_the_energy_of_a_trace_matches_a_calculation_by_hand(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", device="cuda:0", world_size=2)
     clock = Clock()
     sampler = Sampler(os.getpid(), clock.now_ns, ReplayDevices(TRACE), clock_ns=clock)
@@ -76,7 +76,7 @@ def test_a_run_without_accelerators_has_no_column_for_them(tmp_path: Path) -> No
     assert "energy" not in text and "GPU" not in text and " used " not in text
 
 
-def test_the_first_sample_speaks_for_the_attempt_so_far_and_the_next_one_for_the_time_since() -> None:
+def test_each_sample_covers_the_time_since_the_previous_sample() -> None:
     program = (
         "import time\n"
         "def burn(cpu_s):\n"
@@ -108,7 +108,7 @@ def test_the_first_sample_speaks_for_the_attempt_so_far_and_the_next_one_for_the
     assert third == Telemetry(wall_ns=4 * SECOND, host=None, devices=[])
 
 
-def test_a_share_is_at_most_the_whole_and_none_of_no_time() -> None:
+def test_a_thread_share_is_at_most_1_and_none_without_time() -> None:
     clock = Clock()
     sampler = Sampler(os.getpid(), clock.now_ns, NoDevices("no need"), clock_ns=clock)
     first = sampler.sample().host
@@ -121,7 +121,7 @@ def test_a_share_is_at_most_the_whole_and_none_of_no_time() -> None:
     assert second is not None and second.cpu_s > 0 and second.busiest_thread == 1.0
 
 
-def test_a_process_out_of_descriptors_samples_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_without_file_descriptors_skips_the_host_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(path: str) -> str:
         raise OSError(24, "Too many open files")
 

@@ -1,4 +1,4 @@
-"""A run is followed row by row while it writes, and told in the words of dashboards."""
+"""A run is followed row by row while it writes, and its rows become points for dashboards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrors send a run, all of it once, whenever they start and whatever breaks; nothing that breaks reaches the run."""
+"""Mirrors send every row of a run once, at any start time and after any failure; failures never affect the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
-from ledger_lab.mirrors import Batch, RunFacts, load_sink
+from ledger_lab.mirrors import Batch, RunInfo, load_sink
 from ledger_lab.mirrors.start import require_mirrors, start_mirrors
 from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
@@ -124,7 +124,7 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, "No space left on device")
 
     sink = load_sink("tensorboard", {"project": None, "uri": None, "dir": None})
-    sink.open(RunFacts(declared("aa"), datetime.now(UTC), tmp_path))
+    sink.open(RunInfo(declared("aa"), datetime.now(UTC), tmp_path))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
     with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; start the mirror"):
         sink.send(Batch((), {"a": "note"}, {}))
@@ -387,7 +387,7 @@ def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path:
     with mirror(run.run_dir, "--to", "mlflow", "--project", "cut", MLFLOW_TRACKING_URI=gate.uri) as process:
         eventually(lambda: bool(process.stdout and "mirroring" in process.stdout.readline()))
         gate.open = False
-        run.iterate(1500)  # more than one request takes, at the speed of a run that nobody holds up
+        run.iterate(1500)  # more than fits into one request
         eventually(lambda: gate.refused > 0)
         gate.open = True
         run.end()

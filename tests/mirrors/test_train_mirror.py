@@ -1,4 +1,4 @@
-"""``train.py --mirror`` starts a mirror with the run, and nothing else of the training changes."""
+"""``train.py --mirror`` starts a mirror with the run, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A profile of a real task: every component, with figures that add up, and files that carry its id."""
+"""A profile of a real task: every component, consistent figures, and files with its id."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ EVERY_COMPONENT = {
 }
 
 
-def test_a_real_task_is_profiled_piece_by_piece(tmp_path: Path) -> None:
+def test_the_parts_of_a_real_tasks_iteration_are_profiled(tmp_path: Path) -> None:
     finished = script("profile_run", "--num_envs", "32", "--device", "cpu", "--warm_up", "1", "--iterations", "2",
                       "--trace", "--json", tmp_path / "out.json", "--log_root", tmp_path / "logs")  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -102,7 +102,7 @@ def test_a_real_task_is_profiled_piece_by_piece(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nsight_systems_is_wrapped_around_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nsight_systems_runs_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nsys = tmp_path / "bin" / "nsys"
     nsys.parent.mkdir()
     nsys.write_text(
@@ -131,7 +131,7 @@ def test_nsight_systems_is_wrapped_around_the_same_program(tmp_path: Path, monke
         (["env.decimatoin=4"], "did you mean 'decimation'"),
     ],
 )
-def test_what_cannot_be_profiled_is_refused_before_anything_is_written(
+def test_an_impossible_profile_is_refused_before_anything_is_written(
     arguments: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.errors import UserError

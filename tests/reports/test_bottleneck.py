@@ -1,4 +1,4 @@
-"""Where the time went, and advice that follows from measured figures alone."""
+"""Bottlenecks of runs, and advice that is computed from measured figures only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A figure that is declared once stands in every output."""
+"""A column that is declared once is in every output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_one_declaration_makes_value_type_meaning_and_cell(tmp_path: Path) -> No
     assert [[cell.text for cell in row] for row in rows] == [["10"]]
 
 
-def test_every_column_of_the_report_stands_in_terminal_page_sql_json_and_reference(tmp_path: Path) -> None:
+def test_every_report_column_is_in_terminal_page_sql_json_and_reference(tmp_path: Path) -> None:
     run = one_run(tmp_path)
     summary = summarize_run(run)
     # Figures that only an accelerator has.

@@ -1,4 +1,4 @@
-"""Comparisons come out as by hand, are refused where they mean nothing, and claim no more than the runs show."""
+"""Comparisons match calculations by hand, refuse unlike runs, and claim no more than the runs show."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_two_policies_are_paired_by_held_out_seed(tmp_path: Path) -> None:
     found = finding.success
     assert (found.episodes, found.only_first, found.only_second) == (10, 0, 3)
     assert (found.p_value, found.difference) == (pytest.approx(2 * 0.5**3), pytest.approx(0.3))
-    assert finding.success_exam == "screening of model_2.pt (A) and model_2.pt (B)"
+    assert finding.scored_on == "screening of model_2.pt (A) and model_2.pt (B)"
 
 
 def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
     sides = [select_side(name, runs, summarize_run, {"a": 5}) for name in ("a", "b")]
     finding = compare(*sides)
     assert (finding.missing_a, finding.missing_b) == (3, 0)
-    assert any("3 declared and never made" in note for note in finding_notes(finding))
+    assert any("3 declared runs were never made" in note for note in finding_notes(finding))
 
 
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Whatever rows a ledger holds: costs are non-negative, add up over attempts, and don't depend on any order.
+"""For any rows of a ledger, costs are non-negative, add up over attempts, and do not depend on the order.
 
 Hypothesis draws whole ledgers: prices of every market, attempts with and without a supervisor, an end or any work done,
 moments that coincide. What a run must cost is worked out once more from the drawing, without looking at a row.

@@ -1,4 +1,4 @@
-"""Energy follows from samples: each moment of each device once, and never from a guess."""
+"""Energy from samples: each moment of a device counts once, and gaps are not guessed."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def ramp(start_s: int, end_s: int, watts: float, offset_j: float = 1e6, uuid: st
     return {float(s): sample(offset_j + watts * s, watts, uuid) for s in range(start_s, end_s + 1)}
 
 
-def test_a_counter_says_it_all_between_the_first_and_the_last_sample() -> None:
+def test_a_counter_gives_the_energy_from_first_to_last_sample() -> None:
     summary = summarize_energy(run(attempt(1, 100, journal(ramp(1, 99, 300.0)))))
     assert summary.kwh == pytest.approx(98 * 300 / 3.6e6)
     assert (summary.source, summary.undefined_reason) == ("counter", None)
     assert summary.devices[0].metered_s == 98.0
 
 
-def test_missing_samples_of_a_counter_are_bridged_by_it() -> None:
+def test_a_counter_covers_missing_samples() -> None:
     samples = ramp(0, 10, 300.0) | {age: sample() for age in (11.0, 12.0)} | ramp(60, 100, 300.0)
     assert joules(run(attempt(1, 100, journal(samples)))) == 100 * 300
 
@@ -88,14 +88,14 @@ def test_a_counter_that_starts_over_loses_at_most_one_interval() -> None:
     assert joules(run(attempt(1, 100, journal(before | after)))) == 50 * 300 + 150 + 49 * 300
 
 
-def test_a_counter_that_was_set_adds_nothing() -> None:
+def test_a_counter_that_jumped_adds_nothing() -> None:
     samples = ramp(0, 100, 300.0) | {50.0: sample(0.0)}
     assert joules(run(attempt(1, 100, journal(samples)))) == 98 * 300
     back_to_back = ramp(0, 100, 300.0) | {50.001: sample(1e6 + 50 * 300 + 30)}  # updated every 100 ms
     assert joules(run(attempt(1, 100, journal(back_to_back)))) == 100 * 300
 
 
-def test_power_is_integrated_where_there_is_no_counter_and_named() -> None:
+def test_power_is_integrated_without_a_counter_and_named_as_source() -> None:
     samples = {0.0: sample(None, 100.0), 1.0: sample(None, 300.0), 3.0: sample(None, 200.0)}
     summary = summarize_energy(run(attempt(1, 3, journal(samples))))
     assert summary.kwh == pytest.approx((200 + 500) / 3.6e6)
@@ -109,14 +109,14 @@ def test_power_is_not_guessed_over_a_long_gap() -> None:
     assert summary.undefined_reason == "attempt 1: the energy of GPU-a is known for 80 of 100 s"
 
 
-def test_one_device_without_a_counter_makes_the_whole_an_integration() -> None:
+def test_one_device_without_a_counter_makes_the_source_power() -> None:
     powered = {age: sample(None, 100.0, "GPU-b") for age in ramp(0, 10, 1.0)}
     summary = summarize_energy(run(attempt(1, 10, journal(ramp(0, 10, 300.0)), journal(powered)), world_size=2))
     assert (summary.kwh, summary.source) == (pytest.approx(4000 / 3.6e6), "power")
     assert [device.energy_source for device in summary.devices] == ["counter", "power"]
 
 
-def test_a_device_with_neither_leaves_the_whole_unknown() -> None:
+def test_a_device_without_meters_leaves_the_energy_unknown() -> None:
     silent = {age: sample(uuid="GPU-b") for age in ramp(0, 10, 1.0)}
     summary = summarize_energy(run(attempt(1, 10, journal(ramp(0, 10, 300.0)), journal(silent)), world_size=2))
     assert (summary.kwh, summary.source) == (None, None)
@@ -124,13 +124,13 @@ def test_a_device_with_neither_leaves_the_whole_unknown() -> None:
     assert summary.devices[0].energy_kwh == pytest.approx(3000 / 3.6e6)
 
 
-def test_what_several_processes_of_an_attempt_see_counts_once() -> None:
+def test_samples_of_several_observers_count_once() -> None:
     counter = ramp(0, 100, 300.0)
     late = {age - 0.5: sample(1e6 + 300 * age, 300.0) for age in counter if age >= 20}  # began half a second later
     assert joules(run(attempt(1, 100, journal(counter), journal(late, at=0.5), journal(counter)))) == 100 * 300
 
 
-def test_observers_that_take_turns_while_the_power_changes_lose_and_invent_nothing() -> None:
+def test_alternating_observers_neither_lose_nor_add_energy() -> None:
     counted = {float(s): sample(1e6 + 100.0 * min(s, 50) + 500.0 * max(s - 50, 0)) for s in range(101)}
     early = {age: each for age, each in counted.items() if age <= 40}
     late = {age: each for age, each in counted.items() if age >= 20}
@@ -142,13 +142,13 @@ def test_devices_of_several_processes_add_up() -> None:
     assert joules(run(attempt(1, 100, journal(ramp(0, 100, 300.0)), journal(other)), world_size=2)) == 100 * 500
 
 
-def test_attempts_add_up_without_the_time_between_them() -> None:
+def test_energy_between_attempts_does_not_count() -> None:
     first, second = ramp(0, 100, 300.0), ramp(0, 50, 300.0, offset_j=9e6)
     whole = run(attempt(1, 100, journal(first)), attempt(2, 50, journal(second, at=4000.0)))
     assert joules(whole) == 150 * 300
 
 
-def test_the_energy_of_each_attempt_is_known_by_itself_or_not_at_all() -> None:
+def test_each_attempt_has_its_own_energy_or_none() -> None:
     metered, silent = attempt(1, 100, journal(ramp(0, 100, 300.0))), attempt(2, 60)
     brief, brief_silent = attempt(3, 3, journal(ramp(1, 3, 300.0), at=500.0)), attempt(4, 3)
     summary = summarize_energy(run(metered, silent, brief, brief_silent))
@@ -187,7 +187,7 @@ def test_an_energy_that_is_not_known_is_none_with_its_reason(
     assert summary.undefined_reason is not None and summary.undefined_reason.startswith(reason)
 
 
-def test_an_attempt_that_was_over_before_the_first_samples_leaves_the_rest_known() -> None:
+def test_a_very_short_attempt_leaves_the_energy_of_the_others_known() -> None:
     assert joules(run(attempt(1, 3), attempt(2, 100, journal(ramp(1, 100, 300.0))))) == 99 * 300
 
 
@@ -216,5 +216,5 @@ def test_processes_of_one_attempt_share_its_time() -> None:
     assert summary is not None and summary.cpu_s_per_s == pytest.approx(2.0)
 
 
-def test_nobody_looked_at_the_host() -> None:
+def test_without_host_samples_there_is_no_host_summary() -> None:
     assert summarize_host(run(attempt(1, 100), attempt(2, 9, journal({1.0: sample()})))) is None

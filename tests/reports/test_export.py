@@ -1,4 +1,4 @@
-"""Exports say what the tables say, and bundles are what Isaac Lab's own classes take."""
+"""Exports equal the tables, and Isaac Lab's own classes accept the bundles."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_bundle_is_never_written_outside_its_folder(tmp_path: Path, run_id: st
     (run,) = read_ledger(tmp_path / "logs").runs
     run = dataclasses.replace(run, declared=dataclasses.replace(run.declared, run_id=run_id))
     paths, left_out = write_bundles([run], [summarize_run(run)], tmp_path / "there" / "out")
-    assert (paths, left_out) == ([], {run_id: "its id is no name of a folder"})
+    assert (paths, left_out) == ([], {run_id: "its id cannot be the name of a folder"})
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 

@@ -1,4 +1,4 @@
-"""What was wrong with a run, and what stopping it saved, from rows alone."""
+"""Health events of a run, and the budget that stopping it saved, from rows alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report at another price names that price and the declared ones."""
+"""A report at another price names that price and the declared prices."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_unknown_energy_leaves_the_cost_unknown(
     book = tmp_path / "mine.toml"
     book.write_text(OWN.replace("power_w = 10_000\n", ""))
     arguments = ("--prices", str(book), "--instance", "mine")
-    assert "give hardware of your own its power_w" in printed(log_root, capsys, *arguments)
+    assert "set power_w for your own hardware" in printed(log_root, capsys, *arguments)
     run = json.loads(printed(log_root, capsys, *arguments, "--json", "-"))["runs"][0]
     assert (run["billable_usd"], run["energy_usd"]) == (None, None)
 

@@ -1,4 +1,4 @@
-"""A run of several attempts: what was lost counts as restart, and nothing counts twice."""
+"""A run of several attempts: lost work counts as restart, and nothing counts twice."""
 
 from __future__ import annotations
 

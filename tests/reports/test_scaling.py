@@ -1,4 +1,4 @@
-"""A time as a function of size, fitted to measured ones."""
+"""Fits of a time as a function of size."""
 
 from __future__ import annotations
 

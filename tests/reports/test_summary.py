@@ -71,7 +71,7 @@ def test_what_was_not_measured_is_none_and_never_zero(tmp_path: Path) -> None:
     assert (summary.train_s, summary.env_steps_per_s, summary.fps_step, summary.updates_per_min) == (None,) * 4
 
 
-def test_a_killed_run_is_lost_and_a_live_run_is_running(tmp_path: Path) -> None:
+def test_a_vanished_run_is_lost_and_a_live_run_is_running(tmp_path: Path) -> None:
     write_run(tmp_path / "dead", "aa", scores=(), status=None)
     write_run(tmp_path / "alive", "bb", scores=(), status=None, pid=os.getpid())
     assert summary_of(tmp_path / "dead").status == "lost"
@@ -104,7 +104,7 @@ def test_only_the_first_score_on_the_runs_panel_counts(tmp_path: Path) -> None:
 
 
 def test_the_room_for_physics_is_the_maximum_over_processes(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", (5, 9))
+    run_dir = write_run(tmp_path, "aa", (5, 9), world_size=2)
     assert summary_of(tmp_path).room is None, "nobody looked"
     training = CapacityUsed(
         constraints=30, constraint_capacity=40, contacts=50, contact_capacity=200, slots=10, wall_ns=10 * SECOND
@@ -164,7 +164,7 @@ def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int)
     assert ("updates/min" in out.getvalue()) == (width >= 200)
 
 
-def test_the_json_has_every_field_that_was_promised(tmp_path: Path) -> None:
+def test_the_json_has_every_documented_field(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     assert build_report(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path / "report.json")]) == 0
     report = json.loads((tmp_path / "report.json").read_text())

@@ -1,4 +1,4 @@
-"""The contract of :mod:`ledger_lab.runners.adapter`, kept by every library."""
+"""Every library keeps the protocol of :mod:`ledger_lab.runners.adapter`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_batch_arithmetic_is_the_recipes(library: str) -> None:
 
 
 @every_library
-def test_what_is_learned_does_not_depend_on_where_how_long_or_under_which_name(library: str) -> None:
+def test_the_agent_hash_ignores_device_length_and_name(library: str) -> None:
     from ledger_lab.runners.configs import config_sha256
 
     adapter, plain = configured(library)
@@ -153,7 +153,7 @@ def test_what_is_learned_does_not_depend_on_where_how_long_or_under_which_name(l
 
 
 @every_library
-def test_a_training_tells_of_every_iteration_by_the_ledgers_names(library: str, tmp_path: Path) -> None:
+def test_every_iteration_is_reported_by_the_ledgers_names(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard())
     training.clock.set_base(Phase.UNATTRIBUTED)
     training.train()
@@ -174,7 +174,7 @@ def test_a_training_tells_of_every_iteration_by_the_ledgers_names(library: str, 
 
 
 @every_library
-def test_everything_that_a_dialect_can_say_is_trained(library: str, tmp_path: Path) -> None:
+def test_every_setting_of_a_dialect_can_be_trained(library: str, tmp_path: Path) -> None:
     unusual = {
         "observation_normalization": True,
         "value_normalization": True,
@@ -206,7 +206,7 @@ def test_rewards_are_scaled_for_the_value_function(library: str, tmp_path: Path)
 
 
 @every_library
-def test_a_training_begins_with_the_networks_of_another_and_nothing_else(library: str, tmp_path: Path) -> None:
+def test_a_training_can_begin_with_only_the_networks_of_another(library: str, tmp_path: Path) -> None:
     first = Training(library, tmp_path / "first", *NORMALIZED[library], heard=Heard())
     first.train()
     second = Training(library, tmp_path / "second", *NORMALIZED[library], heard=Heard(), seed=6)
@@ -228,7 +228,7 @@ def differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
 
 
 @every_library
-def test_checkpoints_are_where_they_are_told_and_nowhere_else(library: str, tmp_path: Path) -> None:
+def test_checkpoints_are_saved_only_at_the_reported_paths(library: str, tmp_path: Path) -> None:
     asked: dict[int, Path] = {}
 
     def save(iterations: int) -> None:
@@ -291,7 +291,7 @@ def _names(node: Any) -> Any:
 
 
 @every_library
-def test_loading_draws_nothing(library: str, tmp_path: Path) -> None:
+def test_loading_a_policy_draws_no_random_numbers(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard())
     training.train()
     before = torch.get_rng_state()
@@ -300,7 +300,7 @@ def test_loading_draws_nothing(library: str, tmp_path: Path) -> None:
 
 
 @every_library
-def test_what_is_no_checkpoint_of_the_network_is_refused(library: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_checkpoint_of_the_network_is_refused(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard())
     training.train()
     whole = training.heard.checkpoints[3]
@@ -315,7 +315,7 @@ def test_what_is_no_checkpoint_of_the_network_is_refused(library: str, tmp_path:
 
 
 @every_library
-def test_a_training_stops_when_it_is_told_to(library: str, tmp_path: Path) -> None:
+def test_the_observer_can_stop_a_training(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard(stop_after=2), max_iterations=5)
     training.train()
     assert list(training.heard.figures) == [1, 2]
@@ -324,7 +324,7 @@ def test_a_training_stops_when_it_is_told_to(library: str, tmp_path: Path) -> No
 
 @every_library
 @pytest.mark.parametrize("error", [KeyboardInterrupt, FloatingPointError])
-def test_what_interrupts_a_training_gets_out(library: str, error: type[BaseException], tmp_path: Path) -> None:
+def test_an_exception_leaves_the_training_loop(library: str, error: type[BaseException], tmp_path: Path) -> None:
     def interrupt(iterations: int) -> None:
         raise error
 
@@ -335,7 +335,7 @@ def test_what_interrupts_a_training_gets_out(library: str, error: type[BaseExcep
 
 @every_library
 @pytest.mark.parametrize("normalized", [False, True], ids=["plain", "normalized"])
-def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized: bool, tmp_path: Path) -> None:
+def test_a_restored_training_continues_bit_for_bit(library: str, normalized: bool, tmp_path: Path) -> None:
     overrides = NORMALIZED[library] if normalized else []
 
     def keep(iterations: int) -> None:
@@ -365,7 +365,7 @@ def test_a_training_goes_on_from_its_state_bit_for_bit(library: str, normalized:
 
 
 @every_library
-def test_a_training_with_nothing_left_only_says_where_its_last_policy_is(library: str, tmp_path: Path) -> None:
+def test_a_complete_training_only_returns_its_last_checkpoint(library: str, tmp_path: Path) -> None:
     whole = Training(library, tmp_path, heard=Heard())
     whole.train()
     again = Training(library, tmp_path, heard=Heard())
@@ -393,7 +393,7 @@ def _tensors(node: Any) -> list[torch.Tensor]:
 
 
 @every_library
-def test_the_parts_of_a_profile_are_there(library: str, tmp_path: Path) -> None:
+def test_every_part_of_a_profile_exists(library: str, tmp_path: Path) -> None:
     from ledger_lab.meters.probes import Probes
 
     training, probes = Training(library, tmp_path, heard=Heard()), Probes()

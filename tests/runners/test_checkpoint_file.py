@@ -1,4 +1,4 @@
-"""A checkpoint is whole or absent, and stays where it is once it is spoken of."""
+"""A checkpoint is complete or absent, and on disk before it is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NORMALIZERS = (
 """Each library's own normalizer of observations."""
 
 
-def test_a_checkpoint_and_its_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_checkpoint_and_its_folder_entry_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synchronized: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synchronized.append(os.readlink(f"/proc/self/fd/{descriptor}")))
     path = tmp_path / "model_1.pt"
@@ -34,14 +34,14 @@ def test_a_checkpoint_and_its_name_are_on_disk(tmp_path: Path, monkeypatch: pyte
     assert synchronized == [str(unfinished), str(tmp_path)]
 
 
-def test_what_fails_on_the_way_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_save_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="banana"), whole_file(tmp_path / "model_1.pt") as unfinished:
         unfinished.write_bytes(b"wei")
         raise ValueError("banana")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_network_has_not_seen_does_not_move_it(tmp_path: Path) -> None:
+def test_new_inputs_do_not_change_a_loaded_network(tmp_path: Path) -> None:
     known, more = (torch.nn.Sequential(torch.nn.Linear(n, 4), torch.nn.ELU(), torch.nn.Linear(4, 2)) for n in (3, 5))
     torch.save({"network": known.state_dict()}, tmp_path / "model_1.pt")
     load_networks({"network": more}, tmp_path / "model_1.pt", "a library")
@@ -51,7 +51,7 @@ def test_what_a_network_has_not_seen_does_not_move_it(tmp_path: Path) -> None:
     assert more[0].weight.grad[:, 3:].abs().min() > 0, "it can learn to"
 
 
-def test_a_normalizer_leaves_what_it_has_not_seen_as_it_is(tmp_path: Path) -> None:
+def test_a_loaded_normalizer_leaves_new_inputs_unchanged(tmp_path: Path) -> None:
     for make in NORMALIZERS:
         known, more = make(3), make(5)
         for name, buffer in known.named_buffers():

@@ -1,4 +1,4 @@
-"""Replayed physics is the same physics."""
+"""Replayed physics steps equal launched ones."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_replayed_steps_equal_launched_ones_bit_for_bit_at_joint_limits() -> Non
     assert torch.equal(launched, replayed)
 
 
-def test_physics_is_launched_where_that_is_asked_for() -> None:
+def test_recording_of_physics_can_be_turned_off() -> None:
     _, launches = trajectory(["env.sim.physics.use_cuda_graph=False"], recorded=True)
     assert launches == 0

@@ -1,4 +1,4 @@
-"""Norms of gradients are heard of, and those of steps that are left out are not mistaken for the training's."""
+"""Gradient norms are recorded, without those of skipped steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 
 
-def test_the_largest_norm_before_clipping_is_told_once() -> None:
+def test_the_largest_norm_before_clipping_is_returned_once() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
     with recorded_gradient_norms() as norms:
         for gradient in ([3.0, 4.0], [0.6, 0.8]):
@@ -23,7 +23,7 @@ def test_the_largest_norm_before_clipping_is_told_once() -> None:
     assert largest_norm(norms) is None
 
 
-def test_only_a_scaler_excuses_gradients_beyond_all_bounds() -> None:
+def test_only_norms_of_steps_that_a_scaler_skips_are_left_out() -> None:
     spoiled = [torch.tensor(math.inf), torch.tensor(2.0), torch.tensor(math.nan)]
     scaler = torch.amp.GradScaler("cpu")
     told = largest_norm(list(spoiled), scaler)

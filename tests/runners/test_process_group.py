@@ -1,4 +1,4 @@
-"""Processes that find each other, and agree."""
+"""Processes of a training connect and exchange values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def two_processes(name: str, folder: Path, **environ: str) -> list[subprocess.Co
     ]
 
 
-def test_processes_hear_each_other(tmp_path: Path) -> None:
+def test_processes_exchange_values(tmp_path: Path) -> None:
     ended = two_processes("group", tmp_path)
     assert [each.returncode for each in ended] == [0, 0], ended
     first, second = (json.loads(each.stdout) for each in ended)
@@ -92,7 +92,7 @@ def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) ->
         assert told["synchronized"] and other["synchronized"]
 
 
-def test_processes_that_do_not_reach_each_other_name_the_variable_to_try(tmp_path: Path) -> None:
+def test_a_failed_connection_names_the_variable_to_try(tmp_path: Path) -> None:
     for ended in two_processes("group", tmp_path, GLOO_SOCKET_IFNAME="absent0"):
         assert ended.returncode == 2, ended.stderr
         (line,) = (line for line in ended.stderr.splitlines() if "reach" in line)
@@ -109,7 +109,7 @@ def test_a_port_in_use_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPat
             _meet(World(rank=0, size=2, local_rank=0, local_size=2))
 
 
-def test_who_did_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.runners import process_group
 
     with socket.create_server(("", 0)) as server:
@@ -121,7 +121,7 @@ def test_who_did_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         process_group._meet(World(rank=0, size=3, local_rank=0, local_size=3))
 
 
-def test_who_came_and_never_connects_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_never_connects_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch.distributed as dist
 
     from ledger_lab.runners import process_group
@@ -163,7 +163,7 @@ def test_a_collective_that_never_returns_names_the_variable_to_try(monkeypatch: 
     connecting.set()
 
 
-def test_a_sum_that_is_wrong_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_sum_fails_the_connection_test(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.runners import process_group
 
     group = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
@@ -188,7 +188,7 @@ def test_waiting_for_other_processes_can_be_interrupted(monkeypatch: pytest.Monk
     assert time.monotonic() - began_s < 15
 
 
-def test_what_only_one_process_knows_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_in_one_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.runners.process_group import ProcessGroup
     from ledger_lab.training import ranks
 
@@ -207,7 +207,7 @@ def test_what_only_one_process_knows_of_is_told(monkeypatch: pytest.MonkeyPatch)
     ranks.require_same(group, {"--task": "T"})
 
 
-def test_alone_everything_is_said_and_done_at_once(tmp_path: Path) -> None:
+def test_a_single_process_needs_no_communication(tmp_path: Path) -> None:
     from ledger_lab.runners.process_group import ALONE
 
     def refuse() -> None:

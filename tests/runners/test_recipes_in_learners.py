@@ -1,4 +1,4 @@
-"""What a recipe says is what each library's learner works with: a name that it does not know is lost in silence."""
+"""Every field of a recipe reaches each library's learner; a misspelt setting would be ignored silently."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ READ = {"rsl_rl": _read_rsl_rl, "rl_games": _read_rl_games, "skrl": _read_skrl}
 
 
 @every_library
-def test_what_a_recipe_says_arrives_in_the_learner(library: str, tmp_path: Path) -> None:
+def test_every_field_of_a_recipe_reaches_the_learner(library: str, tmp_path: Path) -> None:
     unusual: dict[str, object] = {
         "horizon": 12,
         "epochs": 3,
@@ -127,7 +127,7 @@ def test_what_a_recipe_says_arrives_in_the_learner(library: str, tmp_path: Path)
 
 
 @every_library
-def test_what_the_value_function_sees_is_what_the_readme_says(library: str, tmp_path: Path) -> None:
+def test_observations_of_the_value_function_are_as_documented(library: str, tmp_path: Path) -> None:
     dialect = dialect_of(library)
     adapter, agent_cfg = configured(library, max_iterations=1)
     env, clock, heard = Watched(), PhaseClock(time.perf_counter_ns()), Heard()

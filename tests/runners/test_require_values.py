@@ -1,4 +1,4 @@
-"""What a recipe's fields are translated to is what the library can train with, or is refused by name."""
+"""Settings of a recipe are valid for the library, or refused by name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def refused(library: str, override: str, value: object) -> str:
 
 
 @every_library
-def test_every_recipe_is_taken(library: str) -> None:
+def test_every_recipe_has_valid_values(library: str) -> None:
     require(library)
     for activation in ("elu", "relu", "tanh", "selu"):
         require(library, recipe=replace(CARTPOLE, activation=activation, schedule="fixed"))
@@ -70,12 +70,12 @@ def test_every_recipe_is_taken(library: str) -> None:
 @every_library
 @pytest.mark.parametrize("field", RATES)
 @pytest.mark.parametrize("value", [-0.2, float("nan"), "much", None, True])
-def test_rates_are_bound_to_the_recipes_rules(library: str, field: str, value: object) -> None:
+def test_rates_must_keep_the_rules_of_the_recipe(library: str, field: str, value: object) -> None:
     assert "must " in refused(library, dialect_of(library).settings[field].override, value)
 
 
 @every_library
-def test_shares_may_be_nothing_and_rates_may_not(library: str) -> None:
+def test_shares_may_be_0_and_rates_may_not(library: str) -> None:
     override = {field: dialect_of(library).settings[field].override for field in RATES}
     require(library, (override["discount"], 0.0), (override["gae_lambda"], 0))
     for field in ("learning_rate", "clip"):
@@ -91,7 +91,7 @@ def test_counts_are_whole_numbers(library: str, field: str, value: object) -> No
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.library)
-def test_no_number_of_a_recipe_is_without_a_rule(dialect: Dialect) -> None:
+def test_every_number_of_a_recipe_has_a_rule(dialect: Dialect) -> None:
     numbers = {name for name, value in vars(CARTPOLE).items() if isinstance(value, float | int | tuple)}
     switches = {name for name, value in vars(CARTPOLE).items() if isinstance(value, bool)}
     ruled = {field for field, _ in dialect.rules.values()}
@@ -134,7 +134,7 @@ def test_activations_are_those_of_the_library(library: str) -> None:
         ("skrl", "agent.models.policy.network.0.layers", [[], [{"linear": 8}, 4], [32]], [[0], [None], 32]),
     ],
 )
-def test_each_library_has_ways_of_its_own(
+def test_each_library_has_its_own_special_values(
     library: str, override: str, taken: list[object], wrong: list[object]
 ) -> None:
     for value in taken:
@@ -152,7 +152,7 @@ def test_each_library_has_ways_of_its_own(
         ("rl_games", "agent.params.config.torch_compile=null"),
     ],
 )
-def test_nothing_does_not_stand_in_for_a_number(library: str, override: str) -> None:
+def test_none_is_refused_in_place_of_a_number(library: str, override: str) -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
 
@@ -161,7 +161,7 @@ def test_nothing_does_not_stand_in_for_a_number(library: str, override: str) -> 
         resolve_configs("LedgerLab-Cartpole", library, [override])
 
 
-def test_nothing_is_taken_where_it_is_declared() -> None:
+def test_none_is_accepted_if_the_field_declares_it() -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
 

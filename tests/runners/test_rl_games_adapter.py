@@ -1,4 +1,4 @@
-"""What rl_games would do by itself does not reach whoever trains with it here."""
+"""rl_games' own rules for saving, stopping and seeding have no effect on a run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trainer(
     return built, env, agent_cfg
 
 
-def test_a_high_training_return_neither_ends_a_training_nor_names_a_checkpoint(tmp_path: Path) -> None:
+def test_a_high_return_neither_ends_a_training_nor_names_a_checkpoint(tmp_path: Path) -> None:
     heard = Heard()
     training, _, _ = trainer(tmp_path, heard, score_to_win=-1000.0, save_best_after=0, save_frequency=1)
     training.train()
@@ -78,9 +78,7 @@ def test_checkpoints_are_saved_before_any_episode_has_ended(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_the_seed_that_is_recorded_is_the_seed_of_the_training(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_training_uses_the_recorded_seed(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
     seeded = torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda value: seeds.append(value) or seeded(value))
@@ -89,7 +87,7 @@ def test_the_seed_that_is_recorded_is_the_seed_of_the_training(
     assert seeds[-1] == seed
 
 
-def test_max_iterations_counts_those_before_a_restored_state_and_the_learning_rate_goes_on(tmp_path: Path) -> None:
+def test_a_restored_training_keeps_its_iteration_count_and_learning_rate(tmp_path: Path) -> None:
     def keep(iterations: int) -> None:
         if iterations == 2:
             torch.save(first.state(), tmp_path / "state.pt")
@@ -109,14 +107,14 @@ def test_max_iterations_counts_those_before_a_restored_state_and_the_learning_ra
 
 
 @pytest.mark.parametrize(("name", "value"), [("epochs_between_resets", 5), ("normalize_rms_advantage", True)])
-def test_what_cannot_be_trained_beside_held_out_episodes_or_at_all_is_refused(name: str, value: object) -> None:
+def test_settings_that_cannot_be_trained_are_refused(name: str, value: object) -> None:
     agent_cfg = resolved()
     agent_cfg["params"]["config"][name] = value
     with pytest.raises(UserError, match=rf"agent.params.config.{name} {value}: .*: leave it out"):
         adapter().prepare(agent_cfg, "cpu")
 
 
-def test_a_policy_with_a_memory_is_refused_by_whoever_wants_it_to_act() -> None:
+def test_a_recurrent_policy_is_refused_for_acting() -> None:
     agent_cfg = adapter().prepare(resolved(), "cpu")
     adapter().require_memoryless(agent_cfg)
     agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
@@ -124,7 +122,7 @@ def test_a_policy_with_a_memory_is_refused_by_whoever_wants_it_to_act() -> None:
         adapter().require_memoryless(agent_cfg)
 
 
-def test_a_save_that_fails_is_told_at_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_raises_at_once_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -141,7 +139,7 @@ def test_a_save_that_fails_is_told_at_once_and_leaves_nothing(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("clip", [False, True], ids=["free", "clipped"])
-def test_a_policy_acts_as_the_librarys_own_player(clip: bool, tmp_path: Path) -> None:
+def test_a_policy_acts_like_the_librarys_own_player(clip: bool, tmp_path: Path) -> None:
     from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
     from rl_games.torch_runner import Runner
 
@@ -178,7 +176,7 @@ def test_a_configuration_of_isaac_lab_trains_as_it_is(tmp_path: Path) -> None:
     assert adapter().load_policy(heard.checkpoints[3], env, agent_cfg)(env.obs_buf).abs().max() <= 1.0
 
 
-def test_configurations_of_isaac_lab_are_taken_with_what_they_leave_out() -> None:
+def test_incomplete_configurations_of_isaac_lab_are_completed() -> None:
     agent_cfg = resolved(
         "agent.params.config.learning_rate=1e-3",
         "agent.params.config.critic_coef=2.5",
@@ -206,7 +204,7 @@ def test_configurations_of_isaac_lab_are_taken_with_what_they_leave_out() -> Non
         (["agent.params.config.clip_actions=True"], r"agent.params.env.clip_actions, which is infinite"),
     ],
 )
-def test_what_would_train_something_else_than_the_run_says_is_refused(overrides: list[str], complaint: str) -> None:
+def test_settings_that_contradict_the_declaration_are_refused(overrides: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         adapter().prepare(resolved(*overrides), "cpu")
 
@@ -219,7 +217,7 @@ def test_what_would_train_something_else_than_the_run_says_is_refused(overrides:
         ({"max_epochs": -1}, r"max_iterations must be a whole number of at least 1, not -1"),
     ],
 )
-def test_a_batch_that_makes_no_sense_is_refused(changes: dict[str, Any], complaint: str) -> None:
+def test_an_impossible_batch_is_refused(changes: dict[str, Any], complaint: str) -> None:
     agent_cfg = resolved()
     agent_cfg["params"]["config"] |= changes
     with pytest.raises(ValueError, match=complaint):

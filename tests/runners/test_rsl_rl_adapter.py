@@ -1,4 +1,4 @@
-"""Configurations of RSL-RL that mean something else than a fresh PPO training are refused in one line."""
+"""Configurations of RSL-RL for anything but a fresh PPO training are refused in one line."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def adapter() -> Any:
     return load_adapter("rsl_rl")
 
 
-def test_what_would_train_something_else_than_the_run_says_is_refused() -> None:
+def test_settings_that_contradict_the_declaration_are_refused() -> None:
     from isaaclab_rl.rsl_rl import RslRlDistillationRunnerCfg
 
     for cfg, complaint in (
-        ({"seed": 1}, "is none of RSL-RL's PPO"),
-        (RslRlDistillationRunnerCfg(), "is none of RSL-RL's PPO"),
-        (changed(class_name="my_lab:Runner"), "is none of RSL-RL's PPO"),
+        ({"seed": 1}, "is not for RSL-RL's PPO"),
+        (RslRlDistillationRunnerCfg(), "is not for RSL-RL's PPO"),
+        (changed(class_name="my_lab:Runner"), "is not for RSL-RL's PPO"),
         (changed(resume=True), "agent.resume True: a run trains one fresh policy"),
     ):
         with pytest.raises(UserError, match=complaint) as refused:
@@ -40,7 +40,7 @@ def test_what_would_train_something_else_than_the_run_says_is_refused() -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_a_policy_with_a_memory_is_refused_by_whoever_wants_it_to_act() -> None:
+def test_a_recurrent_policy_is_refused_for_acting() -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
 

@@ -1,4 +1,4 @@
-"""Held-out episodes take place on the same ground, whatever the training's seed is."""
+"""Held-out episodes take place on the same ground for every training seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heights(cfg: Any, training_seed: int) -> np.ndarray:
     return ground
 
 
-def test_the_ground_of_an_exam_depends_on_no_training(cfg: Any) -> None:
+def test_held_out_terrain_does_not_depend_on_the_training_seed(cfg: Any) -> None:
     from types import SimpleNamespace
 
     from ledger_lab.runners.session import held_out_config

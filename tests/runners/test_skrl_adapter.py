@@ -1,4 +1,4 @@
-"""What SKRL gets wrong doesn't reach our users, and its own configurations do."""
+"""The adapter corrects SKRL's behaviour, and accepts SKRL's own configurations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def trainer(cfg: dict[str, Any], run_dir: Path, heard: Heard | None = None, env:
     return built
 
 
-def test_importing_it_in_one_of_several_processes_starts_no_collectives() -> None:
+def test_importing_skrl_in_one_of_several_processes_starts_no_collectives() -> None:
     program = (
         "import os, torch\n"
         "import ledger_lab.runners.skrl.adapter as adapter\n"
@@ -82,7 +82,7 @@ def test_building_a_training_leaves_the_seeds_alone(tmp_path: Path) -> None:
     assert found[0] != found[1], "the library would begin both with the configuration's seed"
 
 
-def test_an_episode_that_ran_out_of_time_is_valued_by_where_it_stood(tmp_path: Path) -> None:
+def test_a_timeout_bootstraps_from_the_last_observation_of_the_episode(tmp_path: Path) -> None:
     built = trainer(to_skrl(CARTPOLE), tmp_path)
     recorded: list[dict[str, torch.Tensor]] = []
     library = built._library["record_transition"]
@@ -98,7 +98,7 @@ def test_an_episode_that_ran_out_of_time_is_valued_by_where_it_stood(tmp_path: P
     assert ended >= 8 * 3
 
 
-def test_time_is_an_end_like_any_other_where_the_horizon_is_a_part_of_the_task(tmp_path: Path) -> None:
+def test_a_timeout_is_a_termination_if_the_horizon_is_part_of_the_task(tmp_path: Path) -> None:
     heard, env = Heard(), Watched()
     env.cfg.is_finite_horizon = True
     built = trainer(to_skrl(CARTPOLE), tmp_path, heard, env)
@@ -111,7 +111,7 @@ def test_time_is_an_end_like_any_other_where_the_horizon_is_a_part_of_the_task(t
     assert heard.figures[2]["mean_episode_steps"] <= 16
 
 
-def test_steps_that_half_precision_leaves_out_do_not_end_a_training(tmp_path: Path) -> None:
+def test_steps_skipped_in_half_precision_do_not_end_a_training(tmp_path: Path) -> None:
     heard = Heard()
     built = trainer(to_skrl(CARTPOLE), tmp_path, heard)
     built._agent.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
@@ -120,12 +120,12 @@ def test_steps_that_half_precision_leaves_out_do_not_end_a_training(tmp_path: Pa
     assert all(math.isfinite(value) for figures in heard.figures.values() for value in figures.values())
 
 
-def test_it_keeps_no_checkpoint_that_looks_best_in_training(tmp_path: Path) -> None:
+def test_no_best_checkpoint_by_training_return_is_saved(tmp_path: Path) -> None:
     trainer(to_skrl(CARTPOLE), tmp_path).train()
     assert not list(tmp_path.rglob("best*")) and not (tmp_path / "checkpoints").exists()
 
 
-def test_losses_are_told_without_their_weights(tmp_path: Path) -> None:
+def test_losses_are_reported_without_their_weights(tmp_path: Path) -> None:
     cfg = to_skrl(CARTPOLE)
     weighed, heard = [], Heard()
     built = trainer(cfg, tmp_path, heard)
@@ -166,7 +166,7 @@ def test_the_value_function_can_see_more_than_the_policy(tmp_path: Path) -> None
     assert seen == {"policy": 2, "value": 3}
 
 
-def test_numbers_that_yaml_takes_for_words_are_numbers() -> None:
+def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
 
@@ -198,7 +198,7 @@ def test_numbers_that_yaml_takes_for_words_are_numbers() -> None:
         ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is no name of a setting"),
     ],
 )
-def test_what_cannot_be_trained_or_would_run_a_program_is_refused(path: str, value: object, complaint: str) -> None:
+def test_settings_that_cannot_be_trained_or_run_code_are_refused(path: str, value: object, complaint: str) -> None:
     cfg: Any = to_skrl(CARTPOLE)
     *groups, name = path.split(".")
     node = cfg
@@ -209,7 +209,7 @@ def test_what_cannot_be_trained_or_would_run_a_program_is_refused(path: str, val
         load_adapter("skrl").prepare(cfg, "cpu")
 
 
-def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
+def test_every_ppo_configuration_of_isaac_lab_passes_the_code_check() -> None:
     import isaaclab_tasks
     import yaml
 
@@ -221,7 +221,7 @@ def test_every_ppo_configuration_of_isaac_lab_is_taken_for_harmless() -> None:
         require_harmless(yaml.safe_load(file.read_text()))
 
 
-def test_processes_that_would_end_their_updates_by_themselves_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kl_threshold_is_refused_in_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.runners.skrl import adapter as skrl_adapter
 
     cfg = to_skrl(CARTPOLE)

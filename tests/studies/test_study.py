@@ -1,4 +1,4 @@
-"""A study's file says which trainings it asks for."""
+"""The trainings of a study file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_study_without_factors_has_one_arm(tmp_path: Path) -> None:
     assert [(arm.cohort, arm.arguments) for arm in study.arms] == [("s", ())]
 
 
-def test_the_home_folder_is_found_in_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_in_arguments_becomes_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     study = 'version = 1\nseeds = [1]\narguments = ["--panel", "~/own.toml", "--prices=~/p.toml", "env.name=a~b"]\n'
     (arm,) = load_study(written(tmp_path, study)).arms
@@ -76,11 +76,11 @@ def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
         ("version = 1\nseeds = [1]\n[factors.a]\nx-y = []\nx = []\n[factors.b]\ny = []\ny-y = []", "share the cohort"),
     ],
 )
-def test_what_is_no_study_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_an_invalid_study_is_refused(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_study(written(tmp_path, content))
 
 
-def test_studies_that_there_are_are_named() -> None:
+def test_an_unknown_study_names_the_existing_ones() -> None:
     with pytest.raises(UserError, match=r"no study 'nope': name a \.toml file, or one of libraries"):
         load_study("nope")

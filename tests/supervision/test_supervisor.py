@@ -43,7 +43,7 @@ def _signals_given_back() -> Iterator[None]:
         ("fail", Status.CRASHED, 1, "RuntimeError: banana"),
         ("diverge", Status.NON_FINITE, 1, "FloatingPointError: value_loss not finite at iteration 3"),
         ("out_of_memory", Status.OUT_OF_MEMORY, 1, "MemoryError"),
-        ("kill", Status.KILLED, 137, "SIGKILL by somebody else, not for want of memory"),
+        ("kill", Status.KILLED, 137, "SIGKILL by another process, not for lack of memory"),
         ("fault", Status.CRASHED, 1, "SIGSEGV: a fault outside Python"),
         ("real_time", Status.CRASHED, 1, "signal 37: a fault outside Python"),
         ("vanish", Status.CRASHED, 1, "the process ended with exit status 7 and without a word"),

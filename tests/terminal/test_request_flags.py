@@ -1,4 +1,4 @@
-"""Fields of a request are flags: their type says how each is read, and only what is given is set."""
+"""Fields of a request are flags: the type determines how a flag is read, and only given flags are set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def given(*argv: str) -> dict[str, Any]:
     return as_given(vars(add_flags(argparse.ArgumentParser(), Toy).parse_args(argv)))
 
 
-def test_what_is_left_out_is_not_set() -> None:
+def test_only_given_flags_are_recorded() -> None:
     assert given() == {}
     assert Toy(**given()) == Toy()
 
@@ -64,7 +64,7 @@ def test_the_type_of_a_field_says_how_its_flag_is_read(argv: list[str], fields: 
 
 
 @pytest.mark.parametrize("argv", [["--count", "many"], ["--mode", "c"], ["--fast", "yes", "--unknown"]])
-def test_other_values_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_of_the_wrong_type_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         given(*argv)
     assert "error: " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The generated tables of the tasks say what the journals in ``records/`` say, of all runs that count."""
+"""The generated tables equal the journals in ``records/``, and include all runs that count."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_page_holds_the_generated_table(name: str) -> None:
     )
 
 
-def test_all_runs_of_a_folder_count_and_several_are_told_by_the_worst_and_the_median(tmp_path: Path) -> None:
+def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Path) -> None:
     folder = tmp_path / "t-cpu"
     declare_cohort(folder, "c", 4)
     recorded(folder, "a", scores=(5, 10), confirmation=10, status=Status.TARGET_REACHED)
@@ -83,7 +83,7 @@ def test_all_runs_of_a_folder_count_and_several_are_told_by_the_worst_and_the_me
     assert (hardware, elsewhere) == ("2 cores of Abacus", "–")
 
 
-def test_how_many_cores_were_busy_stands_beside_the_cores(tmp_path: Path) -> None:
+def test_the_hardware_shows_the_number_of_busy_cores(tmp_path: Path) -> None:
     for run_id, cores in (("a", 0.74), ("b", 1.9)):
         run_dir = recorded(tmp_path / "t-cpu", run_id)
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
@@ -98,14 +98,14 @@ def test_a_library_or_a_configuration_that_is_not_the_usual_one_is_named(tmp_pat
     assert rows(tmp_path)[0][0] == "`LedgerLab-T` `--rl_library skrl` `--agent skrl_with_care_cfg_entry_point`"
 
 
-def test_policies_that_runs_began_with_are_named_together(tmp_path: Path) -> None:
+def test_checkpoints_that_runs_began_with_are_named_together(tmp_path: Path) -> None:
     for run_id, task in (("aaaaaaaa", "LedgerLab-V"), ("bbbbbbbb", "LedgerLab-U"), ("cccccccc", "LedgerLab-V")):
         began: dict[str, object] = {"run_id": "dddddddd", "task": task, "checkpoint": "model_1.pt", "sha256": "0" * 64}
         recorded(tmp_path / "t-cpu", run_id, began_from=began | {"env_steps": 2_000, "wall_s": 60.0, "usd": 1.0})
     assert "`LedgerLab-U` or `LedgerLab-V`" in rows(tmp_path)[0][0]
 
 
-def test_what_a_run_began_with_is_paid_once(tmp_path: Path) -> None:
+def test_the_cost_of_a_beginning_counts_once(tmp_path: Path) -> None:
     began: dict[str, object] = {"task": "LedgerLab-U", "checkpoint": "model_1.pt", "sha256": "0" * 64}
     elsewhere = {"run_id": "dddddddd", "env_steps": 2_000, "wall_s": 60.0, "usd": 1.0}
     here = {"run_id": "aaaaaaaa", "env_steps": 2_080, "wall_s": 70.0, "usd": 11.0}
@@ -115,14 +115,14 @@ def test_what_a_run_began_with_is_paid_once(tmp_path: Path) -> None:
     assert [cells[number].split(" + ")[1] for number in (4, 5, 6)] == ["1:10", "2.08 k", "$1.00"]
 
 
-def test_a_task_that_nobody_mastered_is_told_by_its_best_and_named_so(tmp_path: Path) -> None:
+def test_a_task_without_a_proven_policy_shows_its_best_score(tmp_path: Path) -> None:
     recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
     ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)
     assert (reached, success) == ("0 of 1", "short of the target, at best 70.0 % [39.7, 89.2]")
     assert (time, steps, cost, hardware) == ("> 0:09", "> 80", "> $9.00 at $3600.00 an hour", "Calculator")
 
 
-def test_what_is_named_otherwise_or_was_declared_otherwise_is_not_mixed_in(tmp_path: Path) -> None:
+def test_runs_of_another_task_panel_or_target_are_not_mixed_in(tmp_path: Path) -> None:
     recorded(tmp_path / "t-cpu", "a", confirmation=9)
     recorded(tmp_path / "t-cpu", "b", confirmation=9, task="LedgerLab-Other")
     recorded(tmp_path / "t-gpu", "d", confirmation=9, panel_id="p1-bb", target_success=0.8)
@@ -131,7 +131,7 @@ def test_what_is_named_otherwise_or_was_declared_otherwise_is_not_mixed_in(tmp_p
     assert [(row[1], row[2]) for row in rows(tmp_path)] == [("`p`, 90 %", "1 of 1"), ("`p`, 80 %", "1 of 1")]
 
 
-def test_the_same_policy_under_another_engine_stands_beside_its_score(tmp_path: Path) -> None:
+def test_scores_under_other_engines_have_a_column(tmp_path: Path) -> None:
     one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
     two = recorded(tmp_path / "t-cpu", "b", confirmation=9)
     evaluated(one, {"model_2.pt": 1}, {**OTHER_ENGINE, "seeds": [2, 3]})  # another exam
@@ -145,7 +145,7 @@ def test_the_same_policy_under_another_engine_stands_beside_its_score(tmp_path: 
     assert rows(tmp_path)[0][-1] == "ovphysx: 80.0 % [49.0, 94.3]"
 
 
-def test_a_perturbed_policy_is_told_by_its_last_score_its_worst_cell_and_what_it_needed(tmp_path: Path) -> None:
+def test_the_robustness_table_shows_last_score_worst_cell_and_capacities(tmp_path: Path) -> None:
     one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
     recorded(tmp_path / "t-cpu", "b", confirmation=9)
     cells = {"cells": [{"name": "nominal"}, {"name": "heavy"}]}

@@ -185,7 +185,7 @@ def test_a_process_that_is_killed_ends_the_run_with_its_name(tmp_path: Path) -> 
     (attempt,) = run_of(tmp_path).attempts
     assert attempt.ended is not None
     assert attempt.status is Status.KILLED
-    assert attempt.ended.reason == f"rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory"
+    assert attempt.ended.reason == f"rank 1 on {HOST}: SIGKILL by another process, not for lack of memory"
     assert f"killed: {attempt.ended.reason}" in output
     assert "Traceback" not in output
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0

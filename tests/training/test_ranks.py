@@ -54,7 +54,7 @@ def attempt_of(run_dir: Path) -> Attempt:
 @pytest.mark.parametrize(
     ("how", "status", "exit_status", "reason"),
     [
-        ("kill", Status.KILLED, 137, f"rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory"),
+        ("kill", Status.KILLED, 137, f"rank 1 on {HOST}: SIGKILL by another process, not for lack of memory"),
         ("kill_both", Status.CRASHED, 1, f"rank 1 on {HOST}: gone, with its supervisor, and without a word"),
         ("fail", Status.CRASHED, 1, f"rank 1 on {HOST}: RuntimeError: banana"),
         ("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room"),
@@ -82,7 +82,7 @@ def test_a_process_that_dies_before_the_run_begins_is_named(tmp_path: Path) -> N
     with two_ranks(tmp_path, "kill_early") as process:
         assert process.wait(240) == 137
         assert process.stderr is not None
-        told = f"supervisor: killed: rank 1 on {HOST}: SIGKILL by somebody else, not for want of memory\n"
+        told = f"supervisor: killed: rank 1 on {HOST}: SIGKILL by another process, not for lack of memory\n"
         assert told in process.stderr.read()
     assert not read_ledger(tmp_path).runs
 

@@ -1,1 +1,1 @@
-"""What writes the USD files of robots and ground that the package ships."""
+"""Programs that write the USD files of robots and ground in the package."""

@@ -67,7 +67,7 @@ def write_pillars(path: Path) -> None:
 def pillars() -> list[tuple[float, float, float]]:
     """Return the pillars' positions: x and y of the center [m], and the yaw angle [rad].
 
-    They stand about the corners of the cells of a square of three by three, which is centered at the origin. The cells
+    They are near the corners of the cells of a square of three by three, which is centered at the origin. The cells
     are :data:`PILLAR_SPACING_M` wide; neighbouring pillars leave room to walk.
     """
     draws = random.Random(0)

@@ -1,4 +1,4 @@
-"""Checkpoints that policies are made of, and what must hold for them to be the policies that were trained."""
+"""Checkpoints to load policies from, and checks that each policy is still the one that was trained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.checkpoints.find import FoundCheckpoint
-from ledger_lab.checkpoints.shipped import home_of
+from ledger_lab.checkpoints.shipped import output_directory
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A checkpoint to be scored, and how to make a policy of it."""
+    """A checkpoint, and all that is needed to load its policy."""
 
     run_id: str
     source: Path
-    """Directory that the checkpoint lies in: the run's, also where that came with the package."""
+    """Directory of the run that saved the checkpoint; it may be inside the package."""
     run_dir: Path
-    """Directory for what is made of it: the run's own, or where it is going to be."""
+    """Directory for outputs, see :func:`~ledger_lab.checkpoints.shipped.output_directory`."""
     saved: CheckpointSaved
     adapter: Adapter
     agent_cfg: Any
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The checkpoint file."""
         return self.source / self.saved.path
 
 
@@ -49,7 +49,7 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
         trust_run: Whether overrides of the run may name functions and classes, which Isaac Lab then imports.
 
     Raises:
-        UserError: If the task does not take the overrides any more, or one names code that is not trusted.
+        UserError: If the task no longer accepts the overrides, or an override names code that is not trusted.
     """
     declared = run.declared
     if not trust_run and (named := next(filter(names_code, declared.overrides), None)) is not None:
@@ -63,17 +63,17 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
 def resolve_candidate(
     checkpoint: FoundCheckpoint, configs: tuple[ManagerBasedRLEnvCfg, Any], device: str, log_root: Path
 ) -> Candidate:
-    """Resolve what a checkpoint's policy is made with.
+    """Resolve all that is needed to load a checkpoint's policy.
 
     Args:
         checkpoint: The checkpoint.
-        configs: What :func:`declared_configs` returned for its run; the agent's configuration may change.
-        device: Where the policy is going to act.
-        log_root: Root of the ledger, for what is made of a checkpoint that came with the package.
+        configs: Result of :func:`declared_configs` for its run; the agent's configuration may be modified.
+        device: Device of the policy.
+        log_root: Root of the ledger, for outputs of a checkpoint that came with the package.
 
     Raises:
-        UserError: If its agent, or what that sees or does, is configured otherwise than when it was trained, or if it
-            has a memory.
+        UserError: If the configuration of the agent, of its observations or of its actions has changed since the
+            training, or the policy is recurrent.
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
@@ -82,13 +82,13 @@ def resolve_candidate(
     if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
         raise UserError(
             f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
-            f"checkpoints might become other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
+            f"checkpoints may load as other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
         )
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
     return Candidate(
         run_id=declared.run_id,
         source=checkpoint.run.directory,
-        run_dir=home_of(checkpoint.run, log_root),
+        run_dir=output_directory(checkpoint.run, log_root),
         saved=checkpoint.saved,
         adapter=adapter,
         agent_cfg=agent_cfg,
@@ -96,19 +96,19 @@ def resolve_candidate(
 
 
 def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], otherwise: str) -> None:
-    """Refuse a task that is not any more what a policy was trained for.
+    """Refuse a task that has changed since a policy was trained on it.
 
-    Parts are compared as wholes, observations with their noise. Where sensors look from and joints rest is said by the
-    ``scene``, which also holds the ground: without that part, both may have changed.
+    Each part is compared as a whole; observations include their noise. The part ``scene`` holds the ground, the places
+    of sensors and the default joint positions: these may have changed if ``scene`` is not among the parts.
 
     Args:
-        run: The run that trained it.
-        env_cfg: The environment that its task and its overrides make today.
-        parts: What must be the same of it, like ``observations``; its time step must, too.
-        otherwise: What would be wrong otherwise.
+        run: The run that trained the policy.
+        env_cfg: Present configuration of the environment, with the overrides of the run.
+        parts: Parts that must be unchanged, like ``observations``. The time step must always be unchanged.
+        otherwise: Consequence of a change, for the error message.
 
     Raises:
-        UserError: If something differs, or the run does not say what it was.
+        UserError: If a part differs, or the run did not record it.
     """
 
     def stated(fields: dict[str, Any]) -> dict[str, Any]:
@@ -125,12 +125,12 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
         )
 
 
-def require_unchanged(path: Path, saved: CheckpointSaved, run_id: str) -> None:
-    """Refuse a checkpoint that is not the one that the ledger speaks of.
+def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
+    """Refuse a checkpoint whose hash is not the one in the ledger.
 
     Args:
         path: The file.
-        saved: What the ledger says of it.
+        saved: Its row in the ledger.
         run_id: The run that saved it.
 
     Raises:
@@ -145,7 +145,7 @@ def require_unchanged(path: Path, saved: CheckpointSaved, run_id: str) -> None:
 
 
 def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:
-    """Return the hashes of what is trained and how, without where, how long and under which names."""
+    """Return the hashes of both configurations without settings of device, length, seed and names."""
     return {
         "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
         "agent": config_sha256(agent_cfg, without=adapter.circumstances),

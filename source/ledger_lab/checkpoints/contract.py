@@ -1,4 +1,4 @@
-"""What somebody must know who runs a policy elsewhere, read from the live managers of the environment it learned in."""
+"""Describes what a program outside Isaac Lab needs to run a policy, from the managers of a live environment."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _LAWS: dict[type[ActionTerm], dict[str, str]] = {
     mdp.BinaryJointPositionAction: {"law": "binary", "target": "joint_pos"},
     mdp.BinaryJointVelocityAction: {"law": "binary", "target": "joint_vel"},
 }
-"""What the motors of a term's joints are told, of these classes; what is derived from them may do something else."""
+"""How terms of these classes compute the targets of joints. Classes derived from them may compute something else."""
 _CONVENTIONS = {
     "units": "SI, angles in rad",
     "quaternions": "xyzw",
-    "observation": "what the function returns, then modifiers, clip, × scale, history; by term, in this order",
-    "joints and bodies": "where a term names none, all of the articulation, in its order",
+    "observation": "result of the function, then modifiers, clip, × scale, history; by term, in this order",
+    "joints and bodies": "if a term names none, all of the articulation, in its order",
     "history": "oldest first; an episode begins with copies of its first observation",
-    "action": "its term's law gives the targets of the joints; last actions begin with 0",
-    "law affine": "target = clip(offset + scale × action), + relative_to.data, where stated, read anew at read_hz",
+    "action": "the law of a term gives the targets of its joints; the last action of a new episode is 0",
+    "law affine": "target = clip(offset + scale × action), + relative_to.data if stated, which is read at read_hz",
     "law binary": "target = clip(close_command_expr where action < 0, else open_command_expr), both in the settings",
-    "law null": "not described: class and settings alone say what becomes of the action",
+    "law null": "not described here; see class and settings",
 }
 
 
 def without_startup_events(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Leave out what randomizes robots once: a contract states what they are meant to be."""
+    """Remove the events that randomize robots once, because a contract states the nominal robot."""
     for name, term in vars(env_cfg.events).items() if env_cfg.events is not None else ():
         if getattr(term, "mode", None) in ("prestartup", "startup"):
             setattr(env_cfg.events, name, None)
 
 
 def describe_interface(env: ManagerBasedRLEnv, groups: Sequence[str]) -> dict[str, Any]:
-    """Describe what a policy is given and what becomes of its actions.
+    """Describe the observations of a policy, and the effect of its actions.
 
     Args:
         env: The environment.
@@ -75,13 +75,13 @@ def describe_interface(env: ManagerBasedRLEnv, groups: Sequence[str]) -> dict[st
 
 
 def describe_articulations(env: ManagerBasedRLEnv) -> dict[str, Any]:
-    """Describe the robots. To be called before the first reset, which may randomize them.
+    """Describe the robots. Call this before the first reset, which may randomize them.
 
     Args:
         env: The environment.
 
     Returns:
-        Plain JSON values, in SI units. Joints are in the order that terms of all joints have.
+        Plain JSON values, in SI units. Joints are in the order of terms that use all joints.
     """
     found = {name: _articulation(asset) for name, asset in env.unwrapped.scene.articulations.items()}
     plain: dict[str, Any] = plain_config(found)
@@ -92,7 +92,7 @@ def _groups(env: ManagerBasedRLEnv, names: Sequence[str]) -> Iterator[dict[str, 
     """Describe observation groups, with their places in the flat observation."""
     manager, start = env.observation_manager, 0
     for name in names:
-        # The manager has no public way to its terms' resolved configurations.
+        # The manager has no public access to the resolved configurations of its terms.
         cfgs, shapes = manager._group_obs_term_cfgs[name], manager.group_obs_term_dim[name]
         by_time = manager._group_obs_time_major[name]
         flat = not by_time and all(len(shape) == 1 for shape in shapes)
@@ -103,10 +103,10 @@ def _groups(env: ManagerBasedRLEnv, names: Sequence[str]) -> Iterator[dict[str, 
                     "name": term,
                     "slice": [at, at + shape[0]] if flat else None,
                     "shape": shape,
-                    "function": _path(cfg.func),
+                    "function": _location(cfg.func),
                     "description": _first_line(cfg.func),
                     "params": _params(env, cfg.func, cfg.params),
-                    "modifiers": [{"function": _path(m.func), "params": m.params} for m in cfg.modifiers or ()],
+                    "modifiers": [{"function": _location(m.func), "params": m.params} for m in cfg.modifiers or ()],
                     "clip": cfg.clip,
                     "scale": None if cfg.scale is None else cfg.scale.tolist(),
                     "trained_delay_steps": [cfg.delay_min_lag, cfg.delay_max_lag],
@@ -133,41 +133,41 @@ def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
         yield {
             "name": name,
             "slice": [start, stop],
-            "class": _path(type(term)),
+            "class": _location(type(term)),
             "description": _first_line(type(term)),
             "law": law.get("law"),
             "target": law.get("target"),
-            "relative_to": {"data": law["relative_to"], "read_hz": _told_hz(env)} if "relative_to" in law else None,
-            # As the term resolved them; a term of another kind may have none.
+            "relative_to": {"data": law["relative_to"], "read_hz": _targets_hz(env)} if "relative_to" in law else None,
+            # Values that the term has resolved; a term of another kind may lack them.
             "joint_names": getattr(term, "_joint_names", None),
-            "scale": _of_one(getattr(term, "_scale", None)),
-            "offset": _of_one(getattr(term, "_offset", None)),
-            "clip": _of_one(getattr(term, "_clip", None)),
+            "scale": _of_first_env(getattr(term, "_scale", None)),
+            "offset": _of_first_env(getattr(term, "_offset", None)),
+            "clip": _of_first_env(getattr(term, "_clip", None)),
             "settings": term.cfg,
         }
         start = stop
 
 
-def _told_hz(env: ManagerBasedRLEnv) -> float:
-    """Return how often terms tell motors their targets [Hz]: at each physics step, or once where all steps are one."""
+def _targets_hz(env: ManagerBasedRLEnv) -> float:
+    """Return how often terms set targets [Hz]: per physics step, or per control step if the engine decimates."""
     return round(1 / (env.step_dt if env.sim.physics_manager.handles_decimation() else env.physics_dt), 6)
 
 
 def _articulation(asset: Articulation) -> dict[str, Any]:
-    """Describe a robot's joints, in order, and what drives them."""
+    """Describe the joints of a robot, in order, and its actuators."""
     per_joint = (
         "default_joint_pos",
         "default_joint_vel",
         "joint_pos_limits",
         "joint_vel_limits",
         "joint_effort_limits",
-        "joint_stiffness",  # of the simulation's own drives, as the next two; other actuators say theirs below
+        "joint_stiffness",  # this and the next two belong to the engine's drives; other actuators state theirs below
         "joint_damping",
         "joint_armature",
     )
     return {
         "joint_names": asset.joint_names,
-        **{name: _of_one(getattr(asset.data, name)) for name in per_joint},
+        **{name: _of_first_env(getattr(asset.data, name)) for name in per_joint},
         "actuators": [
             {"name": name, "joint_names": asset.find_joints(cfg.joint_names_expr)[1], "settings": cfg}
             for name, cfg in asset.cfg.actuators.items()
@@ -176,7 +176,7 @@ def _articulation(asset: Articulation) -> dict[str, Any]:
 
 
 def _params(env: ManagerBasedRLEnv, func: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return all parameters of a term, its defaults too, with joints and bodies by their names."""
+    """Return all parameters of a term, defaults included, with joints and bodies by their names."""
     signature = inspect.signature(func).parameters
     defaults = {
         name: parameter.default
@@ -199,13 +199,13 @@ def _entity(env: ManagerBasedRLEnv, entity: SceneEntityCfg, reads_joints: bool) 
         reads_joints: Whether Isaac Lab says that the term returns a value per joint.
 
     Returns:
-        The names. Where a term neither names joints or bodies nor returns a value for each, those of an articulation
-        are left out: its own description lists them.
+        The names. Joints and bodies of an articulation are left out if the term neither names them nor returns a value
+        for each, because the description of the articulation lists them.
     """
     found: dict[str, Any] = {"name": entity.name}
     for kind in ("joint", "body"):
         names, chosen = getattr(env.scene[entity.name], f"{kind}_names", None), getattr(entity, f"{kind}_ids")
-        # Isaac Lab turns a list of all joints into this slice, and keeps the list.
+        # Isaac Lab replaces the indices of all joints by this slice, and keeps the list of names.
         every = isinstance(chosen, slice) and chosen == slice(None)
         asked = getattr(entity, f"{kind}_names") is not None or (kind == "joint" and reads_joints)
         if names is None or (every and not asked and entity.name in env.scene.articulations):
@@ -214,14 +214,14 @@ def _entity(env: ManagerBasedRLEnv, entity: SceneEntityCfg, reads_joints: bool) 
     return found
 
 
-def _of_one(value: Any) -> Any:
-    """Return what a tensor says of the first environment; other values as they are."""
+def _of_first_env(value: Any) -> Any:
+    """Return a tensor's values of the first environment; other values unchanged."""
     value = getattr(value, "torch", value)
     return value[0].tolist() if isinstance(value, torch.Tensor) else value
 
 
-def _path(what: Any) -> str:
-    """Return where a function or class is defined."""
+def _location(what: Any) -> str:
+    """Return module and qualified name of a function or class."""
     named = what if hasattr(what, "__qualname__") else type(what)
     return f"{named.__module__}:{named.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""``scripts/export_policy.py``: a policy for the robot, with what one must know to run it."""
+"""``scripts/export_policy.py``: exports a policy for a robot, with the contract needed to run it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import (
     Candidate,
     declared_configs,
+    require_recorded_hash,
     require_same_task,
-    require_unchanged,
     resolve_candidate,
 )
 from ledger_lab.checkpoints.contract import describe_articulations, describe_interface, without_startup_events
@@ -34,7 +34,7 @@ from ledger_lab.checkpoints.files import (
 )
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
-from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
+from ledger_lab.checkpoints.shipped import named_checkpoint, print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
 from ledger_lab.files import whole_file
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
 CONTRACT_VERSION = 1
-"""Goes up when a field of the contract changes its meaning."""
+"""Raised whenever a field of the contract changes its meaning."""
 NUM_ENVS, STEPS = 32, 32
-"""Observations that parity is tested on: so many steps of so many environments."""
+"""Environments and steps whose observations are used to test parity."""
 EXAMPLE_EVERY = 256
-"""One in so many of them goes into the contract with the live policy's actions, to be tried where it will run."""
+"""One in this many observations goes into the contract with the policy's actions, as a test for the target machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPlan:
-    """An export that nothing speaks against."""
+    """A checked export."""
 
     found: FoundCheckpoint
     candidate: Candidate
@@ -68,7 +68,7 @@ class ExportPlan:
     """The simulation in which observations are recorded."""
     launcher_args: dict[str, Any]
     folder: Path
-    """Where the files go."""
+    """Folder of the files."""
     tolerance: float
 
 
@@ -95,7 +95,7 @@ def export_policy(argv: Sequence[str]) -> int:
 
 
 def plan_export(request: ExportRequest) -> ExportPlan:
-    """Resolve and check a request. Nothing is written but an empty folder.
+    """Resolve and check a request; create the folder, and write nothing else.
 
     Args:
         request: What is asked for.
@@ -111,7 +111,7 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(found, configs, device, request.log_root)
-    require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+    require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
@@ -130,14 +130,14 @@ def plan_export(request: ExportRequest) -> ExportPlan:
 
 
 def _carry_out(plan: ExportPlan, console: Console) -> None:
-    """Record observations in the task's own simulation, make the files, try them, and write them."""
+    """Record observations in the task's own simulation, then make, test and write the files."""
     declared, saved, device = plan.found.run.declared, plan.found.saved, plan.env_cfg.sim.device
     console.print(
         f"exporting {saved.path} of run {declared.run_id}, after {saved.iteration} iterations",
         markup=False,
         soft_wrap=True,
     )
-    tell_shipped(plan.candidate.source, console)
+    print_shipped_result(plan.candidate.source, console)
     with (
         simulation_app(plan.env_cfg, plan.launcher_args),
         environment(declared.task, plan.env_cfg) as env,
@@ -165,7 +165,7 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
         files = policy_files(flat, observations[:2].to(device), _text(contract))
         errors = {file.name: largest_error(file, observations, actions) for file in files}
         if not tell_parity(errors, plan.tolerance, console):
-            sys.exit(1)  # from here: a runtime that ends the process itself, as Isaac Sim does, passes it on
+            sys.exit(1)  # inside the context: Isaac Sim ends the process itself, with this status
         contract["files"] |= {file.name: {"sha256": hashlib.sha256(file.content).hexdigest()} for file in files}
         contract["parity"] = {
             "observations": len(observations),
@@ -181,7 +181,7 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files, each of them whole or not at all; the contract, which has the hashes of the others, last."""
+    """Write each file completely or not at all. The contract comes last, because it holds the hashes of the others."""
     try:
         for name, content in contents.items():
             with whole_file(folder / name) as unfinished:
@@ -193,7 +193,7 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
 def _record(
     env: ManagerBasedRLEnv, candidate: Candidate, console: Console
 ) -> tuple[ActingModule, list[dict[str, torch.Tensor]]]:
-    """Let the policy act, and keep what it saw.
+    """Run the policy, and record its observations.
 
     Returns:
         The policy, and observations of each step, shape (environments, ...) per group.
@@ -210,7 +210,7 @@ def _record(
 
 
 def _about(found: FoundCheckpoint) -> dict[str, Any]:
-    """Return what the ledger knows of a policy."""
+    """Return the contract's fields from the ledger."""
     declared, saved = found.run.declared, found.saved
     return {
         "contract_version": CONTRACT_VERSION,
@@ -243,19 +243,19 @@ def _about(found: FoundCheckpoint) -> dict[str, Any]:
 
 
 def tell_parity(errors: Mapping[str, float], tolerance: float, console: Console) -> bool:
-    """Say how well files repeat the live policy.
+    """Print how well files reproduce the live policy.
 
     Args:
         errors: Largest error of each file.
-        tolerance: The largest one that is allowed.
+        tolerance: Largest allowed error.
         console: Where to print.
 
     Returns:
-        Whether all files keep to it.
+        Whether all errors are within the tolerance.
     """
     fine = True
     for name, error in errors.items():
-        near = error <= tolerance  # which a number that is none is not
+        near = error <= tolerance  # False for NaN
         fine = fine and near
         said = "within" if near else "above, so nothing is written:"
         console.print(
@@ -269,7 +269,7 @@ def tell_parity(errors: Mapping[str, float], tolerance: float, console: Console)
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder of the files."""
+    """Create the folder of the files, and check that it can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -279,5 +279,5 @@ def _make_folder(folder: Path) -> None:
 
 
 def _text(contract: dict[str, Any]) -> str:
-    """Return a contract as a file."""
+    """Return the text of a contract file."""
     return json.dumps(contract, indent=2, allow_nan=False) + "\n"

@@ -55,7 +55,7 @@ class FlatPolicy(torch.nn.Module):
                 )
         self.policy = policy
         self._shapes = {name: value.shape[1:] for name, value in groups.items()}
-        # NaN spreads to everything computed from it, whatever a library does with the group.
+        # NaN spreads to everything that is computed from it, so this works for every library.
         spoiled = ({**groups, name: torch.full_like(value, math.nan)} for name, value in groups.items())
         read = [bool(policy(each).isnan().any()) for each in spoiled]
         self.groups = [name for name, is_read in zip(groups, read, strict=True) if is_read]

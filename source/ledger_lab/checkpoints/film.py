@@ -37,7 +37,7 @@ class StudioVisualizerCfg(NewtonGLVisualizerCfg):
     origin_track_path: str | None = None
 
 
-def in_studio(env_cfg: ManagerBasedRLEnvCfg) -> None:
+def use_studio_viewer(env_cfg: ManagerBasedRLEnvCfg) -> None:
     """Use our viewer for an environment, unless its configuration names another one.
 
     Args:

@@ -1,4 +1,4 @@
-"""Search for runs and checkpoints that the user names."""
+"""Searches for runs and checkpoints that the user names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import CheckpointSaved, Run
-from ledger_lab.ledger.find import _run_in, find_run
+from ledger_lab.ledger.find import find_run
 from ledger_lab.reports import summarize_run
 
 
@@ -68,14 +68,10 @@ def _of_file(path: Path) -> FoundCheckpoint:
     path = path.resolve()
     directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl*"))), None)
     if directory is None:
-        raise UserError(f"checkpoint {path} lies in no run's directory: it needs the journal of the run that saved it")
-    run = _run_in(directory)
+        raise UserError(f"checkpoint {path} is in no run's directory: it needs the journal of the run that saved it")
+    run = find_run(str(directory), directory)
     for saved in run.checkpoints:
         if run.directory / saved.path == path:
             return FoundCheckpoint(run, saved)
-    raise UserError(f"{path} is no checkpoint of run {run.declared.run_id}: {nearest(path.name, _names(run))}")
-
-
-def _names(run: Run) -> list[str]:
-    """Return the names of a run's checkpoints."""
-    return [saved.path for saved in run.checkpoints]
+    known = [saved.path for saved in run.checkpoints]
+    raise UserError(f"{path} is no checkpoint of run {run.declared.run_id}: {nearest(path.name, known)}")

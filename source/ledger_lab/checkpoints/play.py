@@ -9,11 +9,11 @@ from contextlib import nullcontext
 
 import torch
 
-from ledger_lab.checkpoints.candidate import declared_configs, require_unchanged, resolve_candidate
-from ledger_lab.checkpoints.film import in_studio, picture_of, recorded, recording_args
+from ledger_lab.checkpoints.candidate import declared_configs, require_recorded_hash, resolve_candidate
+from ledger_lab.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest, play_parser
-from ledger_lab.checkpoints.shipped import named_checkpoint, tell_shipped
+from ledger_lab.checkpoints.shipped import named_checkpoint, print_shipped_result
 from ledger_lab.checkpoints.viewer import require_viewer
 from ledger_lab.files import unused_path
 from ledger_lab.runners.command_line import parse
@@ -51,14 +51,14 @@ def play_run(argv: Sequence[str]) -> int:
 
 
 def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> None:
-    """Step the policy until the video is done, or for as long as the user looks."""
+    """Step the policy until the video is complete, or until the user closes the viewer."""
     declared = found.run.declared
     device = resolve_device(request.device)
     require_task(declared.task, declared.rl_library, declared.agent)
     candidate = resolve_candidate(
         found, declared_configs(found.run, trust_run=request.trust_run), device, request.log_root
     )
-    require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+    require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     env_cfg, _ = resolve_configs(
         declared.task, declared.rl_library, [*declared.overrides, *request.overrides], declared.agent, play_mode=True
     )
@@ -67,13 +67,13 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     if request.video:
         flags = recording_args(flags)
     require_runtime(env_cfg, flags)
-    in_studio(env_cfg)
+    use_studio_viewer(env_cfg)
     video = unused_path(candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4") if request.video else None
     console = terminal.console
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
     )
-    tell_shipped(candidate.source, console)
+    print_shipped_result(candidate.source, console)
     with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
         observations, _ = env.reset()
         policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)

@@ -38,10 +38,10 @@ class PlayRequest(SimulationRequest):
     log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:
-        """Refuse what can't be played; take an override that stands where a checkpoint would for what it is.
+        """Refuse what can't be played. With ``--pretrained``, a first argument ``NAME=VALUE`` is an override.
 
         Raises:
-            UserError: If a flag has no possible value, or an override changes the policy.
+            UserError: If the value of a flag is impossible, or an override changes the policy.
         """
         if self.pretrained and self.checkpoint is not None and "=" in self.checkpoint:
             object.__setattr__(self, "overrides", (self.checkpoint, *self.overrides))
@@ -71,10 +71,10 @@ class ExportRequest(SimulationRequest):
     log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:
-        """Refuse a tolerance that nothing or everything keeps.
+        """Refuse an impossible tolerance.
 
         Raises:
-            UserError: If the tolerance is not above 0, and finite.
+            UserError: If the tolerance is not positive and finite.
         """
         if not 0 < self.tolerance < math.inf:
             raise UserError(f"--tolerance {self.tolerance:g}: must be above 0, and finite")

@@ -1,4 +1,4 @@
-"""Policies that come with the package, where programs take runs and checkpoints."""
+"""Policies that come with the package, for programs that accept runs and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ledger_lab.units import target_share
 
 
 def named_checkpoints(names: Sequence[str], *, pretrained: bool, task: str | None) -> list[str]:
-    """Return what a user names: runs, checkpoints, and the checkpoint file that ``--pretrained`` stands for.
+    """Return the runs and checkpoints that a user names, with the checkpoint file that ``--pretrained`` means.
 
     Args:
         names: Runs and checkpoints.
@@ -32,14 +32,14 @@ def named_checkpoints(names: Sequence[str], *, pretrained: bool, task: str | Non
     if pretrained:
         return [*names, str(shipped_checkpoint(task or DEFAULT_TASK))]
     if task is not None:
-        raise UserError(f"--task {task} goes with --pretrained: a run knows its task")
+        raise UserError(f"--task {task} goes with --pretrained: the journal of a run names its task")
     if not names:
         raise UserError("name a run or a checkpoint, or say --task X --pretrained")
     return [*names]
 
 
 def named_checkpoint(name: str | None, *, pretrained: bool, task: str | None) -> str:
-    """Return the one thing that a user names, see :func:`named_checkpoints`.
+    """Return the only run or checkpoint that a user names, see :func:`named_checkpoints`.
 
     Args:
         name: A run or a checkpoint, if any.
@@ -56,20 +56,20 @@ def named_checkpoint(name: str | None, *, pretrained: bool, task: str | None) ->
 
 
 def is_shipped(run_dir: Path) -> bool:
-    """Tell whether a run's directory came with the package, where nothing may be written."""
+    """Tell whether a run's directory is inside the package, where nothing may be written."""
     return run_dir.is_relative_to(ROOT)
 
 
-def home_of(run: Run, log_root: Path) -> Path:
-    """Return the directory for what is made of a run's checkpoints: scores, videos, files for a robot.
+def output_directory(run: Run, log_root: Path) -> Path:
+    """Return the directory for outputs of a run's checkpoints: scores, videos, files for a robot.
 
     Args:
         run: The run.
         log_root: Root of the ledger.
 
     Returns:
-        The run's own directory. For a run that came with the package, the directory that the run has under the root,
-        or is going to have.
+        The run's own directory. For a run that came with the package, the directory of its copy under the root, which
+        may not exist yet.
 
     Raises:
         UserError: If the ledger can't be read.
@@ -81,12 +81,12 @@ def home_of(run: Run, log_root: Path) -> Path:
     return known.get(run_id, log_root.resolve() / "pretrained" / run.declared.task / run_id)
 
 
-def bring_home(source: Path, home: Path) -> None:
-    """Copy a run that came with the package to where rows are added to it, so that these are read as the run's.
+def copy_shipped_run(source: Path, home: Path) -> None:
+    """Copy a run that came with the package below the root of the ledger, so that new rows belong to the run.
 
     Args:
         source: The run's directory.
-        home: Its directory under the root of the ledger. Where its journals lie there already, nothing is copied.
+        home: Directory of the copy. Nothing is copied if it holds journals already.
 
     Raises:
         OSError: If it can't be written.
@@ -100,8 +100,8 @@ def bring_home(source: Path, home: Path) -> None:
             shutil.copyfile(file, unfinished)
 
 
-def tell_shipped(run_dir: Path, console: Console) -> None:
-    """Say what is known of a policy that came with the package; of others, nothing.
+def print_shipped_result(run_dir: Path, console: Console) -> None:
+    """Print the result of a policy that came with the package; for other policies, print nothing.
 
     Args:
         run_dir: Directory of the run that trained it.
@@ -109,14 +109,14 @@ def tell_shipped(run_dir: Path, console: Console) -> None:
     """
     if is_shipped(run_dir):
         summary = summarize_run(find_run(str(run_dir), run_dir))
-        console.print(f"pretrained: run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
+        console.print(f"pretrained: run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)
 
 
-def merit(summary: RunSummary) -> str:
-    """Return in words what a run's best checkpoint proved, or how far it came."""
+def result_in_words(summary: RunSummary) -> str:
+    """Return in words whether a run reached its target, and the score of its best checkpoint."""
     best, target = summary.best, target_share(summary.target_success)
     if best is None:
-        return f"has no held-out score to hold against its target of {target}"
+        return f"has no held-out score to compare with its target of {target}"
     if best.confirmed:
         won, episodes = best.confirmation_successes, best.confirmation_episodes
         return f"reached its target of {target}: {won} of {episodes} fresh episodes"

@@ -1,4 +1,4 @@
-"""Newton's viewer as LedgerLab records with it: a ground that shows motion, and a camera that goes along."""
+"""Newton's viewer with LedgerLab's settings for recordings: a checkered ground, and a camera that follows a robot."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 _GROUND_RGB = (0.35, 0.37, 0.40)
 _EXPOSURE = 0.8
-"""Of what Newton draws as bright as it is in the sun, where white robots lose their shape."""
+"""Exposure of the renderer. At Newton's own exposure, white robots lose their shape."""
 _FOLLOWED = 0.1
-"""Share of its way to the robot that the camera goes per frame: gaits sway, and the picture should not."""
+"""Share of the distance to the robot that the camera moves per frame, so that it does not sway with the gait."""
 _JUMP_M = 1.0
-"""Distance from which on the camera goes all of it at once: an episode has begun elsewhere."""
+"""Distance above which the camera jumps to the robot, because a new episode has begun elsewhere [m]."""
 
 
 class StudioVisualizer(NewtonGLVisualizer):
-    """Draws the ground as a checkerboard of meters, and takes the camera along with what it is set on."""
+    """Draws the ground as a checkerboard of 1 m squares, and moves the camera with the followed object."""
 
     cfg: StudioVisualizerCfg
     _followed: torch.Tensor | None = None
-    """Where the camera believes what it is set on; shape (3,) [m]."""
+    """Smoothed position of the followed object; shape (3,) [m]."""
 
     def _apply_model_visualization_options(self) -> None:
-        """Paint the ground, whenever there is a model to draw."""
+        """Paint the ground whenever a model is loaded."""
         super()._apply_model_visualization_options()
         self._viewer.renderer.exposure = _EXPOSURE
         model = self.backend.model
@@ -44,7 +44,7 @@ class StudioVisualizer(NewtonGLVisualizer):
         model.shape_color.assign(colors)
 
     def _pre_step(self) -> None:
-        """Move the camera before a frame; whoever turns or moves it besides keeps what they see."""
+        """Move the camera before a frame; the user can turn and move it as well."""
         super()._pre_step()
         origin = self._origin()
         seen = torch.zeros(3) if self._followed is None else self._followed
@@ -56,7 +56,7 @@ class StudioVisualizer(NewtonGLVisualizer):
         camera.pos = type(camera.pos)(*(old + step for old, step in zip(camera.pos, ahead.tolist(), strict=True)))
 
     def _origin(self) -> torch.Tensor:
-        """Return where eye and target of the camera are counted from, as for Isaac Lab's Kit viewer; shape (3,) [m]."""
+        """Return the origin of the camera's eye and target, as in Isaac Lab's Kit viewer; shape (3,) [m]."""
         scene, index = self._scene_data_provider.get_interactive_scene(), self.cfg.origin_env_index
         if self.cfg.origin_type == "env":
             return scene.env_origins[index].cpu()

@@ -1,4 +1,4 @@
-"""What ``scripts/play.py`` needs to show anything."""
+"""Checks that ``scripts/play.py`` can show something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def require_viewer(request: PlayRequest) -> None:
     """Refuse to play without a viewer or a video.
 
     Args:
-        request: What a user asks of ``scripts/play.py``.
+        request: The request.
 
     Raises:
         UserError: If there is neither a viewer nor a video, or the viewer has no display.

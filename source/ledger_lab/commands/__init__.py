@@ -1,1 +1,1 @@
-"""The programs that read a ledger, one file a script."""
+"""Programs that read a ledger, one file per script."""

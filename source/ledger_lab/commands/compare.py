@@ -1,4 +1,4 @@
-"""``scripts/report.py --compare A B``: two runs or two cohorts against each other."""
+"""``scripts/report.py --compare A B``: compares two runs or two cohorts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ledger_lab.terminal.console import make_console
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two sides, and the verdict about them."""
+    """Two sides, and the finding about them."""
 
     sides: tuple[Side, Side]
-    verdict: Finding
+    finding: Finding
     asked: Price | None
-    """Price that stands in place of the declared ones."""
+    """Price that replaces the declared prices; ``None`` to keep them."""
 
 
 def compare_runs(
@@ -35,17 +35,17 @@ def compare_runs(
 
     Args:
         a: A cohort, a run id, or the beginning of one.
-        b: The other one.
+        b: A cohort, a run id, or the beginning of one.
         runs: All runs of the ledger.
-        price: Price to use in place of the declared ones.
+        price: Price that replaces the declared prices.
         declared_sizes: Declared sizes of cohorts, by their names.
 
     Returns:
         The comparison.
 
     Raises:
-        UserError: If a name stands for nothing, or the sides do not measure the same thing. Each differing field is
-            printed to standard error before.
+        UserError: If a name matches nothing, or the sides do not measure the same thing. In the latter case, each
+            differing field is printed to standard error first.
     """
     side_a, side_b = (select_side(name, runs, lambda run: summarize_run(run, price), declared_sizes) for name in (a, b))
     differences = refusals(side_a, side_b)
@@ -60,31 +60,31 @@ def compare_runs(
 
 
 def comparison_json(comparison: RunComparison) -> dict[str, Any]:
-    """Return a comparison as plain JSON values, its words included."""
-    verdict, asked = comparison.verdict, comparison.asked
-    words = {"verdict": finding_sentence(verdict), "notes": finding_notes(verdict)}
+    """Return a comparison as plain JSON values, with its sentences."""
+    finding, asked = comparison.finding, comparison.asked
+    words = {"verdict": finding_sentence(finding), "notes": finding_notes(finding)}
     prices = {
         "asked_price": None if asked is None else asked.to_dict(),
         "declared_prices": {s.run_id: s.declared_price for side in comparison.sides for s in side.summaries},
     }
-    return {**verdict.to_json(), **prices, **words}
+    return {**finding.to_json(), **prices, **words}
 
 
 def show_comparison(comparison: RunComparison) -> None:
-    """Print a verdict: its sentence, what one must know to believe it, every run, and what else differs."""
-    console, verdict = make_console(), comparison.verdict
+    """Print a finding: its sentence, its notes, every run, and other differences between the sides."""
+    console, finding = make_console(), comparison.finding
     if comparison.asked is not None:
         summaries = [summary for side in comparison.sides for summary in side.summaries]
         console.print(render_repricing(comparison.asked, summaries))
-    console.print(f"A = {verdict.a} · B = {verdict.b}", soft_wrap=True)
-    console.print(finding_sentence(verdict), style="bold", soft_wrap=True)
-    console.print(*(f"  {note}" for note in finding_notes(verdict)), sep="\n", soft_wrap=True)
+    console.print(f"A = {finding.a} · B = {finding.b}", soft_wrap=True)
+    console.print(finding_sentence(finding), style="bold", soft_wrap=True)
+    console.print(*(f"  {note}" for note in finding_notes(finding)), sep="\n", soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("side", "run", "seed", "to target", "spend"):
         table.add_column(name, justify="left" if name in ("side", "run") else "right", no_wrap=True)
-    for line in outcome_lines(verdict):
+    for line in outcome_lines(finding):
         table.add_row(*line)
     console.print(table)
-    if verdict.differs:
+    if finding.differs:
         console.print("What else differs, and may be why:")
-    console.print(*(f"  {difference}" for difference in verdict.differs), sep="\n", soft_wrap=True)
+    console.print(*(f"  {difference}" for difference in finding.differs), sep="\n", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``scripts/export.py``: the ledger for other tools. Imports neither torch nor Isaac Lab."""
+"""``scripts/export.py``: writes the ledger for other tools. Imports neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 

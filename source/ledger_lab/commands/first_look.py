@@ -1,4 +1,4 @@
-"""What programs refuse before they import torch or Isaac Lab, which takes much longer than the refusal."""
+"""Checks of a command line before torch and Isaac Lab are imported, so that a refusal is fast."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ledger_lab.terminal.flags import LAUNCHER_FLAGS, answer_help
 from ledger_lab.terminal.request import SimulationRequest, as_given, flag_names
 
 _COUNTS = ("video", "seeds", "warm_up", "iterations")
-"""Flags whose numbers must be at least 1, of programs whose requests don't check them."""
+"""Flags whose numbers must be at least 1, in programs whose requests don't check them."""
 _ROOTS = ("env", "agent", "physics", "renderer", "presets")
-"""What an override begins with."""
+"""First words of overrides."""
 
 
 def first_look[R: SimulationRequest](
@@ -40,18 +40,18 @@ def first_look[R: SimulationRequest](
     request: type[R] | None = None,
     check: Callable[[R], None] | None = None,
 ) -> None:
-    """Answer a request for help, and refuse what the command line and the disk alone show to be wrong.
+    """Answer ``--help``, and refuse errors that show in the command line and on the disk.
 
-    The programs check everything again, with the task at hand. Of several processes, all refuse together, later.
+    The program later repeats the checks with the task's configuration; several processes skip the early ones.
 
     Args:
         make_parser: Makes the parser of the program.
         argv: Command line without the name of the program.
-        request: What the program makes of its command line, if it opens a simulation.
+        request: Type of the program's request, if it opens a simulation.
         check: A further check of the request.
 
     Raises:
-        SystemExit: With status 0 after help, with status 2 after a refusal.
+        SystemExit: With status 0 after the help, or with status 2 after a refusal.
     """
     answer_help(make_parser, argv, launcher=request is not None)
     if {"-h", "--help"} & {*argv} or os.environ.get("WORLD_SIZE", "1") != "1":
@@ -70,13 +70,13 @@ def first_look[R: SimulationRequest](
 
 
 def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; refuse unknown arguments, and values that don't fit."""
+    """Parse a command line; refuse unknown arguments and values of the wrong type."""
     _refuse_in_one_line(parser)
     return parser.parse_intermixed_args(list(argv))
 
 
 def _requested[R: SimulationRequest](parser: argparse.ArgumentParser, argv: Sequence[str], request: type[R]) -> R:
-    """Make a request of a command line; refuse unknown arguments, values that don't fit, and impossible requests."""
+    """Parse a command line into a request; refuse unknown arguments, values of the wrong type and bad requests."""
     _refuse_in_one_line(parser)
     for flags, metavar, _ in LAUNCHER_FLAGS:
         parser.add_argument(*flags, action="store_true" if metavar is None else "store")
@@ -87,12 +87,12 @@ def _requested[R: SimulationRequest](parser: argparse.ArgumentParser, argv: Sequ
         parsed, extra = parser.parse_intermixed_args(list(argv)), {}
     values = vars(parsed)
     own = {name: values.pop(name) for name in flag_names(request) if name in values}
-    own.pop("nproc", None)  # it is for the launcher of the processes
+    own.pop("nproc", None)  # a flag of the launcher, not of the request
     return request(**as_given(own), **extra, device=values.pop("device"), launcher=values, given=(*own,))
 
 
 def _refuse_in_one_line(parser: argparse.ArgumentParser) -> None:
-    """Let a parser refuse as the programs do."""
+    """Make a parser raise a ``UserError`` of one line."""
 
     def refuse(message: str) -> NoReturn:
         raise UserError(f"{message}; see --help")
@@ -101,7 +101,7 @@ def _refuse_in_one_line(parser: argparse.ArgumentParser) -> None:
 
 
 def _known_override(argument: str) -> str:
-    """Return an argument that can be an override; refuse any other."""
+    """Return an argument if it can be an override; else refuse it."""
     key, equals, _ = argument.partition("=")
     if not equals or key.startswith("-"):
         raise UserError(f"unknown argument {argument!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
@@ -111,7 +111,7 @@ def _known_override(argument: str) -> str:
 
 
 def _check_values(asked: object) -> None:
-    """Refuse values that no task makes right."""
+    """Refuse values that are invalid for every task."""
     given = _given(asked)
     for name in _COUNTS:
         if (count := given.get(name)) is not None and not isinstance(count, bool) and count < 1:
@@ -124,7 +124,7 @@ def _check_values(asked: object) -> None:
         load_panel(given["panel"])
     require_mirrors(given.get("mirror", ()))
     if "resume" in given:
-        return  # what was declared is read from the ledger
+        return  # task and prices come from the declaration
     if "task" in given and "pretrained" not in given:
         _require_task(given["task"])
     if hasattr(asked, "usd_per_hour"):
@@ -134,12 +134,12 @@ def _check_values(asked: object) -> None:
 
 
 def _given(asked: object) -> dict[str, Any]:
-    """Return what a request holds, without what was left out."""
+    """Return the fields of a request that are set."""
     return {name: value for name, value in vars(asked).items() if value is not None}
 
 
 def _require_task(task: str) -> None:
-    """Refuse an unknown task, where no further package can register it."""
+    """Refuse an unknown task, unless another installed package may register it."""
     if task in RECIPES or any(entry.module != "ledger_lab.tasks" for entry in entry_points(group="isaaclab.tasks")):
         return
     known = {*RECIPES, *stock_tasks()}
@@ -148,7 +148,7 @@ def _require_task(task: str) -> None:
 
 
 def stock_tasks() -> set[str]:
-    """Return the ids of Isaac Lab's own tasks, read from the text of its package, whose import takes seconds."""
+    """Return the ids of Isaac Lab's own tasks from the text of its package, because its import takes seconds."""
     spec = importlib.util.find_spec("isaaclab_tasks")
     roots = [] if spec is None else spec.submodule_search_locations or []
     files = (path for root in roots for path in Path(root).rglob("__init__.py"))

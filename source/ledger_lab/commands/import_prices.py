@@ -1,4 +1,4 @@
-"""``scripts/import_prices.py``: catalogs of gpuhunt on disk as a price file. Imports neither torch nor Isaac Lab."""
+"""``scripts/import_prices.py``: turns gpuhunt's catalogs on disk into a price file, without torch and Isaac Lab."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import HelpFormatter, examples
 
 
-def build_parser() -> argparse.ArgumentParser:
+def import_prices_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
     parser = argparse.ArgumentParser(
         prog="import_prices.py",
@@ -94,9 +94,9 @@ def import_prices(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If a catalog can't be read, nothing in it was asked for, or the file can't be written.
+        UserError: If a catalog can't be read, no offer matches, or the file can't be written.
     """
-    args = build_parser().parse_args(argv)
+    args = import_prices_parser().parse_args(argv)
     catalogs = [catalog for path in args.catalogs for catalog in read_catalogs(path)]
     origins = [catalog.origin for catalog in catalogs]
     for catalog in catalogs:
@@ -123,13 +123,13 @@ def import_prices(argv: Sequence[str]) -> int:
             raise UserError(f"{catalog.origin}: {twice} is in another of the catalogs, too: import one of them")
         prices |= entries
     if not prices:
-        raise UserError(f"none of {len(offers)} offers with accelerators is what was asked for: ask for less")
+        raise UserError(f"none of {len(offers)} offers with accelerators matches: leave out a flag")
     _write(prices, args.output)
     return 0
 
 
 def _is_chosen(offer: Offer, args: argparse.Namespace) -> bool:
-    """Tell whether an offer was asked for."""
+    """Tell whether an offer matches the flags."""
     return (
         (not args.gpu or offer.gpu.casefold() in _folded(args.gpu))
         and (not args.region or offer.region.casefold() in _folded(args.region))
@@ -147,12 +147,12 @@ def _require_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
 
 
 def _folded(names: Iterable[str]) -> set[str]:
-    """Return names without regard to case."""
+    """Return names in a form that ignores upper and lower case."""
     return {name.casefold() for name in names}
 
 
 def _billing(catalog: Catalog, args: argparse.Namespace, ours: Mapping[str, Price]) -> tuple[float, float]:
-    """Return how the provider of a catalog bills: granularity and minimum [s]."""
+    """Return the granularity and the minimum [s] by which the provider of a catalog bills."""
     known = billing_of(catalog.provider, ours)
     granularity_s = known.granularity_s if args.billing_granularity_s is None else args.billing_granularity_s
     minimum_s = known.minimum_s if args.billing_minimum_s is None else args.billing_minimum_s
@@ -173,7 +173,7 @@ def _date(catalog: Catalog, asked: datetime.date | None) -> datetime.date:
 
 
 def _write(prices: Mapping[str, Price], output: Path | None) -> None:
-    """Write the entries, and say how to use them."""
+    """Write the entries, and print how to use them."""
     text = price_file(prices, "Prices of instances, imported from gpuhunt's catalogs by scripts/import_prices.py.")
     if output is None:
         print(text, end="")
@@ -199,7 +199,7 @@ def _day(text: str) -> datetime.date:
     """Parse a calendar day.
 
     Raises:
-        argparse.ArgumentTypeError: If it is none.
+        argparse.ArgumentTypeError: If the text is not a calendar day.
     """
     try:
         return datetime.date.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""``scripts/list_envs.py``: the tasks, the physics they run on, their panels, and how soon one was mastered."""
+"""``scripts/list_envs.py``: lists the tasks with their physics, their panels, and the record on each panel."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def list_tasks(argv: Sequence[str]) -> int:
         UserError: If there is no such task.
     """
     args = list_envs_parser().parse_args(argv)
-    tasks = registered_tasks()  # before the terminal is taken: it names packages that are left out
+    tasks = registered_tasks()  # before output is redirected, because it prints warnings about packages
     terminal = Terminal()
     try:
         known, broken = find_panels(), []
@@ -102,13 +102,13 @@ def list_tasks(argv: Sequence[str]) -> int:
 
 
 def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
-    """Return what is known of a task from the policy that comes with the package.
+    """Return facts about a task from the policy that comes with the package.
 
     Args:
         task: Gymnasium id of the task.
 
     Returns:
-        How many numbers the policy takes and gives; and by panel id and target, what it came to.
+        Sizes of observations and actions; and the record by panel id and target.
     """
     if task not in shipped_tasks():
         return [MISSING, MISSING], {}
@@ -119,7 +119,7 @@ def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
 
 
 def _record(summary: RunSummary) -> str:
-    """Return how well a run's best checkpoint did, and what it took, and its beginning had, if it proved its target."""
+    """Return the score of a run's best checkpoint; if it proved its target, also the time, with earlier trainings."""
     if (best := summary.best) is None:
         return MISSING
     if best.confirmed:

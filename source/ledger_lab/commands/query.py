@@ -20,7 +20,7 @@ from ledger_lab.reports.sql import Answer, query
 from ledger_lab.terminal.console import make_console
 
 _SHOWN_ROWS = 500
-"""Rows that a terminal gets; files get all."""
+"""Largest number of rows to print; files get all rows."""
 
 
 def show_schema() -> None:
@@ -39,7 +39,7 @@ def show_schema() -> None:
 
 
 def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file: str | None) -> None:
-    """Answer a query, as a table on the terminal or into a file.
+    """Answer a query as a table on the terminal, or write the answer to a file.
 
     Args:
         contents: The ledger.
@@ -48,7 +48,7 @@ def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file:
         csv_file: File for CSV; ``-`` for standard output.
 
     Raises:
-        UserError: If the query or the file is wrong.
+        UserError: If the query is invalid, or a file can't be written.
     """
     answer = query(contents, sql)
     if json_file is not None:
@@ -90,7 +90,7 @@ def _json(answer: Answer) -> bytes:
     """Encode an answer as a list of objects.
 
     Raises:
-        UserError: If two columns have one name, or a number is larger than readers of JSON take.
+        UserError: If two columns have the same name, or a number is too large for JSON.
     """
     twice = next((name for name in answer.columns if answer.columns.count(name) > 1), None)
     if twice is not None:
@@ -103,7 +103,7 @@ def _json(answer: Answer) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of DuckDB's that JSON has no form of its own for: decimals stay numbers, the rest is text."""
+    """Return a JSON value for a DuckDB value that JSON lacks: a number for a decimal, otherwise text."""
     return float(value) if isinstance(value, Decimal) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""``scripts/report.py``: the ledger as a table, JSON or a page, and comparisons. Needs neither torch nor Isaac Lab."""
+"""``scripts/report.py``: shows the ledger as a table, JSON or a page. Needs neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.progress import ReadingProgress
 
 _BATCH, _PARALLEL_FROM = 32, 256
-"""Runs that a process summarizes at once, and from how many on more than one process does."""
+"""Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
 _EXPLAINED_ROWS = 200_000
-"""Rows of telemetry and phases that are looked at one by one, for bottlenecks, where nobody names the runs."""
+"""Largest number of rows for which bottlenecks are computed if the user names no runs."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def report_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/report.py``."""
     parser = argparse.ArgumentParser(
         description=(
@@ -111,10 +111,10 @@ def build_report(argv: Sequence[str]) -> int:
         0, or 1 if damaged runs were left out.
 
     Raises:
-        UserError: If there is no such ledger or run, or no run is undamaged.
+        UserError: If there is no such ledger or run, or every run is damaged.
     """
-    args = build_parser().parse_args(argv)
-    _require_sense(args)
+    args = report_parser().parse_args(argv)
+    _require_consistent(args)
     # Comparisons, queries and pages take longer to load than most reports take.
     if args.schema:
         from ledger_lab.commands.query import show_schema
@@ -190,11 +190,11 @@ def _status(ledger: Ledger) -> int:
     return 1 if ledger.damage else 0
 
 
-def _require_sense(args: argparse.Namespace) -> None:
-    """Refuse what would be ignored.
+def _require_consistent(args: argparse.Namespace) -> None:
+    """Refuse flags that would be ignored.
 
     Raises:
-        UserError: If an argument has no meaning beside another one.
+        UserError: If an argument has no effect beside another one.
     """
     if args.csv is not None and args.sql is None:
         raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
@@ -204,11 +204,11 @@ def _require_sense(args: argparse.Namespace) -> None:
     if args.checkpoints and other is not None:
         raise UserError(f"--checkpoints goes with the table and with --json, not with {other}")
     if args.compare is not None and args.runs:
-        raise UserError("--compare takes its two sides whole: name nothing but A and B")
+        raise UserError("--compare compares all runs of its two sides: name only A and B")
 
 
 def _write_json(file: str, report: dict[str, Any]) -> None:
-    """Write a report into a file, or to standard output where it is called ``-``."""
+    """Write a report to a file; ``-`` means standard output."""
     text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     if file == "-":
         print(text, end="")
@@ -220,19 +220,19 @@ def _write_json(file: str, report: dict[str, Any]) -> None:
 
 
 def _rows(runs: Sequence[Run]) -> int:
-    """Return how many rows runs have."""
+    """Return the number of rows of some runs."""
     return sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
 
 
 def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> dict[str, Bottleneck]:
-    """Find the bottlenecks of runs, and learn from all others of the ledger."""
+    """Find the bottlenecks of runs; advice uses all runs of the ledger."""
     known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
     everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
     return find_bottlenecks(runs, summaries, everything)
 
 
 def _asked_price(args: argparse.Namespace) -> Price | None:
-    """Return the price that the report is to use in place of the declared ones, if any."""
+    """Return the requested price, which replaces the declared prices, if there is one."""
     if args.instance is None and args.usd_per_hour is None:
         if args.prices is not None:
             raise UserError(f"--prices {args.prices}: name the entry to price the runs by with --instance")
@@ -241,13 +241,13 @@ def _asked_price(args: argparse.Namespace) -> Price | None:
 
 
 def whole_ledger(log_root: Path) -> Ledger:
-    """Return a ledger that holds runs.
+    """Read a ledger that has at least one run.
 
     Args:
         log_root: Its root.
 
     Raises:
-        UserError: If there is no run, or a journal is damaged.
+        UserError: If there is no run, or every run is damaged.
     """
     if not log_root.is_dir():
         raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
@@ -264,15 +264,15 @@ def whole_ledger(log_root: Path) -> Ledger:
 def summarize_selected(
     ledger: Ledger, runs: Sequence[Run], price: Price | None = None
 ) -> tuple[list[RunSummary], list[CohortSummary]]:
-    """Summarize runs and their cohorts; what a cohort cost is no property of those of its runs that somebody picks.
+    """Summarize some runs, and their whole cohorts.
 
     Args:
         ledger: The ledger.
-        runs: The runs asked for.
-        price: Price to use in place of the declared ones.
+        runs: The requested runs.
+        price: Price that replaces the declared prices.
 
     Returns:
-        One summary per run, and one per cohort, task and panel, of all of its runs.
+        One summary per requested run; and one per cohort, task and panel, over all runs of the cohort.
     """
     chosen = {run.declared.run_id for run in runs}
     named = {run.declared.cohort for run in runs} - {None}
@@ -283,11 +283,11 @@ def summarize_selected(
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:
-    """Work out every figure of each run, on all cores where there are many.
+    """Compute every figure of each run; many runs are distributed over all cores.
 
     Args:
         runs: The runs.
-        price: Price to use in place of the declared ones.
+        price: Price that replaces the declared prices.
     """
     batches = [runs[start : start + _BATCH] for start in range(0, len(runs), _BATCH)]
     summarized = map_on_cores(partial(_summarize_batch, price), batches, parallel=len(runs) >= _PARALLEL_FROM)
@@ -295,20 +295,20 @@ def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunS
 
 
 def _summarize_batch(price: Price | None, runs: Sequence[Run]) -> list[RunSummary]:
-    """Work out every figure of some runs."""
+    """Compute every figure of a batch of runs."""
     return [summarize_run(run, price) for run in runs]
 
 
 def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) -> list[Run]:
-    """Return the runs asked for.
+    """Return the requested runs.
 
     Args:
         runs: All runs.
-        prefixes: Run ids, or their beginnings; none stands for all runs.
+        prefixes: Run ids, or their beginnings; empty for all runs.
         log_root: Root of the ledger.
 
     Raises:
-        UserError: If a prefix begins no id.
+        UserError: If no run id starts with a prefix.
     """
     for prefix in prefixes:
         if not any(run.declared.run_id.startswith(prefix) for run in runs):

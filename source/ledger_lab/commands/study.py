@@ -1,4 +1,4 @@
-"""``scripts/study.py``: all trainings of a study, one after the other, and their report."""
+"""``scripts/study.py``: makes all trainings of a study in turn, and reports them."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
 from ledger_lab.terminal.flags import HelpFormatter, examples
 
 _ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
-"""How trainings end that say nothing about their arm. They go on from the state that they left, or are made again; what
-they took stays in the ledger."""
+"""Ends that say nothing about the arm. Such a training is resumed from its saved state, or repeated; its cost stays in
+the ledger."""
 
 
 def run_study(argv: Sequence[str]) -> int:
-    """Train what a study asks for and the ledger doesn't hold yet, and report all of it.
+    """Make the trainings of a study that are missing from the ledger, and report all of them.
 
     Args:
         argv: Command line without the program's name.
 
     Returns:
-        0 if every training did its work, 1 if one failed, 75 if the system asked it to end.
+        0 if every training is complete, 1 if one failed, 75 if the system asked the study to end.
 
     Raises:
-        UserError: If there is no such study, or a training refuses what the study asks for.
+        UserError: If there is no such study, or a training refuses its arguments.
     """
     at = [*argv, "--"].index("--")
     args, extra = _parser().parse_args(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
     study = load_study(args.study)
     console = make_console()
     runs = _runs(study, args.log_root)
-    missing = [training for training in study.trainings() if not _made(training, runs)]
+    missing = [training for training in study.trainings() if not _is_made(training, runs)]
     count = len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
@@ -64,15 +64,15 @@ def run_study(argv: Sequence[str]) -> int:
         try:
             status = _train(command)
         except Terminated:
-            console.print("called again, the study goes on")
+            console.print("run the command again to continue the study")
             return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
             interrupted = _resumable(training, runs)
-            way = f"mend {args.study}"
+            way = f"correct {args.study}"
             if interrupted is not None:
                 way = (
-                    f"mend that, resume it by scripts/train.py --resume {interrupted.declared.run_id}, or remove "
-                    f"{interrupted.directory / STATE_FILE}, and it is made anew"
+                    f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
+                    f"remove {interrupted.directory / STATE_FILE} to start it again"
                 )
             raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
     console.print()
@@ -104,18 +104,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
-    """Return the command line that makes a training, or goes on with it."""
+    """Return the command line that starts or resumes a training."""
     asked = [*training.arm.arguments, *extra]
     if interrupted := _resumable(training, runs):
-        what = ["--resume", interrupted.declared.run_id, *_said_anew(asked)]
+        what = ["--resume", interrupted.declared.run_id, *_repeated_flags(asked)]
     else:
         what = [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort]
         what += ["--cohort_size", str(len(study.seeds))]
     return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *what, "--log_root", str(log_root)]
 
 
-def _said_anew(arguments: Sequence[str]) -> list[str]:
-    """Return those arguments of a training that are no part of what a run declares, and are said again to resume it."""
+def _repeated_flags(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that a run does not declare, and that must be repeated to resume it."""
     parser = argparse.ArgumentParser(add_help=False)
     for flag in ("--nproc", "--mirror", "--grace_s"):
         parser.add_argument(flag, action="append", default=[])
@@ -124,11 +124,11 @@ def _said_anew(arguments: Sequence[str]) -> list[str]:
 
 
 def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
-    """Return the latest run of a training that was ended from outside and left a state to go on from, if any."""
+    """Return the latest run of a training with a saved state to resume from, if there is one."""
     left = [
         run
         for run in runs
-        if _of(training, run)
+        if _belongs_to(training, run)
         and (run.directory / STATE_FILE).is_file()
         and any(attempt.of(StateSaved) for attempt in run.attempts)
     ]
@@ -136,23 +136,23 @@ def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
 
 
 def _runs(study: Study, log_root: Path) -> list[Run]:
-    """Return the study's runs that the ledger holds."""
+    """Return the runs of the study in the ledger."""
     cohorts = {arm.cohort for arm in study.arms}
     return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
 
 
-def _made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a training was made, or is being made, and did not end in one of some ways before it was proven."""
-    return any(_of(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
+def _is_made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
+    """Tell whether a training has a run that is proven, or whose status is not one of those in ``but``."""
+    return any(_belongs_to(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
 
 
-def _of(training: Training, run: Run) -> bool:
-    """Tell whether a run is one of a training."""
+def _belongs_to(training: Training, run: Run) -> bool:
+    """Tell whether a run belongs to a training."""
     return (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
 
 
 def _train(command: Sequence[str]) -> int:
-    """Train, and return the exit status. Who asks the study to end asks the training, and waits for its end."""
+    """Train, and return the exit status. A signal that asks the study to end is passed on to the training."""
     asked: list[signal.Signals] = []
     with subprocess.Popen(command) as process:
 
@@ -160,7 +160,7 @@ def _train(command: Sequence[str]) -> int:
             asked.append(signal.Signals(signum))
             process.send_signal(signum)
 
-        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup's meaning
+        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
         former = {signum: signal.signal(signum, pass_on) for signum in heard}
         try:
             status = process.wait()
@@ -173,7 +173,7 @@ def _train(command: Sequence[str]) -> int:
 
 
 def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, and what each arm comes to against the first one."""
+    """Print the report of a study's runs, and the comparison of each arm with the first one."""
     runs = _runs(study, log_root)
     if not runs:
         raise UserError(f"study {study.name}: no training left a run in {log_root}, see above")
@@ -182,9 +182,9 @@ def _report(study: Study, log_root: Path) -> int:
     first, *others = study.arms
     for arm in others:
         try:
-            said = finding_sentence(compare_runs(first.cohort, arm.cohort, runs, None).verdict)
+            said = finding_sentence(compare_runs(first.cohort, arm.cohort, runs, None).finding)
         except UserError as error:
             said = str(error)
         console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", soft_wrap=True)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
-    return 0 if all(_made(training, runs, failed) for training in study.trainings()) else 1
+    return 0 if all(_is_made(training, runs, failed) for training in study.trainings()) else 1

@@ -1,4 +1,4 @@
-"""``scripts/verify_ledger.py``: is every journal what its writer wrote?"""
+"""``scripts/verify_ledger.py``: checks that every journal is unchanged since it was written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verify_ledger(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0 if all are whole, 1 if any is damaged.
+        0 if no journal is damaged, else 1.
 
     Raises:
         UserError: If there is nothing to check.

@@ -116,7 +116,7 @@ def read_catalogs(path: Path) -> list[Catalog]:
         path: A table ``<provider>.csv``, or an archive ``*.zip`` of such tables, as gpuhunt publishes them.
 
     Raises:
-        UserError: If it can't be read, or holds no tables, or a table has no line of a catalog.
+        UserError: If the file can't be read or holds no table, or no line of a table has gpuhunt's format.
     """
     try:
         if path.suffix == ".csv":

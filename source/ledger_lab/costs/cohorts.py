@@ -108,7 +108,7 @@ def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:
     quotient is undefined, and the spend is a lower bound. If any run is unpriced, there is no sum.
 
     Args:
-        run_costs: Every run of the cohort, also those that failed or never started.
+        run_costs: Every run of the cohort, including runs that failed or never started.
 
     Raises:
         ValueError: If there is no run, or a run appears twice.
@@ -207,7 +207,7 @@ class MedianTime:
 
 
 def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
-    """Return the median wall-clock time to the target over all runs, including those that missed it.
+    """Return the median wall-clock time to the target over all runs, including runs that missed the target.
 
     A run that missed the target counts as slower than every run that reached it. If the middle falls among such runs,
     the median is unknown and only a lower bound is given. The bound is the median over each run's time to the target

@@ -21,16 +21,15 @@ def billable_seconds(wall_s: float, price: Price) -> float:
     rental of its own: rounding and minimum apply to every attempt, and the time between attempts is not billed.
 
     Args:
-        wall_s: Time from the start of the attempt to its end row, or to its last heartbeat if it was lost [s]:
-            start-up,
-            compile, evaluation and checkpoints included, queue time excluded.
+        wall_s: Time from the start of the attempt to its end row, or to its last heartbeat if it was lost [s]. It
+            includes start-up, compile, evaluation and checkpoints, and excludes the time in a queue.
         price: Price entry with the rounding rule.
 
     Raises:
         ValueError: If ``wall_s`` is negative or not finite.
     """
     check_number("wall_s", wall_s)
-    # Differences of clock readings carry float noise, which must not buy another granule.
+    # Differences of clock readings have rounding errors, which must not add another billed unit.
     granules = math.ceil(round(wall_s / price.billing_granularity_s, 6))
     return float(max(price.billing_minimum_s, granules * price.billing_granularity_s))
 
@@ -218,7 +217,7 @@ def _ratio(
 
 
 def check_count(name: str, value: object, *, at_least: int) -> None:
-    """Refuse what is not a whole number of at least ``at_least``.
+    """Refuse a value that is not a whole number of at least ``at_least``.
 
     Raises:
         ValueError: With a message that starts with ``name``.

@@ -29,7 +29,7 @@ _FIELDS_OF_MARKET: Final[Mapping[str, tuple[str, ...]]] = {
     OWNED: ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "source", "date"),
     "unpriced": (),
 }
-"""Required fields by market, in addition to those that every entry has."""
+"""Required fields by market, in addition to the fields of every entry."""
 
 _OWNED_ONLY: Final = ("purchase_usd", "lifetime_years", "utilization", "usd_per_kwh", "power_w")
 """Fields of hardware that the user owns."""
@@ -258,7 +258,7 @@ def resolve_price(
 
 
 def check_number(name: str, value: object) -> None:
-    """Refuse what is not a finite number of at least 0.
+    """Refuse a value that is not a finite number of at least 0.
 
     Raises:
         ValueError: With a message that starts with ``name``.

@@ -1,4 +1,4 @@
-"""Films of single episodes of a scored checkpoint."""
+"""Videos of single episodes of a scored checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isaaclab.visualizers import VisualizerCfg
 from rich.console import Console
 
 from ledger_lab.checkpoints.candidate import Candidate
-from ledger_lab.checkpoints.film import in_studio, recorded
+from ledger_lab.checkpoints.film import recorded, use_studio_viewer
 from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 _FRAMES_PER_S = 30
-"""Of a recorded episode: on a CPU, drawing takes much longer than simulating."""
+"""Frame rate of the videos; it is low because drawing on a CPU takes much longer than simulating."""
 
 
 def worst_episodes(outcomes: Sequence[Outcomes], count: int) -> list[tuple[int, int]]:
-    """Find the worst of all episodes: failed ones first, then the shortest, then those of the lowest return.
+    """Find the worst episodes: failed ones first, then the shortest, then those with the lowest return.
 
     Args:
-        outcomes: What became of the same policy in several simulations.
-        count: How many to find.
+        outcomes: Outcomes of one policy in several simulations.
+        count: Number of episodes to find.
 
     Returns:
-        Place of the simulation, and of the episode in its outcomes; the worst first.
+        Index of the simulation and index of the episode in its outcomes, the worst first.
     """
     ranked = [
         (success, steps, -math.inf if gained is None else gained, place, episode)
@@ -60,16 +60,16 @@ def record_episodes(
     viewer: str,
     console: Console,
 ) -> None:
-    """Replay episodes one by one and record each to a file that is named by its cell and seed.
+    """Replay episodes one by one, and record each to a file that is named after its cell and seed.
 
     Args:
         candidate: The checkpoint.
-        simulation: Where it was scored.
-        panel: What it was scored on.
-        outcomes: Its score.
-        episodes: Places of the episodes in the outcomes.
+        simulation: The simulation in which it was scored.
+        panel: The panel on which it was scored.
+        outcomes: Its outcomes.
+        episodes: Indices of the episodes in the outcomes.
         viewer: One of Isaac Lab's viewers.
-        console: Where the progress and the files are shown.
+        console: Shows the progress and the files.
     """
     folder = candidate.run_dir / "videos" / panel.name / _file_name(simulation.name)
     cells = {cell.name: cell for cell in panel.cells}
@@ -100,16 +100,16 @@ def record_episodes(
 
 
 def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
-    """Return the configuration of a simulation in which one slot is to be seen."""
+    """Return the configuration of a simulation that shows a single slot."""
     cfg = held_out_config(simulation.env_cfg, 1)
     if not is_newton(cfg):
-        cfg.scene.num_envs = 1  # slots stand side by side there, and the camera looks at the origin
+        cfg.scene.num_envs = 1  # other engines place slots side by side, and the camera looks at the origin
     viewer = cfg.sim.default_visualizer_cfg or VisualizerCfg()
     cfg.sim.default_visualizer_cfg = viewer.replace(visible_env_indices=[0])
-    in_studio(cfg)
+    use_studio_viewer(cfg)
     return cfg
 
 
 def _file_name(text: str) -> str:
-    """Return a text as it can stand in the name of a file."""
+    """Return a text without the characters that don't belong in a file name."""
     return re.sub(r"[^\w.=+-]+", "_", text)

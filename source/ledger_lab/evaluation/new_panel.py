@@ -1,4 +1,4 @@
-"""``scripts/new_panel.py``: a panel file for a registered task, filled from its configuration."""
+"""``scripts/new_panel.py``: writes a panel file for a registered task, filled from its configuration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def new_panel(argv: Sequence[str]) -> int:
-    """Write a panel file, and say what is left to do.
+    """Write a panel file, and print what is left to do.
 
     Args:
         argv: Command line without the program's name.
@@ -45,7 +45,7 @@ def new_panel(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If the task can't be judged, the panel could prove nothing, or the file exists.
+        UserError: If the task can't have a panel, the episodes are too few to prove the target, or the file exists.
     """
     args = new_panel_parser().parse_args(argv)
     terminal = Terminal()
@@ -62,7 +62,7 @@ def new_panel(argv: Sequence[str]) -> int:
 def _propose(
     file: Path, *, task: str, seeds: int, target: float, success: str | None
 ) -> tuple[Panel, ManagerBasedRLEnvCfg]:
-    """Return a panel that the task can be judged by, and the task's configuration."""
+    """Return a valid panel for the task, and the configuration of the task."""
     if file.suffix != ".toml":
         raise UserError(f"--output {file}: the name of a panel file must end in .toml")
     if seeds < 1:
@@ -91,13 +91,13 @@ def _propose(
 
 
 def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
-    """Return where a success function could stand: in the task's own package, or in one of the user's."""
+    """Return a name for a success function in the task's own package, or in one of the user's."""
     package, _, _ = type(env_cfg).__module__.rpartition(".")
     return f"{'my_package' if package.partition('.')[0] in ('', 'isaaclab_tasks') else package}.success:succeeded"
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file that doesn't exist yet."""
+    """Write a new file; refuse to replace an old one."""
     try:
         with file.open("x", encoding="utf-8") as output:
             output.write(text)
@@ -108,7 +108,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _next_steps(panel: Panel, file: Path) -> list[str]:
-    """Say what was written, and what is left to do."""
+    """Return lines that say what was written, and what is left to do."""
     lines = [f"wrote {file}: {len(panel.seeds)} episodes of {panel.episode_length_s:g} s of {panel.task}"]
     try:
         resolve_success(panel)
@@ -119,17 +119,17 @@ def _next_steps(panel: Panel, file: Path) -> list[str]:
 
 
 def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
-    """Return the text of a panel file, with what the task offers in comments.
+    """Return the text of a panel file, with the task's terms, joints and bodies in comments.
 
     Args:
-        panel: The panel, with seeds from 0 on and without perturbations.
+        panel: The panel, with seeds that start at 0 and without perturbations.
         env_cfg: Resolved configuration of the task.
     """
     assets = list(_assets(env_cfg))
     lines = [
         *_comment(
-            "A held-out exam: which episodes a policy is judged by, and what makes one a success. Comments name what "
-            "the task's configuration offers. Scores are compared only where this file, the task and the physics are "
+            "A panel: the held-out episodes that a policy is scored on, and the success function. Comments name what "
+            "the task's configuration offers. Scores are comparable only if this file, the task and the physics are "
             "the same."
         ),
         f"task = {_toml(panel.task)}",
@@ -144,14 +144,14 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
         *_comment(*_success_notes(env_cfg, assets)),
         "[success]",
         f"function = {_toml(panel.success_function)}",
-        f"version = {panel.success_version}  # to be raised whenever the function's meaning changes",
+        f"version = {panel.success_version}  # raise it whenever the meaning of the function changes",
         f"hold_s = {panel.hold_s}",
         "",
         "[success.params]",
         "# limit = 0.1",
         "",
         *_comment(
-            "Cells are conditions; every seed is taken once in each, and the target is asked of all episodes together. "
+            "Cells are conditions. Every seed runs once in each cell, and the target holds for all episodes together. "
             "Amounts are drawn per seed from [low, high], or are a single number; bodies and joints are regular "
             "expressions."
         ),
@@ -164,19 +164,19 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
 
 
 def _success_notes(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> Iterator[str]:
-    """Explain what a success is, and name what its function can look at."""
+    """Explain what a success is, and list the data that the function can read."""
     yield (
-        "An episode is a success when it lasts to its horizon and the function holds at every step of its last hold_s "
-        "seconds; 0 asks for the last step only."
+        "An episode succeeds if it lasts to its horizon and the function is true at every step of its last hold_s "
+        "seconds; with 0, only the last step counts."
     )
     ends = _terms(env_cfg.terminations, TerminationTermCfg)
     failing = ", ".join(name for name, term in ends.items() if not term.time_out)
     if failing:
         yield (
-            f"Whatever the function says, an episode fails when one of these ends it: {failing}. One that means "
-            "success must be switched off: env.terminations.NAME=null."
+            f"An episode fails if one of these terminations ends it: {failing}. If a termination means success, switch "
+            "it off: env.terminations.NAME=null."
         )
-    yield "The function is called like a termination term, must look at each environment by itself, and can look at:"
+    yield "The function is called like a termination term, must treat each environment by itself, and can read:"
     for asset in assets:
         parts = {"joints": asset.joints, "bodies": asset.bodies}
         known = "; ".join(f"{part} {', '.join(names)}" for part, names in parts.items() if names)
@@ -191,12 +191,12 @@ def _success_notes(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> I
         state = "joint_vel" if asset.joints else "root_lin_vel_w"
         yield "For example:"
         yield "  def succeeded(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:"
-        yield '      """Tell where nothing moves any more; boolean tensor of shape (num_envs,)."""'
+        yield '      """Return which environments are at rest; boolean tensor of shape (num_envs,)."""'
         yield f'      return env.scene["{asset.name}"].data.{state}.torch.abs().amax(dim=1) <= limit'
 
 
 def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> dict[str, dict[str, Any]]:
-    """Return perturbations that the task has something for, by kind."""
+    """Return example perturbations that fit the task, by kind."""
     cells: dict[str, dict[str, Any]] = {}
     if any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()):
         cells["initial_state"] = {"scale": [1.0, 1.5]}
@@ -225,7 +225,7 @@ def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> d
 
 
 def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
-    """Return the observation terms that the task trains with noise, or all of them if there are none such."""
+    """Return the observation terms that the task trains with noise; if there are none, all terms."""
     groups = _terms(env_cfg.observations, ObservationGroupCfg).values()
     terms = {name: term for group in groups for name, term in _terms(group, ObservationTermCfg).items()}
     return [name for name, term in terms.items() if term.noise is not None] or list(terms)
@@ -233,21 +233,21 @@ def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
 
 @dataclass(frozen=True)
 class _Asset:
-    """What is known of an articulation or a rigid object without a simulation."""
+    """An articulation or a rigid object, as far as it is known without a simulation."""
 
     name: str
     joints: tuple[str, ...]
-    """Joints, or regular expressions of them."""
+    """Names of joints, or regular expressions for them."""
     bodies: tuple[str, ...] = ()
-    """Bodies; empty where they are unknown."""
+    """Names of bodies; empty if unknown."""
     touches: bool = True
-    """Whether it has shapes that can touch something."""
+    """Whether it has collision shapes."""
     floats: bool = False
-    """Whether nothing fixes it to the world."""
+    """Whether it can move freely, as nothing fixes it to the world."""
 
 
 def _assets(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[_Asset]:
-    """Look into the scene: at articulations first, whose USD files tell more than their configuration."""
+    """Yield the assets of the scene: first articulations, from their USD files if possible, then rigid objects."""
     for name, robot in _terms(env_cfg.scene, ArticulationCfg).items():
         path = getattr(robot.spawn, "usd_path", None)
         if isinstance(path, str) and Path(path).is_file():
@@ -261,7 +261,7 @@ def _assets(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[_Asset]:
 
 def _look_into(name: str, usd_path: str) -> _Asset:
     """Read the joints and bodies of an articulation from its USD file."""
-    stage = Usd.Stage.Open(usd_path)  # its prims live as long as it does
+    stage = Usd.Stage.Open(usd_path)  # must be kept: its prims live only as long as the stage
     prims = list(stage.Traverse(Usd.TraverseInstanceProxies()))
     joints = [UsdPhysics.Joint(prim) for prim in prims if prim.IsA(UsdPhysics.Joint)]
     return _Asset(
@@ -274,7 +274,7 @@ def _look_into(name: str, usd_path: str) -> _Asset:
 
 
 def _terms(group: Any, kind: type) -> dict[str, Any]:
-    """Return the settings of a group that are of one kind."""
+    """Return the settings of a group that are instances of a class."""
     if group is None:
         return {}
     settings = group if isinstance(group, dict) else vars(group)
@@ -282,7 +282,7 @@ def _terms(group: Any, kind: type) -> dict[str, Any]:
 
 
 def _comment(*paragraphs: str) -> Iterator[str]:
-    """Return text as comment lines; continued lines are indented like the first."""
+    """Yield paragraphs as comment lines; all lines of a paragraph have the same indent."""
     for paragraph in paragraphs:
         indent = " " * (len(paragraph) - len(paragraph.lstrip()))
         for line in textwrap.wrap(paragraph, 118, subsequent_indent=indent, break_on_hyphens=False):
@@ -290,15 +290,15 @@ def _comment(*paragraphs: str) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as it is written in a TOML file."""
+    """Return a value in TOML."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    # JSON's escapes are TOML's, but for one character that only TOML wants escaped.
+    # JSON and TOML have the same escapes, but only TOML requires one for the delete character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(key: str) -> str:
-    """Return a key, quoted where TOML wants that."""
+    """Return a TOML key, quoted if necessary."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)

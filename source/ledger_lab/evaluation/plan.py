@@ -1,4 +1,4 @@
-"""What ``scripts/evaluate.py`` is asked for: found, and checked before a simulation starts."""
+"""Resolves and checks a request to ``scripts/evaluate.py`` before a simulation starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_unchanged, resolve_candidate
+from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_recorded_hash, resolve_candidate
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.checkpoints.shipped import named_checkpoints
@@ -33,25 +33,25 @@ _ENGINE_CHOICES = ("physics", "env.sim.physics")
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPlan:
-    """An evaluation that nothing speaks against."""
+    """A checked evaluation."""
 
     panel: Panel
     candidates: list[Candidate]
     versus: bool
     """Whether the first of two candidates is compared with the second."""
     simulations: list[Simulation]
-    """The one that the runs declared, then those of ``--sim``."""
+    """The simulation that the runs declared, then those of ``--sim``."""
     videos: int
-    """How many of the worst episodes are recorded."""
+    """Number of worst episodes to record."""
     device: str
     launcher_args: dict[str, Any]
     """Isaac Lab's launcher flags, for scoring."""
     recording_args: dict[str, Any]
-    """The same, for recording."""
+    """Isaac Lab's launcher flags, for recording."""
 
     @property
     def recorded(self) -> int:
-        """Which of the candidates is recorded: the one that was named last."""
+        """Index of the recorded candidate: the last one in RUN_OR_CHECKPOINT."""
         return 0 if self.versus else len(self.candidates) - 1
 
 
@@ -82,7 +82,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
         simulations.append(_simulation(run, "", env_cfg, panel, flags, device))
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
-        _require_same_exam(runs[0], simulations[0].identity, run, simulation.identity)
+        _require_same_episodes(runs[0], simulations[0].identity, run, simulation.identity)
     simulations = simulations[:1]
     for name in request.sim:
         overrides = _changed(runs[0].overrides, _simulation_overrides(name))
@@ -96,7 +96,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
 
     candidates = _candidates(found, configs, device, request.log_root)
     for candidate in candidates:
-        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+        require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
@@ -110,7 +110,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
 
 
 def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
-    """Find the checkpoints that are named; with ``--versus``, the one and the other."""
+    """Find the named checkpoints; with ``--versus``, the two to compare."""
     names = named_checkpoints(request.checkpoints, pretrained=request.pretrained, task=request.task)
     if request.versus is None:
         return find_checkpoints(names, request.log_root)
@@ -123,18 +123,18 @@ def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
 
 
 def _require_one_task(runs: Sequence[RunDeclared]) -> None:
-    """Refuse runs that no panel judges together."""
+    """Refuse runs of different tasks, because a panel belongs to one task."""
     for run in runs:
         if run.task != runs[0].task:
             raise UserError(
                 f"runs {runs[0].run_id} and {run.run_id} were trained on different tasks ({runs[0].task} and "
-                f"{run.task}), which no panel judges together: score them one by one"
+                f"{run.task}), and a panel belongs to one task: score them one by one"
             )
         require_task(run.task, run.rl_library, run.agent)
 
 
 def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
-    """Load the panel, with the target that is asked for: on the command line, by the runs, or by the panel."""
+    """Load the panel, with the target of the command line, else of the runs, else of the panel."""
     name = request.panel
     if name is None:
         names = sorted({run.panel for run in runs})
@@ -162,7 +162,7 @@ def _candidates(
     device: str,
     log_root: Path,
 ) -> list[Candidate]:
-    """Return the candidates. What those of one run have in common is checked once."""
+    """Return the candidates. The configurations of a run are checked once for all its checkpoints."""
     checked: dict[str, Candidate] = {}
     candidates = []
     for checkpoint in found:
@@ -177,7 +177,7 @@ def _candidates(
 def _simulation(
     run: RunDeclared, name: str, env_cfg: ManagerBasedRLEnvCfg, panel: Panel, flags: dict[str, Any], device: str
 ) -> Simulation:
-    """Return a simulation of a run: the one that it declared, or the one that a ``--sim`` names."""
+    """Return a simulation of a run: as declared, or as a ``--sim`` changes it."""
     env_cfg.sim.device, env_cfg.seed = device, run.seed
     require_runtime(env_cfg, flags)
     require_takeable(panel, env_cfg)
@@ -201,7 +201,7 @@ def _simulation_overrides(name: str) -> list[str]:
 
 
 def _changed(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Put overrides on top of declared ones; the settings of an engine go when another engine comes."""
+    """Replace declared overrides by new ones. If these choose an engine, drop the settings of the declared engine."""
     keys = {override.partition("=")[0] for override in overrides}
     kept = [override for override in declared if override.partition("=")[0] not in keys]
     if keys & set(_ENGINE_CHOICES):
@@ -211,18 +211,18 @@ def _changed(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:
 
 
 def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdentity) -> None:
-    """Refuse to score on a panel that has changed since the run declared it."""
+    """Refuse a panel that has changed since the run declared it."""
     differences = few_differences(identity.fields, run.panel_fields)
     if differences and panel.source == run.panel:
         raise UserError(
             f"panel {panel.name} is not the one that run {run.run_id} declared, so scores could not be compared: "
-            f"{differences} (now != then). Restore that, train a new run, or score on a copy of the panel, which "
-            "--panel FILE.toml names"
+            f"{differences} (now != then). Restore that, train a new run, or score on a copy of the panel: "
+            "--panel FILE.toml"
         )
 
 
-def _require_same_exam(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
-    """Refuse runs for which the same panel is not the same exam, because they were trained in other simulations."""
+def _require_same_episodes(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
+    """Refuse runs that were trained in different simulations, because their held-out episodes differ."""
     differences = few_differences(ours.fields, theirs.fields)
     if differences:
         raise UserError(

@@ -65,10 +65,10 @@ class EvaluateRequest(SimulationRequest):
     log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:
-        """Refuse to record nothing.
+        """Refuse an impossible number of videos.
 
         Raises:
-            UserError: If there are less than one video.
+            UserError: If the number is below 1.
         """
         if self.video is not None and self.video < 1:
             raise UserError(f"--video {self.video}: must be at least 1")

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from ledger_lab.checkpoints.shipped import bring_home, tell_shipped
+from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
@@ -42,7 +42,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         link: Line to the supervisor of this process.
 
     Raises:
-        SystemExit: Always; with status 0 only if every checkpoint has a valid score on every episode.
+        SystemExit: Always. The status is 0 only if every checkpoint has a valid score.
         UserError: If the request can't be carried out. No row is written then.
     """
     request = parse(evaluate_parser(), EvaluateRequest, argv)
@@ -69,10 +69,10 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
                 journal.append(row)
 
         for source in dict.fromkeys(candidate.source for candidate in plan.candidates):
-            tell_shipped(source, console)
+            print_shipped_result(source, console)
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
-        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - asked once, in the end
+        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - called once, at the end
         writer = AttemptWriter(append_everywhere, clock, EvaluationEnded)
         with attempt_life(writer, peak, link.end) as attempt:
             for simulation in plan.simulations:
@@ -81,7 +81,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
                 scores.append(
                     score_checkpoints(plan.candidates, simulation, plan.panel, clock, append_everywhere, console)
                 )
-            # Written only now: a failed evaluation must leave no row that looks like a score.
+            # Scores are written last, because a failed evaluation must leave no row that looks like a score.
             for results in scores:
                 for candidate, result in zip(plan.candidates, results, strict=True):
                     journals[candidate.run_dir].append(result)
@@ -97,13 +97,13 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
 def _begin(
     plan: EvaluationPlan, name: str, shutdown: ExitStack, terminal: Terminal, clock: PhaseClock, link: Link
 ) -> dict[Path, Journal]:
-    """Write what is going to be scored, and let the supervisor watch the evaluation.
+    """Write the rows that announce the evaluation, and let the supervisor watch it.
 
     Returns:
         A journal per run directory.
     """
     for candidate in plan.candidates:
-        bring_home(candidate.source, candidate.run_dir)
+        copy_shipped_run(candidate.source, candidate.run_dir)
     run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
     journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
     log = next(iter(journals)) / f"{name}.log"
@@ -141,7 +141,7 @@ def _record_worst(
 def _started(
     plan: EvaluationPlan, simulation: Simulation, code: dict[str, str], run_dir: Path, clock: PhaseClock
 ) -> EvaluationStarted:
-    """Return the row that says which checkpoints of a run are going to be scored in a simulation."""
+    """Return the row that announces which checkpoints of a run a simulation scores."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
     return EvaluationStarted(
         run_id=own[0].run_id,

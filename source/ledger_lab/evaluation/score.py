@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ledger_lab.checkpoints.candidate import Candidate, require_unchanged
+from ledger_lab.checkpoints.candidate import Candidate, require_recorded_hash
 from ledger_lab.ledger import CapacityUsed, PanelResult, Row
 from ledger_lab.meters import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
@@ -66,7 +66,7 @@ def score_checkpoints(
         UserError: If a checkpoint can't be loaded or has changed, or a seed does not determine the task's episodes.
     """
     for candidate in candidates:
-        require_unchanged(candidate.path, candidate.saved, candidate.run_id)
+        require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     episodes = len(panel.episodes)
     places = min(len(candidates), max(1, MAX_SLOTS // episodes))
     rounds = -(-len(candidates) // places)

@@ -1,4 +1,4 @@
-"""``scripts/ship_policy.py``: a run's policy into the package, for everybody's ``--pretrained``."""
+"""``scripts/ship_policy.py``: puts a run's policy into the package, for ``--pretrained``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger_lab.checkpoints.shipped import is_shipped, merit
+from ledger_lab.checkpoints.shipped import is_shipped, result_in_words
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.plan import plan_evaluation
 from ledger_lab.evaluation.request import EvaluateRequest, ship_policy_parser
@@ -31,7 +31,7 @@ def ship_policy(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If the policy can't be shipped; nothing has changed then.
+        UserError: If the policy can't be shipped; the package is unchanged then.
     """
     args = ship_policy_parser().parse_args(argv)
     terminal = Terminal()
@@ -42,7 +42,7 @@ def ship_policy(argv: Sequence[str]) -> int:
         plan_evaluation(EvaluateRequest(checkpoints=(str(checkpoint),), device="cpu"))
         exported = _exported(run, checkpoint)
         folder = _ship(run, summary, checkpoint, exported)
-        terminal.console.print(f"run {summary.run_id} {merit(summary)}", markup=False, soft_wrap=True)
+        terminal.console.print(f"run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         terminal.console.print(f"{folder}: {size / 1e6:.2f} MB", style="green", markup=False, soft_wrap=True)
     finally:
@@ -51,36 +51,36 @@ def ship_policy(argv: Sequence[str]) -> int:
 
 
 def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
-    """Return the checkpoint of a run that deserves it."""
+    """Return the checkpoint of a run to ship; refuse runs that must not be shipped."""
     name = f"run {summary.run_id}"
     require_folder_name(f"task of {name}", summary.task)
     if is_shipped(run.directory):
         raise UserError(f"{name} came with the package: name another one")
     if summary.status in (Status.RUNNING, Status.INVALID):
-        raise UserError(f"{name} is {summary.status}: name one that has ended, and validly")
+        raise UserError(f"{name} is {summary.status}: name a run that has ended and is valid")
     best = summary.best
     if best is None:
-        raise UserError(f"{name} {merit(summary)}: name another one")
+        raise UserError(f"{name} {result_in_words(summary)}: name another one")
     if not best.confirmed and not short_of_target:
-        raise UserError(f"{name} {merit(summary)}: --short_of_target ships it as what it is")
+        raise UserError(f"{name} {result_in_words(summary)}: to ship it all the same, add --short_of_target")
     return run.directory / best.path
 
 
 def _exported(run: Run, checkpoint: Path) -> Path:
-    """Return the folder with a checkpoint's policy for robots, which must be of this checkpoint."""
+    """Return the folder with the exported policy of a checkpoint; refuse an export of another checkpoint."""
     folder = run.directory / "exported"
     way_out = f"scripts/export_policy.py {checkpoint} writes it"
     origin = read_origin(folder / POLICY, way_out)
     if run.directory / origin.checkpoint != checkpoint:
-        raise UserError(f"{folder} holds the policy of {origin.checkpoint}, not of it: {way_out}")
+        raise UserError(f"{folder} holds the policy of {origin.checkpoint}, another checkpoint: {way_out}")
     saved = next(row for row in run.checkpoints if run.directory / row.path == checkpoint)
     if origin.checkpoint_sha256 != saved.sha256:
-        raise UserError(f"{folder} holds the policy of another {origin.checkpoint}: {way_out}")
+        raise UserError(f"{folder} holds the policy of another file {origin.checkpoint}: {way_out}")
     return folder
 
 
 def _ship(run: Run, summary: RunSummary, checkpoint: Path, exported: Path) -> Path:
-    """Write what is shipped, and let it take its place as a whole."""
+    """Write the files to ship, then replace the folder of the task at once."""
     folder = ROOT / run.declared.task
     kept = checkpoint.relative_to(run.directory).as_posix()
     files = {checkpoint: Path(kept), **{exported / name: Path(name) for name in (CONTRACT, POLICY)}}

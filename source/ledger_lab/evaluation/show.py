@@ -1,4 +1,4 @@
-"""What ``scripts/evaluate.py`` says about its scores."""
+"""Prints the scores of ``scripts/evaluate.py``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EPISODES_NAMED = 8
 
 
 def show_scores(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], console: Console) -> None:
-    """Print what every checkpoint reached in every cell, and how scores differ that are to be compared.
+    """Print the score of every checkpoint in every cell, and the differences that were asked for.
 
     Args:
         plan: The evaluation.
@@ -41,7 +41,7 @@ class _Line:
     """A share of successes with its interval."""
 
     name: str
-    """Cell; of all cells together, empty."""
+    """Name of the cell; empty for all cells together."""
     successes: int
     episodes: int
     interval: tuple[float, float]
@@ -55,19 +55,19 @@ class _Line:
         return self.successes / self.episodes
 
     def __str__(self) -> str:
-        """Return it in a few words."""
+        """Return the share and its interval in a few words."""
         return share_within(self.share, self.interval)
 
 
 def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:
-    """Say what was asked, how well it repeats, and what a mark means."""
+    """Yield lines on the panel, on how exactly scores repeat, and on the meaning of the mark."""
     panel, declared = plan.panel, plan.simulations[0]
     ids = [f"{each.identity.id[:11]}…, {how}" for each, how in zip(plan.simulations, exactness, strict=True)]
     cells = f" × {len(panel.cells)} cells" if len(panel.cells) > 1 else ""
     target = target_share(panel.target_success)
     yield (
         f"panel {panel.name} ({ids[0]}) · {len(panel.seeds)} seeds{cells} · “≥ {target} proven”: in this one "
-        "look, the one-sided 95 % bound reaches the target; each mark errs by itself, and none is a run's verdict"
+        "look, the one-sided 95 % bound reaches the target; each mark can err by chance, and none is a run's verdict"
     )
     for other, known_as in zip(plan.simulations[1:], ids[1:], strict=True):
         differences = few_differences(other.identity.fields, declared.identity.fields)
@@ -84,7 +84,7 @@ _COLUMNS: dict[str, Literal["left", "right"]] = {
     "iteration": "right",
     "ended by": "left",
 }
-"""Columns and how they are aligned. Where the terminal is too narrow for all, the last ones go first."""
+"""Columns and their alignment. A narrow terminal drops the last columns first."""
 
 _GAP = 2
 
@@ -112,7 +112,7 @@ def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iter
     named = len(plan.panel.cells) > 1 or len(plan.simulations) > 1
     mark = f"≥ {target_share(plan.panel.target_success)} proven"
     for place, candidate in enumerate(plan.candidates):
-        who = {
+        labels = {
             "run": candidate.run_id,
             "checkpoint": candidate.saved.path,
             "iteration": str(candidate.saved.iteration),
@@ -127,25 +127,25 @@ def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iter
                     "ended by": line.ends,
                 }
                 cell = {"cell": _cell_name(plan, simulation, line)} if named else {}
-                yield {**who, **cell, **figures}, "red" if result.invalid else "green" if line.proven else None
-                who = {}
+                yield {**labels, **cell, **figures}, "red" if result.invalid else "green" if line.proven else None
+                labels = {}
 
 
 def _lines(panel: Panel, outcomes: Outcomes) -> list[_Line]:
-    """Return a score per cell, and the one of all cells together."""
+    """Return a line per cell, and a line for all cells together if there are several."""
     cells = [_line(panel, outcomes, cell.name, [cell.name == name for name in outcomes.cell]) for cell in panel.cells]
     if len(cells) == 1:
         return cells
-    # Episodes with the same seed depend on each other. The mean of a seed's cells varies at most as much as a single
-    # episode with the same expectation (Bhatia & Davis 2000, Am. Math. Mon. 107:353), so that seeds count as episodes.
-    # A target that every cell reaches is reached by their mean (intersection-union test; Berger 1982).
+    # Episodes with the same seed are not independent. The mean of a seed's cells varies at most as much as a single
+    # episode with the same expectation (Bhatia & Davis 2000, Am. Math. Mon. 107:353), so each seed counts as one trial.
+    # If every cell reaches the target, so does their mean (intersection-union test; Berger 1982).
     whole = _line(panel, outcomes, "", [True] * outcomes.episodes)
     interval = wilson_interval(whole.share * len(panel.seeds), len(panel.seeds))
     return [*cells, replace(whole, interval=interval, proven=all(cell.proven for cell in cells))]
 
 
 def _line(panel: Panel, outcomes: Outcomes, name: str, chosen: Sequence[bool]) -> _Line:
-    """Count some of the episodes, as if they were independent of each other."""
+    """Count some of the episodes, which are treated as independent."""
     successes = sum(ok for ok, here in zip(outcomes.success, chosen, strict=True) if here)
     ends = Counter(end for end, here in zip(outcomes.ended_by, chosen, strict=True) if here)
     episodes = sum(chosen)
@@ -160,19 +160,19 @@ def _line(panel: Panel, outcomes: Outcomes, name: str, chosen: Sequence[bool]) -
 
 
 def _cell_name(plan: EvaluationPlan, simulation: Simulation, line: _Line) -> str:
-    """Name a cell of a simulation; of a panel with a single cell, another simulation is itself one more cell."""
+    """Name a cell of a simulation. If the panel has a single cell, the name of another simulation is enough."""
     cell = "" if simulation.name and len(plan.panel.cells) == 1 else line.name or "overall"
     return " · ".join(part for part in (simulation.name, cell) if part)
 
 
 def _invalid(scores: Sequence[Sequence[PanelResult]]) -> list[str]:
-    """Say once why scores are no proof of anything."""
+    """Return each reason why scores are invalid, once."""
     reasons = [result.invalid for results in scores for result in results if result.invalid]
     return [f"invalid, and compared with nothing: {reason}" for reason in dict.fromkeys(reasons)]
 
 
 def _worst_cells(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[str]:
-    """Name the worst cell of each checkpoint, where there are several."""
+    """Yield the worst cell of each checkpoint, if there are several cells."""
     if len(plan.panel.cells) == len(plan.simulations) == 1:
         return
     for label, results in zip(_labels(plan), zip(*scores, strict=True), strict=True):
@@ -187,7 +187,7 @@ def _worst_cells(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) 
 
 
 def _transfers(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[str]:
-    """Say what another simulation changes about each checkpoint's success."""
+    """Yield how each checkpoint's success differs in each other simulation."""
     for simulation, results in zip(plan.simulations[1:], scores[1:], strict=True):
         for label, here, there in zip(_labels(plan), scores[0], results, strict=True):
             if here.invalid is None and there.invalid is None:
@@ -195,7 +195,7 @@ def _transfers(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) ->
 
 
 def _comparisons(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[str]:
-    """Say how the one checkpoint differs from the other, in each simulation."""
+    """Yield the comparison of the two checkpoints in each simulation."""
     if not plan.versus:
         return
     ours, theirs = _labels(plan)
@@ -210,12 +210,12 @@ def _comparisons(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) 
 
 
 def _labels(plan: EvaluationPlan) -> list[str]:
-    """Name the checkpoints."""
+    """Return a name for each checkpoint."""
     return [f"{candidate.run_id}/{candidate.saved.path}" for candidate in plan.candidates]
 
 
 def _episodes(ours: PanelResult, theirs: PanelResult) -> str:
-    """Name the first episodes in which one checkpoint alone succeeded."""
+    """Return the first episodes in which only the first checkpoint succeeded."""
     several = len(set(ours.outcomes.cell)) > 1
     names = [
         f"{cell}/{seed}" if several else str(seed)

@@ -191,7 +191,7 @@ class PatientDevices:
         devices.close()
 
     def _silence(self) -> list[DeviceSample]:
-        """Return samples without figures for the known devices."""
+        """Return samples without figures, for the known devices."""
         return [Reading(uuid=uuid).to_sample() for uuid in self._uuids]
 
     def sample(self) -> list[DeviceSample]:

@@ -136,6 +136,6 @@ def measured_or_none(measure: Callable[[], int | None]) -> int | None:
     """Return a measurement; ``None`` if the device no longer responds."""
     try:
         return measure()
-    except Exception:  # noqa: BLE001 - whatever a broken device raises, the figure is unknown
+    except Exception:  # noqa: BLE001 - after any error of a broken device, the figure is unknown
         traceback.print_exc()
         return None

@@ -265,7 +265,7 @@ class NvmlDevices:
         )
 
     def _temperature(self, gpu: Any) -> int | None:
-        """Return the temperature [°C]; old drivers have one of NVML's two functions for it, new drivers the other."""
+        """Return the temperature [°C]. NVML has two functions for it: one of old drivers, one of new drivers."""
         nvml = self._nvml
         for name in ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"):
             ask = getattr(nvml, name, None)

@@ -19,7 +19,7 @@ class Part:
     attribute: str
     """Name under which its callers look it up."""
     name: str
-    """Description in a few words."""
+    """Name in the profile."""
     yields: bool = False
     """Whether it is a generator; then the work of its consumer on each item is timed."""
 

@@ -11,7 +11,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Usage:
+class HostUsage:
     """Processor time of a process tree since the last reading, and its present memory."""
 
     cpu_s: float
@@ -63,7 +63,7 @@ class ProcessTree:
         if root is not None:
             self._accounts[pid] = _Account(root.started, root.parent)
 
-    def usage(self) -> Usage | None:
+    def usage(self) -> HostUsage | None:
         """Return what was used since the last call; ``None`` if no process is left.
 
         When a child ends, its processor time moves to the parent that waits for it. Time counted while the child lived
@@ -111,7 +111,7 @@ class ProcessTree:
                     times[pid, int(name)] = thread.own
         return times
 
-    def _count(self, stats: dict[int, _Stat], threads: dict[tuple[int, int], int]) -> Usage:
+    def _count(self, stats: dict[int, _Stat], threads: dict[tuple[int, int], int]) -> HostUsage:
         """Count the new time in a reading."""
         for pid in [pid for pid in reversed(self._accounts) if pid not in stats]:
             ended = self._accounts.pop(pid)
@@ -126,7 +126,7 @@ class ProcessTree:
             account.own, account.reaped = max(stat.own, account.own), max(stat.reaped, account.reaped)
         busiest = max((time - self._threads.get(key, 0) for key, time in threads.items()), default=0)
         self._threads = threads
-        return Usage(
+        return HostUsage(
             cpu_s=ticks * _TICK_S,
             busiest_thread_s=max(0, busiest) * _TICK_S,
             memory_bytes=sum(stat.resident_pages for stat in stats.values()) * _PAGE_BYTES,

@@ -1,15 +1,15 @@
 """Mirrors of runs in other dashboards, sent by a separate process that reads the journals."""
 
-from ledger_lab.mirrors.follow import Event, RunFollower
-from ledger_lab.mirrors.sink import SINKS, Batch, Point, RunFacts, Sink, SinkUnavailableError, load_sink, require_sink
+from ledger_lab.mirrors.follow import JournalEntry, RunFollower
+from ledger_lab.mirrors.sink import SINKS, Batch, Point, RunInfo, Sink, SinkUnavailableError, load_sink, require_sink
 from ledger_lab.mirrors.translate import Translator
 
 __all__ = [
     "SINKS",
     "Batch",
-    "Event",
+    "JournalEntry",
     "Point",
-    "RunFacts",
+    "RunInfo",
     "RunFollower",
     "Sink",
     "SinkUnavailableError",

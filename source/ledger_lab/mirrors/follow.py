@@ -24,7 +24,7 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Event:
+class JournalEntry:
     """A row, and its place in a journal."""
 
     journal: str
@@ -49,7 +49,7 @@ class JournalTail:
         self._offset = self._sequence = 0
         self._previous = GENESIS
 
-    def read(self) -> list[Event]:
+    def read(self) -> list[JournalEntry]:
         """Return the next rows; an incomplete row at the end is left for the next call.
 
         Raises:
@@ -60,19 +60,19 @@ class JournalTail:
             data = file.read(_CHUNK_BYTES)
             if b"\n" not in data and len(data) == _CHUNK_BYTES:
                 data += file.readline()  # a row longer than a chunk
-        events = []
+        entries = []
         for line in data.split(b"\n")[:-1]:
-            events.append(self._event(line + b"\n"))
+            entries.append(self._entry(line + b"\n"))
             self._offset += len(line) + 1
-        self.behind = bool(events) and len(data) >= _CHUNK_BYTES
-        return events
+        self.behind = bool(entries) and len(data) >= _CHUNK_BYTES
+        return entries
 
-    def _event(self, line: bytes) -> Event:
+    def _entry(self, line: bytes) -> JournalEntry:
         """Verify and decode a line."""
         decoded = decode_line(self.path, line, self._sequence, self._previous)
         self._previous = decoded.hash
         self._sequence += 1
-        return Event(self.path.name, self._sequence - 1, decoded.time, decoded.row)
+        return JournalEntry(self.path.name, self._sequence - 1, decoded.time, decoded.row)
 
 
 class RunFollower:
@@ -86,11 +86,11 @@ class RunFollower:
         """
         self._run_dir = run_dir
         self._tails: dict[str, JournalTail] = {}
-        self._first: dict[str, Event] = {}
-        self._last: dict[str, Event] = {}
+        self._first: dict[str, JournalEntry] = {}
+        self._last: dict[str, JournalEntry] = {}
         self._ended: dict[int, AttemptEnded] = {}
 
-    def poll(self) -> list[Event]:
+    def poll(self) -> list[JournalEntry]:
         """Return new rows by time, attempt by attempt, with each journal in its own order.
 
         All rows of an attempt are returned before the next attempt's rows, even if this takes several calls.
@@ -101,28 +101,28 @@ class RunFollower:
         for path in self._run_dir.glob("journal-*.jsonl"):
             if _FOLLOWED.fullmatch(path.name):
                 self._tails.setdefault(path.name, JournalTail(path))
-        placed: list[tuple[datetime, Event]] = []
+        placed: list[tuple[datetime, JournalEntry]] = []
         tails = sorted(self._tails.values(), key=lambda tail: (tail.attempt, tail.path.name))
         for _, own in itertools.groupby(tails, key=lambda tail: tail.attempt):
-            found: list[tuple[datetime, Event]] = []
+            found: list[tuple[datetime, JournalEntry]] = []
             together = list(own)
             for tail in together:
-                for event in tail.read():
-                    self._note(event)
-                    tail.latest = max(tail.latest, event.time)
-                    found.append((tail.latest, event))
+                for entry in tail.read():
+                    self._note(entry)
+                    tail.latest = max(tail.latest, entry.time)
+                    found.append((tail.latest, entry))
             placed += sorted(found, key=itemgetter(0))
             if any(tail.behind for tail in together):
                 break
-        return [event for _, event in placed]
+        return [entry for _, entry in placed]
 
-    def _note(self, event: Event) -> None:
+    def _note(self, entry: JournalEntry) -> None:
         """Keep the rows that the run's status depends on."""
-        if isinstance(event.row, AttemptStarted | SupervisionStarted):
-            self._first[event.journal] = event
-        elif isinstance(event.row, AttemptEnded):
-            self._ended.setdefault(_attempt(event.journal), event.row)
-        self._last[event.journal] = event
+        if isinstance(entry.row, AttemptStarted | SupervisionStarted):
+            self._first[entry.journal] = entry
+        elif isinstance(entry.row, AttemptEnded):
+            self._ended.setdefault(_attempt(entry.journal), entry.row)
+        self._last[entry.journal] = entry
 
     @property
     def ended(self) -> AttemptEnded | None:
@@ -137,11 +137,11 @@ class RunFollower:
         newest = max((_attempt(name) for name in self._last), default=0)
         names = [name for name in self._last if _attempt(name) == newest]
         found = [
-            is_alive(event.row.pid, event.time, event.row.process)
+            is_alive(entry.row.pid, entry.time, entry.row.process)
             for name in names
-            if (event := self._first.get(name)) is not None
-            and isinstance(event.row, AttemptStarted | SupervisionStarted)
-            and event.row.host == socket.gethostname()
+            if (entry := self._first.get(name)) is not None
+            and isinstance(entry.row, AttemptStarted | SupervisionStarted)
+            and entry.row.host == socket.gethostname()
         ]
         if known := [alive for alive in found if alive is not None]:
             return Status.RUNNING if any(known) else Status.LOST

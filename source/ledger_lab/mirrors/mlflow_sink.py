@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report the use of the client to its makers
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the mirror retries, and says so
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # otherwise the client reports its use to its makers
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the mirror itself retries, and prints it
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
 
 from mlflow.entities import Metric, Param, RunTag
@@ -21,7 +21,7 @@ from mlflow.tracking import MlflowClient
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.mirrors.sink import Batch, RunFacts, SinkUnavailableError
+from ledger_lab.mirrors.sink import Batch, RunInfo, SinkUnavailableError
 
 _RUN_TAG, _CURSOR_TAG = "ledger_lab.run_id", "ledger_lab.cursor"
 
@@ -38,14 +38,14 @@ _STATUS = {
 
 
 class MlflowSink:
-    """A run of MLflow, found again by a tag with the ledger's run id.
+    """A run of MLflow, which a tag with the ledger's run id identifies.
 
-    Another tag, written last, says how far the run is mirrored. A batch that a broken connection cut off is sent again;
-    MLflow stores a repeated point once.
+    Another tag, written last, holds the number of mirrored rows. After a broken connection, the batch is sent again,
+    and MLflow stores a repeated point once.
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
-        """Take what the user chose.
+        """Store the user's options.
 
         Args:
             project: Name of the experiment.
@@ -65,14 +65,14 @@ class MlflowSink:
             raise UserError("MLflow: the address of the server must be like http://host:5000")
         if uri is not None and parts.password:
             raise UserError(
-                "--uri holds a password, which everybody on this machine can read: set MLFLOW_TRACKING_USERNAME and "
+                "--uri holds a password, which all users of this machine can read: set MLFLOW_TRACKING_USERNAME and "
                 "MLFLOW_TRACKING_PASSWORD"
             )
         self._experiment = project or "ledger_lab"
         self._shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
         self._client = MlflowClient(tracking_uri=address)
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Create or find the run."""
         try:
             with self._errors():
@@ -81,7 +81,7 @@ class MlflowSink:
             raise UserError(str(error)) from error
 
     def send(self, batch: Batch) -> None:
-        """Send the batch; the last request says how far the run is mirrored."""
+        """Send the batch; the last request stores the number of mirrored rows."""
         metrics = [
             Metric(name, value, _milliseconds(point.time), point.step)
             for point in batch.points
@@ -93,7 +93,7 @@ class MlflowSink:
             self._client.set_tag(self._run_id, _CURSOR_TAG, json.dumps(batch.cursor))
 
     def close(self, status: Status, time: datetime) -> None:
-        """Send how the run ended."""
+        """Send the end of the run."""
         theirs = _STATUS.get(status, "FAILED")
         with self._errors():
             self._client.set_tag(self._run_id, "status", str(status))
@@ -102,7 +102,7 @@ class MlflowSink:
             else:
                 self._client.set_terminated(self._run_id, theirs, _milliseconds(time))
 
-    def _open(self, facts: RunFacts) -> dict[str, int]:
+    def _open(self, facts: RunInfo) -> dict[str, int]:
         """Create or find experiment and run."""
         declared = facts.declared
         if "'" in declared.run_id:  # a filter expression quotes it
@@ -127,7 +127,7 @@ class MlflowSink:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn errors of the client into ours. Its own texts may hold the address with a password.
+        """Turn errors of the client into LedgerLab's. The client's texts may contain the address with a password.
 
         Raises:
             SinkUnavailableError: If the server does not answer, or reports an error of its own.

@@ -18,9 +18,9 @@ from ledger_lab.ledger.reader import find_journals
 from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.mirrors import (
     SINKS,
-    Event,
-    RunFacts,
+    JournalEntry,
     RunFollower,
+    RunInfo,
     Sink,
     SinkUnavailableError,
     Translator,
@@ -43,7 +43,7 @@ def mirror_run(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If there is no such run, or the destination can't take it.
+        UserError: If there is no such run, or the destination refuses it.
     """
     args = _parser().parse_args(argv)
     if args.every <= 0 or args.patience < 0:
@@ -108,9 +108,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Namespace) -> None:
-    """Send rows as they come, until the run is over."""
-    events = follower.poll()
-    facts = _facts(events, run_dir)
+    """Send new rows until the run is over."""
+    entries = follower.poll()
+    facts = _facts(entries, run_dir)
     has = dict(sink.open(facts))
     translator = Translator()
     status, sent = Status.RUNNING, 0
@@ -118,10 +118,10 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
     console = make_console()
     console.print(f"mirroring run {facts.declared.run_id} to {args.to}", soft_wrap=True)
     while True:
-        came: list[Event] = []
-        if events:
-            batch = translator.translate(events, has)
-            newest = max(newest, events[-1].time)
+        came: list[JournalEntry] = []
+        if entries:
+            batch = translator.translate(entries, has)
+            newest = max(newest, entries[-1].time)
             if batch.cursor != has:
                 came = _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
                 sent += sum(batch.cursor.values()) - sum(has.values())
@@ -130,23 +130,23 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
             break
         else:
             time.sleep(args.every)
-        events = came + follower.poll()
+        entries = came + follower.poll()
     status = follower.status
     _insist(lambda: sink.close(status, newest), follower, args)
     console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
-def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[Event]:
-    """Try until it works; once the run is over, only as long as ``--patience`` allows.
+def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[JournalEntry]:
+    """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
-        Rows that were written meanwhile, read to learn whether the run is over.
+        Rows that were read meanwhile to find out whether the run is over.
 
     Raises:
-        UserError: If the patience ran out.
+        UserError: If the time of ``--patience`` is over.
     """
     wait_s, over_since = 1.0, None
-    came: list[Event] = []
+    came: list[JournalEntry] = []
     while True:
         try:
             attempt()
@@ -158,16 +158,16 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
             if args.once or follower.status is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since
                 if time.monotonic() - over_since + wait_s > args.patience:
-                    raise UserError(f"{error}; call this again when it does: it goes on where it stopped") from error
+                    raise UserError(f"{error}; run the command again later: it continues where it stopped") from error
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
-def _facts(events: Sequence[Event], run_dir: Path) -> RunFacts:
-    """Return what the run declared."""
-    for event in events:
-        if isinstance(event.row, RunDeclared):
-            return RunFacts(event.row, event.time, run_dir)
+def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
+    """Return the declaration among the rows of a run."""
+    for entry in entries:
+        if isinstance(entry.row, RunDeclared):
+            return RunInfo(entry.row, entry.time, run_dir)
     raise UserError(f"{run_dir} declares no run")
 
 
@@ -187,7 +187,7 @@ def _find(name: str, log_root: Path) -> Path:
 if __name__ == "__main__":
     from ledger_lab.terminal.script import run_script
 
-    # What a destination's client prints may hold its key.
+    # Output of a destination's client may contain its key.
     sys.stdout = sys.stderr = log = RedactedStream(sys.stderr)
     atexit.register(log.finish)
     run_script(mirror_run)

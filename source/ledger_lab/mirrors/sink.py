@@ -20,7 +20,7 @@ class SinkUnavailableError(Exception):
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunInfo:
     """Facts about a run that are known before its first figure."""
 
     declared: RunDeclared
@@ -46,20 +46,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Batch:
-    """News since the last batch."""
+    """New data since the last batch."""
 
     points: tuple[Point, ...]
     notes: dict[str, str]
-    """Facts in words by name, the newest of each name."""
+    """Texts by name, the newest of each name."""
     cursor: dict[str, int]
     """Number of rows of each journal that the destination has after this batch. The destination stores it, so that a
     restarted mirror continues there."""
 
 
 class Sink(Protocol):
-    """A destination. A call that raises :class:`SinkUnavailableError` is tried again."""
+    """A destination. A call that raises :class:`SinkUnavailableError` is repeated."""
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Make the destination ready for a run.
 
         Args:
@@ -69,29 +69,29 @@ class Sink(Protocol):
             Number of rows of each journal that it has already.
 
         Raises:
-            UserError: If it can't be reached, or doesn't accept runs.
+            UserError: If the destination can't be reached, or refuses the run.
         """
         ...
 
     def send(self, batch: Batch) -> None:
-        """Take a batch.
+        """Send a batch.
 
         Raises:
-            SinkUnavailableError: If it doesn't answer just now.
-            UserError: If it never will.
+            SinkUnavailableError: If the destination doesn't answer at the moment.
+            UserError: If the destination refuses the batch.
         """
         ...
 
     def close(self, status: Status, time: datetime) -> None:
-        """Take the end of the run.
+        """Send the end of the run.
 
         Args:
             status: How the run ended.
-            time: When.
+            time: When the run ended.
 
         Raises:
-            SinkUnavailableError: If it doesn't answer just now.
-            UserError: If it never will.
+            SinkUnavailableError: If the destination doesn't answer at the moment.
+            UserError: If the destination refuses the end.
         """
         ...
 
@@ -111,7 +111,7 @@ def require_sink(name: str) -> None:
         name: The destination.
 
     Raises:
-        UserError: If not.
+        UserError: If the destination doesn't exist, or its package is missing.
     """
     if name not in SINKS:
         raise UserError(f"no mirror {name!r}; {nearest(name, SINKS)}")
@@ -128,7 +128,7 @@ def load_sink(name: str, options: Mapping[str, Any]) -> Sink:
 
     Args:
         name: One of :data:`SINKS`.
-        options: What the user chose: ``project``, ``uri`` and ``dir``, each of which may be ``None``.
+        options: The user's options: ``project``, ``uri`` and ``dir``, each of which may be ``None``.
 
     Raises:
         UserError: If it doesn't exist, or its package is missing.

@@ -40,7 +40,7 @@ def require_mirrors(names: Iterable[str]) -> None:
         names: Destinations.
 
     Raises:
-        UserError: If one doesn't exist, or its package is missing.
+        UserError: If a destination doesn't exist, or its package is missing.
     """
     for name in names:
         require_sink(name)

@@ -16,7 +16,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.mirrors.sink import Batch, RunFacts
+from ledger_lab.mirrors.sink import Batch, RunInfo
 
 _TEXT = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
 
@@ -29,7 +29,7 @@ class TensorboardSink:
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
-        """Take what the user chose.
+        """Store the user's options.
 
         Args:
             project: Not for TensorBoard.
@@ -43,7 +43,7 @@ class TensorboardSink:
             raise UserError("--project and --uri are not for TensorBoard: --dir names the folder of its event files")
         self._dir = dir
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Create the event file."""
         self._folder = folder = self._dir or facts.run_dir / "tensorboard"
         try:

@@ -15,49 +15,49 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.meters import TRAINING_PHASES
-from ledger_lab.mirrors.follow import Event
+from ledger_lab.mirrors.follow import JournalEntry
 from ledger_lab.mirrors.sink import Batch, Point
 
 
 class Translator:
-    """Translates the rows of one run. It needs all rows in order, including those that were sent before."""
+    """Translates the rows of one run. It needs all rows in order, including rows that were sent before."""
 
     def __init__(self) -> None:
-        """Begin with nothing known."""
+        """Start without any row."""
         self._iteration = self._env_steps = 0
         self._over: int | None = None
         self._spent_ns: Counter[str] = Counter()
         self._saved_at: dict[str, int] = {}
         self._cursor: dict[str, int] = {}
 
-    def translate(self, events: Sequence[Event], has: dict[str, int]) -> Batch:
+    def translate(self, entries: Sequence[JournalEntry], has: dict[str, int]) -> Batch:
         """Return the points and notes for a destination.
 
         Args:
-            events: Rows since the last call.
+            entries: Rows since the last call.
             has: Number of rows of each journal that the destination has already; these are left out.
         """
         points: list[Point] = []
         notes: dict[str, str] = {}
-        for event in events:
-            found, said = self._one(event)
-            self._cursor[event.journal] = event.sequence + 1
-            if event.sequence >= has.get(event.journal, 0):
+        for entry in entries:
+            found, said = self._one(entry)
+            self._cursor[entry.journal] = entry.sequence + 1
+            if entry.sequence >= has.get(entry.journal, 0):
                 points += found
                 notes.update(said)
         cursor = {**has, **{name: max(rows, has.get(name, 0)) for name, rows in self._cursor.items()}}
         return Batch(tuple(points), notes, cursor)
 
-    def _one(self, event: Event) -> tuple[list[Point], dict[str, str]]:
+    def _one(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
         """Translate one row."""
-        row = event.row
+        row = entry.row
         match row:
             case PhaseWindow():
-                return self._window(event, row), {}
+                return self._window(entry, row), {}
             case Telemetry():
-                return _telemetry(event, row), {}
+                return _telemetry(entry, row), {}
             case PanelResult():
-                return self._result(event, row)
+                return self._result(entry, row)
             case CheckpointSaved():
                 self._saved_at[row.path] = row.iteration
                 return [], {"checkpoint/last": f"{row.path} (iteration {row.iteration}, sha256 {row.sha256})"}
@@ -67,11 +67,11 @@ class Translator:
                 self._over = None  # an attempt may repeat the last iteration of the previous attempt
                 return [], {"attempt": f"{row.attempt} on {row.host}"}
             case AttemptEnded():
-                return self._end(event, row)
+                return self._end(entry, row)
             case _:
                 return [], {}
 
-    def _window(self, event: Event, row: PhaseWindow) -> list[Point]:
+    def _window(self, entry: JournalEntry, row: PhaseWindow) -> list[Point]:
         """Return figures and phases of an iteration."""
         self._spent_ns.update(row.phase_ns)
         if row.iteration is None or row.iteration == self._over:
@@ -85,9 +85,9 @@ class Translator:
         values |= {"train/env_steps": float(row.env_steps), "train/wall_s": row.wall_ns / 1e9}
         if training_s > 0 and steps > 0:
             values["train/env_steps_per_s"] = steps / training_s
-        return [Point(event.time, "iteration", row.iteration, values)]
+        return [Point(entry.time, "iteration", row.iteration, values)]
 
-    def _result(self, event: Event, row: PanelResult) -> tuple[list[Point], dict[str, str]]:
+    def _result(self, entry: JournalEntry, row: PanelResult) -> tuple[list[Point], dict[str, str]]:
         """Return a held-out score."""
         successes, episodes = row.outcomes.successes, row.outcomes.episodes
         needed = "" if row.needed is None else f", {row.needed} needed"
@@ -99,9 +99,9 @@ class Translator:
             f"heldout/{row.purpose}_wall_s": row.wall_ns / 1e9,
         }
         step = self._saved_at.get(row.checkpoint, self._iteration)
-        return [Point(event.time, "iteration", step, values)], {f"heldout/{row.purpose}": said}
+        return [Point(entry.time, "iteration", step, values)], {f"heldout/{row.purpose}": said}
 
-    def _end(self, event: Event, row: AttemptEnded) -> tuple[list[Point], dict[str, str]]:
+    def _end(self, entry: JournalEntry, row: AttemptEnded) -> tuple[list[Point], dict[str, str]]:
         """Return how an attempt ended, and the time per phase of all attempts so far."""
         values = {f"total/{phase}_s": spent_ns / 1e9 for phase, spent_ns in self._spent_ns.items()}
         values["total/wall_s"] = row.wall_ns / 1e9
@@ -109,10 +109,10 @@ class Translator:
             if peak is not None:
                 values[f"total/peak_{name}_memory_gb"] = peak / 1e9
         notes = {} if row.reason is None else {"reason": row.reason}
-        return [Point(event.time, "iteration", self._iteration, values)], notes
+        return [Point(entry.time, "iteration", self._iteration, values)], notes
 
 
-def _telemetry(event: Event, row: Telemetry) -> list[Point]:
+def _telemetry(entry: JournalEntry, row: Telemetry) -> list[Point]:
     """Return a sample, without the figures that were not measured."""
     values: dict[str, float | None] = {}
     if row.host is not None:
@@ -133,4 +133,4 @@ def _telemetry(event: Event, row: Telemetry) -> list[Point]:
             f"telemetry/gpu{index}_sm_clock_mhz": device.sm_clock_mhz,
         }
     known = {name: float(value) for name, value in values.items() if value is not None}
-    return [Point(event.time, "wall_s", row.wall_ns // 1_000_000_000, known)] if known else []
+    return [Point(entry.time, "wall_s", row.wall_ns // 1_000_000_000, known)] if known else []

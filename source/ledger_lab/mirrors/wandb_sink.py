@@ -12,20 +12,20 @@ import wandb
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Status
-from ledger_lab.mirrors.sink import Batch, RunFacts
+from ledger_lab.mirrors.sink import Batch, RunInfo
 
 _CURSOR = "ledger_lab/cursor"
 
 
 class WandbSink:
-    """A run of W&B with the ledger's run id. Offline (``WANDB_MODE=offline``) it lies in the run's directory.
+    """A run of W&B with the ledger's run id. With ``WANDB_MODE=offline``, its files are in the run's directory.
 
-    If the network fails, the client stores data and sends it later by itself. The run's configuration holds how far the
-    run is mirrored, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
+    If the network fails, the client stores data and sends it later by itself. The run's configuration holds the number
+    of mirrored rows, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
     """
 
     def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
-        """Take what the user chose.
+        """Store the user's options.
 
         Args:
             project: Project of W&B.
@@ -39,7 +39,7 @@ class WandbSink:
             raise UserError("--uri is not for W&B: its host comes from WANDB_BASE_URL")
         self._project, self._dir = project or "ledger_lab", dir
 
-    def open(self, facts: RunFacts) -> Mapping[str, int]:
+    def open(self, facts: RunInfo) -> Mapping[str, int]:
         """Create or resume the run."""
         declared = facts.declared
         folder = self._dir or Path(os.environ.get("WANDB_DIR") or facts.run_dir)
@@ -54,7 +54,7 @@ class WandbSink:
             disable_code=True,
             disable_job_creation=True,
             x_disable_meta=True,
-            x_disable_stats=True,  # they would describe the mirror
+            x_disable_stats=True,  # they would describe the mirror, not the run
             x_save_requirements=False,
         )
         try:

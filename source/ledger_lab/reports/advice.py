@@ -11,22 +11,22 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.room import slots_in_all
 from ledger_lab.reports.scaling import Scaling, fit_scaling
-from ledger_lab.reports.workload import NO_GRAPH, Usage, Workload
+from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
 LEAST_GAIN = 0.01
-"""Share of wall-clock below which nothing is advised."""
+"""Smallest gain that is advised, as a share of wall-clock time."""
 
 MEMORY_LIMIT = 0.95
 """Share of memory above which it counts as full."""
 
 _LEAST_ITERATIONS = 5
-"""Runs shorter than this are dominated by their first steps, so their times per call mean little."""
+"""Shortest run whose times per call are used; shorter runs are dominated by their first steps."""
 
 _LARGEST_RESIDUAL = 0.25
 """Largest relative error of a fit that is still used."""
 
 _COLD = 1.5
-"""A start-up that takes this many times as long as that of other runs counts as a cold start (an empty cache, say)."""
+"""A start-up that takes this many times as long as in other runs counts as a cold start, such as an empty cache."""
 
 _IDLE, _BUSY = 0.5, 0.9
 """Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
@@ -38,7 +38,7 @@ class Advice:
 
     action: str
     gain: float
-    """Share of the run's wall-clock time that it saves, for the same number of environment steps; in (0, 1)."""
+    """Share of the run's wall-clock time that the change saves for the same number of environment steps; in (0, 1)."""
     bound: Literal["estimate", "at most"]
     """Whether the gain is an expectation or an upper bound."""
     basis: str
@@ -47,7 +47,7 @@ class Advice:
     """Side effects of the change."""
 
 
-def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: Usage) -> list[Advice]:
+def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: LoopTelemetry) -> list[Advice]:
     """Return all advice whose gain follows from measured figures, the largest gain first.
 
     Args:
@@ -65,8 +65,8 @@ def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: Usage) ->
             _more_environments(work, others, usage),
             _larger_minibatches(work, others),
             _fewer_epochs(work),
-            _rarer_judging(work, run),
-            _rarer_checkpoints(work, run),
+            _less_frequent_scoring(work, run),
+            _fewer_checkpoints(work, run),
             _feeding_the_device(work, usage),
             *_twins(work, others),
         ]
@@ -81,13 +81,13 @@ def _measures(work: Workload) -> bool:
 def _fit(
     runs: Sequence[Workload], size: Callable[[Workload], int], time: Callable[[Workload], float | None]
 ) -> Scaling | None:
-    """Fit a time over runs; ``None`` with too few sizes, or if the times do not lie on a line."""
+    """Fit a time over runs; ``None`` with too few sizes, or if the times are not near a line."""
     times = [(size(each), time(each)) for each in runs]
     fit = fit_scaling([(n, t) for n, t in times if t is not None])
     return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
 
 
-def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage) -> Advice | None:
+def _more_environments(work: Workload, others: Sequence[Workload], usage: LoopTelemetry) -> Advice | None:
     """Advise twice as many environments if one step of them costs less than twice as much."""
     alike = [
         other
@@ -104,7 +104,7 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage)
     slots = slots_in_all(twice, work.held_out_slots)
     if not _fits(runs, slots, work, usage):
         return None
-    # Training pays for its own slots only, so its cost is the step's cost per slot.
+    # Training is charged for its own slots only, so its cost is the step's cost per slot.
     saved_s = step_s * step.saving(work.slots, slots)
     infer, infer_s = _fit(runs, lambda each: each.num_envs, lambda each: each.infer_s), work.phase_s(Phase.INFER)
     if infer is not None and infer_s is not None:
@@ -123,7 +123,7 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: Usage)
     )
 
 
-def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: Usage) -> bool:
+def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: LoopTelemetry) -> bool:
     """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
         return False
@@ -171,8 +171,8 @@ def _fewer_epochs(work: Workload) -> Advice | None:
     )
 
 
-def _rarer_judging(work: Workload, run: Run) -> Advice | None:
-    """Advise judging half as many policies, by the time of judging outside the held-out slots' part of a step."""
+def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
+    """Advise judging half as many policies; the gain is the time of judging outside the environment steps."""
     windows = [window for _, window in run.windows if window.iteration]
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
@@ -188,14 +188,14 @@ def _rarer_judging(work: Workload, run: Run) -> Advice | None:
         gain=judging_s / 2 / work.wall_s,
         bound="estimate",
         basis=(
-            f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of each step, which no "
-            f"cadence changes; {judging_s:.1f} s went into judging {len(iterations)} policies"
+            f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of the steps, at any "
+            f"cadence; judging {len(iterations)} policies took {judging_s:.1f} s"
         ),
         caveat="a policy that reaches the target is noticed later",
     )
 
 
-def _rarer_checkpoints(work: Workload, run: Run) -> Advice | None:
+def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
     """Advise saving half as many of the checkpoints that were never judged."""
     checkpoint_s = work.phase_s(Phase.CHECKPOINT)
     judged = {row.checkpoint for row in run.results if row.purpose != "evaluation"}
@@ -207,13 +207,13 @@ def _rarer_checkpoints(work: Workload, run: Run) -> Advice | None:
         action="save half as often: twice the agent.save_interval",
         gain=len(unjudged) / 2 * each_s / work.wall_s,
         bound="estimate",
-        basis=f"{len(unjudged)} checkpoints that nobody judged, of {1e3 * each_s:.0f} ms each",
-        caveat="a run that dies loses up to twice as many iterations",
+        basis=f"{len(unjudged)} checkpoints that were never judged took {1e3 * each_s:.0f} ms each",
+        caveat="an interrupted run loses up to twice as many iterations",
     )
 
 
 def _warmer_start(work: Workload, peers: Sequence[Workload]) -> Advice | None:
-    """Advise what other runs of the same size did, if they started faster."""
+    """Advise warm caches, if other runs of the same size started faster."""
     own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
     times_s = [
         time_s
@@ -251,7 +251,7 @@ def _one_run(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _feeding_the_device(work: Workload, usage: Usage) -> Advice | None:
+def _feeding_the_device(work: Workload, usage: LoopTelemetry) -> Advice | None:
     """Advise giving a device more work at once if it waits for one host thread."""
     if not is_host_bound(usage) or usage.utilization is None:
         return None
@@ -267,7 +267,7 @@ def _feeding_the_device(work: Workload, usage: Usage) -> Advice | None:
     )
 
 
-def is_host_bound(usage: Usage) -> bool:
+def is_host_bound(usage: LoopTelemetry) -> bool:
     """Tell whether a device mostly waits while one thread of the host is fully busy."""
     return (
         usage.utilization is not None
@@ -278,7 +278,7 @@ def is_host_bound(usage: Usage) -> bool:
 
 
 def _twins(work: Workload, others: Sequence[Workload]) -> list[Advice | None]:
-    """Advise what faster runs did that differ from this run in a single setting."""
+    """Advise settings of faster runs that differ from this run in one setting only."""
     changes: list[tuple[dict[str, object], str, str | None]] = [
         ({"graphs": True}, f"let the physics engine record its steps: drop {NO_GRAPH}False", None),
         (

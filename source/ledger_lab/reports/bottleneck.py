@@ -1,4 +1,4 @@
-"""Where the time of a run went: its bottleneck by name, the evidence, and advice on what would make the run shorter.
+"""The bottleneck of a run, with the evidence, and advice on what would make the run shorter.
 
 Everything is computed from rows: phases, telemetry, and other runs of the same ledger. Advice is given only if its gain
 can be computed from them.
@@ -14,7 +14,7 @@ from ledger_lab.ledger import Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.workload import Usage, Workload
+from ledger_lab.reports.workload import LoopTelemetry, Workload
 
 _NAMES = {
     Phase.STARTUP: "start-up-bound",
@@ -38,7 +38,7 @@ _NAMES = {
 _MEMORY_BOUND = "memory-bound"
 
 _GROWING = frozenset({"simulation-bound", "manager-bound", "inference-bound", "learner-bound"})
-"""Bottlenecks that more environments at once would relieve, at the price of memory."""
+"""Bottlenecks that more environments at once would relieve, which takes more memory."""
 
 _CLOSE = 0.9
 """A part larger than this share of the largest part is named as a bottleneck too."""
@@ -105,7 +105,7 @@ def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bott
     shares = _shares(work.phases, work.wall_s)
     if not shares:
         return None
-    usage = Usage.of(run, work.memory_gb)
+    usage = LoopTelemetry.of(run, work.memory_gb)
     (name, share), *rest = shares
     close = [other for other, part in rest if part >= _CLOSE * share]
     evidence = [f"{_phases_in_words(work.phases, name, work.wall_s)} of {work.wall_s:.1f} s"]
@@ -122,7 +122,7 @@ def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bott
         evidence.append(f"one thread took {usage.busiest_thread:.0%} of a core, and the device waited for it")
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT and name in _GROWING:
         evidence.insert(
-            0, f"{usage.memory:.0%} of {work.memory_gb:.1f} GB of memory in use, so that no more fits at once"
+            0, f"{usage.memory:.0%} of {work.memory_gb:.1f} GB of memory in use, so no further environments fit"
         )
         name, close = _MEMORY_BOUND, [name, *close]
     return Bottleneck(

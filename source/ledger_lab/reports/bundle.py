@@ -81,7 +81,7 @@ _NO_VERSIONS = (
     "usd_exchange",
     "isaaclab_release",
 )
-"""Packages that only the schema records, and lets be missing."""
+"""Packages that only the schema records; they may be missing."""
 
 _EMA_ALPHA = 0.3
 """Smoothing factor of the learning curves' last value; also stored in the bundle."""
@@ -97,13 +97,13 @@ def why_not(run: Run, summary: RunSummary) -> str | None:
         summary: Its figures.
     """
     if not names_a_folder(run.declared.run_id):
-        return "its id is no name of a folder"
+        return "its id cannot be the name of a folder"
     if run.declared.rl_library not in FRAMEWORKS:
         return f"the schema doesn't know the library {run.declared.rl_library!r}"
     if run.declared.physics not in PHYSICS:
         return f"the schema doesn't know the physics {run.declared.physics!r}"
     if not run.attempts:
-        return "it was declared, but never began"
+        return "it was declared, but never started"
     if summary.status == Status.RUNNING:
         return "it is still running"
     return None
@@ -182,7 +182,7 @@ def write_bundles(
         folder: Folder to write to; created if missing.
 
     Returns:
-        The files; and by run id, why a run has no file.
+        The files; and by run id, the reason why a run has no file.
 
     Raises:
         UserError: If the folder can't be written.

@@ -1,67 +1,67 @@
-"""Figures of runs and cohorts as people read them, in the terminal and on the page."""
+"""Figures of runs and cohorts as table cells for the terminal and the page."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Status
-from ledger_lab.reports.columns import Cell
+from ledger_lab.reports.columns import TableCell
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, usd
 
 if TYPE_CHECKING:
     from ledger_lab.reports.summary import CohortSummary, RunSummary
 
 _LONGEST_REASON = 120
-"""Characters of a reason that fit into a cell: it may name all runs of a large cohort."""
+"""Longest reason in a cell [characters]; a reason may name all runs of a large cohort."""
 
 
-def run_cell(run: RunSummary) -> Cell:
+def run_cell(run: RunSummary) -> TableCell:
     """Return a run's id, its cohort and its seed."""
     seed = f"seed {run.seed}"
-    return Cell(run.run_id, details=(f"{run.cohort}, {seed}" if run.cohort else seed,))
+    return TableCell(run.run_id, details=(f"{run.cohort}, {seed}" if run.cohort else seed,))
 
 
-def status_cell(run: RunSummary) -> Cell:
+def status_cell(run: RunSummary) -> TableCell:
     """Return how a run ended, with its reason."""
     reasons = [run.reason, run.invalid_reason and f"invalid: {run.invalid_reason}"]
     details = tuple(reason for reason in reasons if reason)
     if run.status == Status.TARGET_REACHED:
-        return Cell("target reached", details=details, sign="✓", style="good")
+        return TableCell("target reached", details=details, sign="✓", style="good")
     if run.status == Status.COMPLETED:
-        return Cell("completed, short of target", details=details, sign="○", style="short")
+        return TableCell("completed, short of target", details=details, sign="○", style="short")
     if run.status == Status.RUNNING:
-        return Cell("running", details=details, sign="…", style="running")
-    return Cell(run.status.replace("_", " "), details=details, sign="✕", style="bad")
+        return TableCell("running", details=details, sign="…", style="running")
+    return TableCell(run.status.replace("_", " "), details=details, sign="✕", style="bad")
 
 
-def success_cell(run: RunSummary) -> Cell:
+def success_cell(run: RunSummary) -> TableCell:
     """Return the held-out success with its interval and its counts."""
     if run.heldout_interval is None:
-        return Cell(MISSING)
+        return TableCell(MISSING)
     low, high = run.heldout_interval
     counts = f"{run.heldout_successes}/{run.heldout_episodes}"
-    return Cell(percent(run.heldout_success), f"[{100 * low:.1f}, {100 * high:.1f}]", (counts,))
+    return TableCell(percent(run.heldout_success), f"[{100 * low:.1f}, {100 * high:.1f}]", (counts,))
 
 
 def time_to_target_cell(run: RunSummary) -> str:
-    """Return the time to target; of a run that missed the target, its whole time as a lower bound."""
+    """Return the time to target; for a run that missed the target, its whole time as a lower bound."""
     return duration(run.wall_to_target_s) if run.target_reached else f"> {duration(run.wall_s)}"
 
 
-def cost_cell(run: RunSummary) -> Cell:
-    """Return what a run cost; if another price was requested, also the cost at the declared price."""
+def cost_cell(run: RunSummary) -> TableCell:
+    """Return the cost of a run; if another price was requested, also the cost at the declared price."""
     declared = run.declared_usd not in (None, run.billable_usd)
-    return Cell(
+    return TableCell(
         _priced(run.billable_usd, energy_is_unknown=run.usd_per_hour is not None),
         details=(f"declared: {usd(run.declared_usd)}",) if declared else (),
     )
 
 
-def peak_memory_cell(run: RunSummary) -> Cell:
+def peak_memory_cell(run: RunSummary) -> TableCell:
     """Return the peak of the accelerator's memory; without one, of the host's."""
     on_gpu = run.peak_gpu_memory_gb is not None
     peak = run.peak_gpu_memory_gb if on_gpu else run.peak_host_memory_gb
-    return Cell(MISSING) if peak is None else Cell(gigabytes(peak), "GPU" if on_gpu else "host")
+    return TableCell(MISSING) if peak is None else TableCell(gigabytes(peak), "GPU" if on_gpu else "host")
 
 
 def energy_cell(run: RunSummary) -> str:
@@ -69,39 +69,39 @@ def energy_cell(run: RunSummary) -> str:
     return ("~" if run.energy_source == "power" else "") + energy(run.energy_kwh)
 
 
-def instance_cell(run: RunSummary) -> Cell:
+def instance_cell(run: RunSummary) -> TableCell:
     """Return the entry of the price book, and its price."""
-    return Cell(run.instance, details=() if run.usd_per_hour is None else (f"{usd(run.usd_per_hour)} per hour",))
+    return TableCell(run.instance, details=() if run.usd_per_hour is None else (f"{usd(run.usd_per_hour)} per hour",))
 
 
-def cohort_cell(cohort: CohortSummary) -> Cell:
+def cohort_cell(cohort: CohortSummary) -> TableCell:
     """Return a cohort's name and its task."""
-    return Cell(cohort.cohort or "in no cohort", details=(cohort.task,))
+    return TableCell(cohort.cohort or "in no cohort", details=(cohort.task,))
 
 
-def made_cell(cohort: CohortSummary) -> Cell:
+def made_cell(cohort: CohortSummary) -> TableCell:
     """Return how many runs were made, and how many of the declared runs are missing."""
     made = f"{cohort.runs}" if cohort.declared_runs is None else f"{cohort.runs} of {cohort.declared_runs}"
     missing = f"{cohort.missing_runs} missing" if cohort.missing_runs else ""
-    return Cell(made, details=(missing,) if missing else (), style="bad" if missing else "")
+    return TableCell(made, details=(missing,) if missing else (), style="bad" if missing else "")
 
 
 def spend_cell(cohort: CohortSummary) -> str:
-    """Return what all runs cost together."""
+    """Return the cost of all runs together."""
     return _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
 
 
-def cost_per_checkpoint_cell(cohort: CohortSummary) -> Cell:
+def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
     """Return the cost per target-reaching checkpoint with its interval, or why there is none."""
     if cohort.usd_per_target_reaching_checkpoint is not None:
         interval = cohort.usd_per_target_reaching_checkpoint_interval
         within = () if interval is None else (f"{usd_interval(*interval)} 95 %",)
-        return Cell(usd(cohort.usd_per_target_reaching_checkpoint), details=within)
+        return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=within)
     least = "" if cohort.spend_usd is None else f", ≥ {usd(cohort.spend_usd)} spent"
     unknown = cohort.runs_of_unknown_energy
     reason = f"the energy of {unknown} runs is unknown" if unknown else cohort.undefined_reason or ""
     cut = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
-    return Cell(f"undefined{least}", details=(cut,))
+    return TableCell(f"undefined{least}", details=(cut,))
 
 
 def median_time_cell(cohort: CohortSummary) -> str:
@@ -117,7 +117,7 @@ def usd_interval(low: float, high: float | None) -> str:
 
 
 def _priced(amount: float | None, *, energy_is_unknown: bool) -> str:
-    """Return an amount, or why there is none: no price, or no measurement of the energy that is paid on top."""
+    """Return an amount, or why there is none: no price, or unknown energy that is paid on top."""
     if amount is not None:
         return usd(amount)
     return "energy unknown" if energy_is_unknown else "unpriced"

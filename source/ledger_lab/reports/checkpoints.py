@@ -13,7 +13,7 @@ from ledger_lab.units import MISSING, duration, quantity
 
 @dataclass(frozen=True)
 class ScoredCheckpoint:
-    """A checkpoint with its scores, which its figures are worked out from."""
+    """A checkpoint with its scores, from which its figures are computed."""
 
     saved: CheckpointSaved
     at_s: float
@@ -30,7 +30,7 @@ def _figure[Value](read: Callable[[ScoredCheckpoint], Value], shown: Shown | Non
 
 
 def _share(successes: int | None, episodes: int | None) -> str:
-    """Return successes and episodes, if there is a score."""
+    """Return successes and episodes in a few words, if there is a score."""
     return MISSING if episodes is None else f"{successes}/{episodes}"
 
 

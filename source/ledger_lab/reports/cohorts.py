@@ -1,4 +1,4 @@
-"""Cohorts in the terminal: what they cost, and which of their runs are missing."""
+"""Cohorts in the terminal: their cost, and their missing runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledger_lab.units import usd
 
 
 def cohort_line(cohort: CohortSummary) -> Text:
-    """Return what a cohort cost, and how long it took, in one line.
+    """Return the cost and the time of a cohort in one line.
 
     Args:
         cohort: The cohort.
@@ -56,7 +56,7 @@ def _cost(cohort: CohortSummary) -> str:
     if cohort.at_least_usd is not None:
         return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"
     if cohort.runs_of_unknown_energy:
-        return "unpriced: energy is paid on top, and nobody measured it: give hardware of your own its power_w"
+        return "unpriced: energy is paid on top, and was not measured: set power_w for your own hardware"
     return "unpriced: name an --instance or give --usd_per_hour"
 
 

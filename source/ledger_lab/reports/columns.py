@@ -24,14 +24,14 @@ Style = Literal["", "good", "short", "running", "bad"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A figure in a table that people read. All of it is plain text."""
 
     text: str
     beside: str = ""
-    """What belongs to the figure: its interval, say."""
+    """Text beside the figure, such as its interval."""
     details: tuple[str, ...] = ()
-    """What only the page has room for, a line each."""
+    """Further lines, which only the page shows."""
     sign: str = ""
     """A sign with the meaning of the style, for readers who cannot distinguish colours."""
     style: Style = ""
@@ -43,19 +43,19 @@ class Shown:
 
     title: str
     denominator: str
-    """What the figure is measured over, in a few words."""
-    cell: Callable[[Any], Cell | str]
-    """Takes the row, and returns the figure as people read it."""
+    """Denominator of the figure, in a few words."""
+    cell: Callable[[Any], TableCell | str]
+    """Takes the row, and returns the figure to show."""
     priority: int = 0
     """Place from the left. A narrow terminal drops the last columns."""
     align: Literal["left", "right"] = "right"
     if_measured: bool = False
     """Whether the column is left out when no row has the figure."""
 
-    def show(self, row: object) -> Cell:
+    def show(self, row: object) -> TableCell:
         """Return a row's cell."""
         cell = self.cell(row)
-        return cell if isinstance(cell, Cell) else Cell(cell)
+        return cell if isinstance(cell, TableCell) else TableCell(cell)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Column[Row]:
     name: str
     """Its name in SQL, and its key in JSON."""
     type: Type | None
-    """``None`` for a nested value, which JSON alone holds."""
+    """``None`` for a nested value, which only JSON can hold."""
     meaning: str
     """One sentence, with the unit; empty if the name says it."""
     read: Callable[[Row], Any]
@@ -74,7 +74,7 @@ class Column[Row]:
 
 
 def column[Row](declaration: str, read: Callable[[Row], Any]) -> Column[Row]:
-    """Declare a column that is no field of a dataclass.
+    """Declare a column that is not a field of a dataclass.
 
     Args:
         declaration: Its name, its type and its meaning, as ``"wall_s DOUBLE age of the attempt [s]"``.
@@ -102,7 +102,7 @@ def summarize[Summary](kind: type[Summary], source: object) -> Summary:
 
     Args:
         kind: The dataclass.
-        source: What its fields are worked out from.
+        source: The object from which its fields are computed.
     """
     values = {each.name: each.metadata["read"](source) for each in fields(typing.cast(Any, kind))}
     return kind(**values)
@@ -147,7 +147,7 @@ def shown_columns(kind: type) -> list[tuple[str, Shown]]:
     return sorted(found, key=lambda each: each[1].priority)
 
 
-def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[str, Shown]], list[list[Cell]]]:
+def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[str, Shown]], list[list[TableCell]]]:
     """Return a table that people read.
 
     Args:
@@ -158,7 +158,7 @@ def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[s
         Columns by their names; and the cells of each row, in the order of the columns.
     """
     kept: list[tuple[str, Shown]] = []
-    by_column: list[list[Cell]] = []
+    by_column: list[list[TableCell]] = []
     for name, shown in shown_columns(kind):
         if not shown.if_measured or any(getattr(row, name) is not None for row in rows):
             kept.append((name, shown))
@@ -185,7 +185,7 @@ def in_one_line(docstring: str, code: str = "") -> str:
 
     Args:
         docstring: The docstring.
-        code: What stands around code instead of backquotes.
+        code: Characters around code, in place of backquotes.
     """
     for role in (":class:", ":attr:", ":func:", ":data:", ":meth:", ":mod:"):
         docstring = docstring.replace(role, "")
@@ -194,12 +194,12 @@ def in_one_line(docstring: str, code: str = "") -> str:
 
 def _sql_type(hint: Any) -> Type | None:
     """Return the SQL type of an annotation; ``None`` for a nested value."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     known = [option for option in options if option is not types.NoneType]
     return _SQL_TYPES.get(known[0]) if len(known) == 1 else None
 
 
 def _plain_attribute(name: str, row: object) -> Any:
-    """Return an attribute without its enumeration."""
+    """Return an attribute; for a member of an enumeration, its value."""
     value = getattr(row, name)
     return str(value) if isinstance(value, str) else value

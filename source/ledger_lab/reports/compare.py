@@ -96,8 +96,8 @@ class Finding:
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     success: Comparison | None
     """Compares the final policies of two single runs on the same held-out episodes; ``None`` without such episodes."""
-    success_exam: str | None
-    """Which episodes those were."""
+    scored_on: str | None
+    """Purpose of those episodes, and the two checkpoints."""
     differs: list[Difference]
     """Other differences between the sides, which may explain the finding."""
 
@@ -117,11 +117,11 @@ def select_side(
     Args:
         name: A cohort, a run id, or the beginning of a run id.
         runs: All runs of the ledger.
-        summarize: Works out the figures of a run.
+        summarize: Computes the figures of a run.
         declared_sizes: Declared sizes of cohorts, by their names.
 
     Raises:
-        UserError: If the name stands for nothing, or for several things, or for a run that has not ended.
+        UserError: If the name matches nothing or several things, or the run has not ended.
     """
     cohort = tuple(run for run in runs if run.declared.cohort == name)
     exact = tuple(run for run in runs if run.declared.run_id == name)
@@ -157,7 +157,7 @@ def refusals(a: Side, b: Side) -> list[Difference]:
 
 
 def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> Finding:
-    """Compare two sides that :func:`refusals` has no objection to.
+    """Compare two sides without :func:`refusals`.
 
     Times are compared by the ratio of their geometric means, costs by the ratio of the cost per target-reaching
     checkpoint. Intervals are percentile intervals of a bootstrap over runs (Efron & Tibshirani 1993, An Introduction to
@@ -165,13 +165,13 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     both sides trained on the same seeds, else over each side by itself.
 
     Args:
-        a: One side.
-        b: The other.
+        a: Side A.
+        b: Side B.
         priced_alike: Whether both sides are priced by the same price in place of the declared ones.
         seed: Seed of the bootstrap.
 
     Returns:
-        What was found.
+        The finding.
     """
     outcomes_a, outcomes_b = _outcomes(a), _outcomes(b)
     paired, pairing = _pairing(a, b)
@@ -198,7 +198,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         success=success,
-        success_exam=exam,
+        scored_on=exam,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
         ),
@@ -240,14 +240,14 @@ def _pairing(a: Side, b: Side) -> tuple[bool, str]:
 
 
 def _list(seeds: Sequence[int]) -> str:
-    """Name some seeds."""
+    """Return some seeds in words."""
     return ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
 
 
 def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
     """Compare geometric means of the times to target; a run that missed the target enters as a lower bound."""
     if any(outcome.seconds <= 0 for outcome in (*a, *b)):
-        return _refuse("a run was declared and never started, so that it has no time")
+        return _refuse("a run was declared and never started, so it has no time")
     short_a, short_b = (sum(not outcome.reached_target for outcome in side) for side in (a, b))
     if short_a and short_b:
         return _refuse(
@@ -267,14 +267,14 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
         if unpriced:
             return _refuse(
                 f"{unpriced} of {len(side)} runs of {name} have no cost: name an --instance or give --usd_per_hour "
-                "(hardware of your own needs its power_w where nobody measured its energy)"
+                "(for your own hardware without measured energy, set its power_w)"
             )
     spend_a, spend_b = (np.array([outcome.usd or 0.0 for outcome in side]) for side in (a, b))
     reached_a, reached_b = (np.array([outcome.reached_target for outcome in side], dtype=float) for side in (a, b))
     if not reached_a.sum() and not reached_b.sum():
-        return _refuse("no run of either side reached the target, so that neither has a cost per policy that does")
+        return _refuse("no run of either side reached the target, so no cost per target-reaching policy is known")
     if not spend_a.sum() or not spend_b.sum():
-        return _refuse("a side spent nothing at its price, so that there is no ratio")
+        return _refuse("the price of a side is zero, so there is no ratio")
     bound: Literal["exact", "at_least", "at_most"] = (
         "at_least" if not reached_a.sum() else "at_most" if not reached_b.sum() else "exact"
     )
@@ -313,7 +313,7 @@ def _estimate(
 
 
 def _refuse(reason: str) -> RatioEstimate:
-    """Claim nothing."""
+    """Return an estimate that claims nothing."""
     return RatioEstimate(ratio=None, interval=None, bound="exact", refusal=reason)
 
 

@@ -53,7 +53,7 @@ def finding_notes(finding: Finding) -> list[str]:
         ("A", finding.n_a, finding.reached_a, finding.missing_a),
         ("B", finding.n_b, finding.reached_b, finding.missing_b),
     ):
-        lost = f", {missing} declared and never made, which no figure contains" if missing else ""
+        lost = f"; {missing} declared runs were never made, and are in no figure" if missing else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
     if 1 < min(finding.n_a, finding.n_b) < FEW:
         notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")
@@ -62,7 +62,7 @@ def finding_notes(finding: Finding) -> list[str]:
         low, high = found.interval
         notes.append(
             f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.success_exam}"
+            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.scored_on}"
         )
     return notes
 

@@ -1,4 +1,4 @@
-"""What two sides of a comparison must have in common, and what they may differ in."""
+"""Fields that the two sides of a comparison must share, and fields in which they may differ."""
 
 from __future__ import annotations
 

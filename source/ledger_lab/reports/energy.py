@@ -1,8 +1,8 @@
-"""What the accelerators of a run drew and did, from the telemetry of all its attempts.
+"""Energy and use of a run's accelerators, from the telemetry of all its attempts.
 
-Each journal's samples are one observer's view of a device: stretches of time whose energy is known, see
-:mod:`ledger_lab.ledger.telemetry_sums`. Stretches of one device are put together on one axis of time, so that what
-several processes or attempts saw counts once. What was drawn between two attempts is not the run's.
+Each journal holds one observer's samples of a device, and gives stretches of time whose energy is known, see
+:mod:`ledger_lab.ledger.telemetry_sums`. Stretches of one device are merged on one time axis, so that a moment that
+several processes or attempts observed counts once. Energy between two attempts does not count.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Source = Literal["counter", "power"]
 _MJ_PER_KWH = 3.6e9
 
 _UNMETERED_SHARE, _UNMETERED_S = 0.1, 5.0
-"""How much of an attempt may lie before its first sample, after its last, or in gaps: this share, or this time [s]."""
+"""Largest unmetered part of an attempt whose energy still counts as known: this share, or this time [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSummary:
-    """What one accelerator drew and did; means are over its samples. ``None`` where it has no such meter."""
+    """Energy and use of one accelerator; means are over its samples. ``None`` if it has no such meter."""
 
     uuid: str
     energy_kwh: float | None
-    """What the whole device drew in :attr:`metered_s` [kWh], whoever else used it."""
+    """Energy of the whole device in :attr:`metered_s` [kWh], use by other programs included."""
     energy_source: Source | None
-    """``counter``: the device's own; ``power``: integrated from samples, at least for a part."""
+    """``counter``: the device's own counter; ``power``: integrated from samples, at least in part."""
     metered_s: float
-    """Seconds of the attempts that the energy is known for."""
+    """Seconds of the attempts for which the energy is known."""
     mean_utilization: float | None
     peak_utilization: float | None
     mean_power_w: float | None
@@ -48,16 +48,16 @@ class DeviceSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class EnergySummary:
-    """What all accelerators of a run drew together."""
+    """Energy of all accelerators of a run together."""
 
     kwh: float | None
-    """Of all devices in all attempts [kWh]; hosts are not in it."""
+    """Energy of all devices in all attempts [kWh], without hosts."""
     source: Source | None
-    """``counter`` if every device counted by itself all the time, else ``power``."""
+    """``counter`` if all of it comes from the devices' own counters, else ``power``."""
     undefined_reason: str | None
-    """Why there is no such figure; ``None`` where there is one."""
+    """Why :attr:`kwh` is ``None``; ``None`` if it is known."""
     attempt_kwh: list[float | None]
-    """The same of each attempt by itself [kWh]; ``None`` where it is not known."""
+    """Energy of each attempt [kWh]; ``None`` if unknown."""
     mean_utilization: float | None
     """Mean over all samples of all devices, start-up included."""
     devices: list[DeviceSummary]
@@ -65,7 +65,7 @@ class EnergySummary:
 
 @dataclass(frozen=True)
 class _Track:
-    """What one journal saw of one device."""
+    """Samples of one device in one journal."""
 
     attempt: int
     uuid: str
@@ -75,17 +75,17 @@ class _Track:
 
 
 def summarize_energy(run: Run) -> EnergySummary:
-    """Work out what the accelerators of a run drew and did.
+    """Compute the energy and use of a run's accelerators.
 
     Args:
         run: The run.
 
     Returns:
-        The summary. There is no energy of the run as a whole where an attempt, or one of its devices, was not metered
-        for most of the time.
+        The summary. The energy of the whole run is ``None`` if an attempt, or one of its devices, was not metered for
+        most of the time.
     """
     tracks = [track for attempt in run.attempts for track in _tracks(attempt, apart=False)]
-    if _overlap(tracks):  # what each one adds to the others takes every sample
+    if _overlap(tracks):  # merging needs every sample by itself
         tracks = [track for attempt in run.attempts for track in _tracks(attempt, apart=True)]
     devices = [
         _device([track for track in tracks if track.uuid == uuid])
@@ -106,7 +106,7 @@ def summarize_energy(run: Run) -> EnergySummary:
 
 
 def _tracks(attempt: Attempt, *, apart: bool) -> Iterator[_Track]:
-    """Return what each journal of an attempt saw of each device, with stretches that touch apart or as one."""
+    """Yield the samples of each device in each journal of an attempt; ``apart`` keeps adjacent stretches separate."""
     for journal in attempt.journals:
         sums = TelemetrySums.of(journal.timed(Telemetry), apart=True) if apart else journal.telemetry
         for uuid, device in sums.devices.items():
@@ -115,7 +115,7 @@ def _tracks(attempt: Attempt, *, apart: bool) -> Iterator[_Track]:
 
 
 def _overlap(tracks: Sequence[_Track]) -> bool:
-    """Tell whether two tracks say something of the same device at the same time."""
+    """Tell whether two tracks cover the same device at the same time."""
     seen: dict[str, list[Stretch]] = {}
     for track in tracks:
         seen.setdefault(track.uuid, []).extend(track.stretches)
@@ -125,7 +125,7 @@ def _overlap(tracks: Sequence[_Track]) -> bool:
 
 
 def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:
-    """Return energy [mJ] and length [ns] of what the stretches of one device cover together, each moment once."""
+    """Return the energy [mJ] and the length [ns] of the union of one device's stretches."""
     energy_mj: list[float] = []
     covered_ns = 0
     frontier_ns: int | None = None
@@ -141,15 +141,15 @@ def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class _Metered:
-    """What is known of the energy of one attempt."""
+    """Energy of one attempt, as far as it is known."""
 
     kwh: float | None
     gap: str | None
-    """What was not metered for most of the time; ``None`` where everything was, or the attempt was over soon."""
+    """What was not metered for most of the time; ``None`` if nothing, or if the attempt was short."""
 
 
 def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> _Metered:
-    """Add up what the devices of one attempt drew."""
+    """Add up the energy of one attempt's devices."""
     wall_s = attempt.wall_ns / 1e9
     needed_s = wall_s - max(_UNMETERED_S, _UNMETERED_SHARE * wall_s)
     by_device: dict[str, list[Stretch]] = {}
@@ -165,13 +165,13 @@ def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> _Metered:
         if covered_ns / 1e9 < needed_s:
             return _Metered(None, f"the energy of {uuid} is known for {covered_ns / 1e9:.0f} of {wall_s:.0f} s")
         energies_mj += [energy_mj] if covered_ns else []
-    # One that was over before its devices were sampled twice leaves no gap in a longer run, and no figure of its own.
+    # An attempt too short for two samples has no energy of its own, but is no gap in the energy of a longer run.
     known = len(energies_mj) >= wanted
     return _Metered(math.fsum(energies_mj) / _MJ_PER_KWH if known else None, None)
 
 
 def _undefined_reason(run: Run, tracks: Sequence[_Track], alone: Mapping[int, _Metered]) -> str | None:
-    """Return why the energy of the whole run is not known."""
+    """Return why the energy of the whole run is unknown; ``None`` if it is known."""
     if not tracks:
         if not run.declared.device.startswith("cuda"):
             return "the run used no accelerator"
@@ -185,7 +185,7 @@ def _undefined_reason(run: Run, tracks: Sequence[_Track], alone: Mapping[int, _M
 
 
 def _device(tracks: Sequence[_Track]) -> DeviceSummary:
-    """Summarize one device from all that was seen of it."""
+    """Summarize one device from all its samples."""
     stretches = [stretch for track in tracks for stretch in track.stretches]
     energy_mj, covered_ns = _merged(stretches)
     sources = {track.source for track in tracks if track.stretches}
@@ -208,12 +208,12 @@ def _device(tracks: Sequence[_Track]) -> DeviceSummary:
 
 
 def _mean(figures: Sequence[Figure], unit: float = 1.0) -> float | None:
-    """Return the mean over all samples in another unit, ``None`` of nothing."""
+    """Return the mean over all samples, divided by a unit; ``None`` without samples."""
     count = sum(figure.count for figure in figures)
     return math.fsum(figure.total for figure in figures) / count / unit if count else None
 
 
 def _peak(figures: Sequence[Figure], unit: float = 1.0) -> float | None:
-    """Return the largest sample in another unit, ``None`` of nothing."""
+    """Return the largest sample, divided by a unit; ``None`` without samples."""
     peaks = [figure.peak for figure in figures if figure.peak is not None]
     return max(peaks) / unit if peaks else None

@@ -1,4 +1,4 @@
-"""What the figures of a run are worked out from: sums over its rows, each worked out once."""
+"""Sums over the rows of a run, from which its figures are computed. Each sum is computed once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunFacts:
     """Sums over the rows of a run. ``None`` means not measured, or without a denominator."""
 
     def __init__(self, run: Run, price: Price | None = None) -> None:
-        """Take a run.
+        """Start without any sum.
 
         Args:
             run: The run.
@@ -61,17 +61,17 @@ class RunFacts:
 
     @property
     def evaluate_s(self) -> float | None:
-        """Seconds of judging; ``None`` if the run never judged."""
+        """Seconds of scoring policies; ``None`` if the run scored none."""
         return self.phase_ns[Phase.EVALUATE] / 1e9 if Phase.EVALUATE in self.phase_ns else None
 
     @cached_property
     def energy(self) -> EnergySummary:
-        """What the accelerators drew."""
+        """Energy of the accelerators."""
         return summarize_energy(self.run)
 
     @cached_property
     def energy_cost(self) -> EnergyCost | None:
-        """Cost of the energy, where it is paid on top."""
+        """Cost of the energy, if it is paid on top of the price per hour."""
         return energy_cost(
             self._attempt_wall_s, self.price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
         )
@@ -88,7 +88,7 @@ class RunFacts:
         return [attempt.wall_ns / 1e9 for attempt in self.run.attempts]
 
     def peak_gb(self, name: str) -> float | None:
-        """Return the largest peak that an end of an attempt names [GB = 10^9 bytes]."""
+        """Return the largest peak among the end rows of the attempts [GB = 10^9 bytes]."""
         ends = [end for attempt in self.run.attempts for end in attempt.of(AttemptEnded)]
         measured = [peak for end in ends if (peak := getattr(end, name)) is not None]
         return max(measured) / 1e9 if measured else None
@@ -100,12 +100,12 @@ class RunFacts:
 
     @cached_property
     def invalid_reason(self) -> str | None:
-        """Why scores are invalid, as the last of them says."""
+        """The reason why scores are invalid, from the last invalid score."""
         return next((row.invalid for _, row in reversed(self.judged) if row.invalid is not None), None)
 
     @cached_property
     def _confirmations(self) -> dict[tuple[str, str], PanelResult]:
-        """The confirmation of each checkpoint; what is proven stays proven."""
+        """The confirmation of each checkpoint; a confirmation that proves the target stays."""
         found: dict[tuple[str, str], PanelResult] = {}
         for _, row in self.judged:
             key = row.checkpoint, row.checkpoint_sha256
@@ -115,7 +115,7 @@ class RunFacts:
 
     @cached_property
     def _scores(self) -> dict[tuple[str, str], PanelResult]:
-        """The first score of each checkpoint: scoring again until a policy passes would bias it."""
+        """The first score of each checkpoint, because repeating a score until it passes would bias it."""
         found: dict[tuple[str, str], PanelResult] = {}
         for _, row in self.judged:
             own = row.panel_id == self.declared.panel_id and row.purpose != "confirmation"
@@ -148,7 +148,7 @@ class RunFacts:
         return shown.outcomes if shown else None
 
     def _progress(self) -> tuple[int, int]:
-        """Return iterations and environment steps of the training, without those that were lost."""
+        """Return iterations and environment steps of the training, without lost ones."""
         if len(self.run.attempts) > 1:
             counts = [(window.iteration or 0, window.env_steps) for _, window in self.run.windows]
         else:  # no window needs to be read

@@ -75,7 +75,7 @@ def summarize_health(run: Run) -> list[HealthSummary]:
 
 
 def saved_budget(run: Run, price: Price) -> SavedBudget | None:
-    """Work out the rest of the budget of a run that a health event ended.
+    """Compute the rest of the budget of a run that a health event ended.
 
     The pace is the mean over all iterations of every phase but start-up and compilation.
 

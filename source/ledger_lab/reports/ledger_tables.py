@@ -154,7 +154,7 @@ def _phase_rows(contents: Contents) -> Iterator[_PhaseRow]:
 
 
 def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_OwnRow[Kind]]]:
-    """Return what yields all rows of a kind that attempts wrote."""
+    """Return a function that yields all rows of one kind from the attempts."""
 
     def rows(contents: Contents) -> Iterator[_OwnRow[Kind]]:
         for run, attempt in _attempts(contents):
@@ -187,7 +187,7 @@ def _sample_rows(contents: Contents) -> Iterator[_SampleRow]:
 
 
 def _figure_reader(name: str) -> Callable[[_WindowRow], float | None]:
-    """Return what reads a figure of the training."""
+    """Return a function that reads a training figure from a window."""
     return lambda of: of.window.figures.get(name)
 
 
@@ -209,7 +209,7 @@ _ROW_WALL: Column[Any] = column("wall_s DOUBLE age of the attempt's process [s]"
 _RUNS: list[Column[_RunRow]] = [
     *sql_columns(RunSummary, lambda of: of.summary),
     column(
-        "declared_instance VARCHAR entry of the price book that the run declared, whatever was asked for",
+        "declared_instance VARCHAR entry of the price book that the run declared",
         lambda of: of.summary.declared_price["instance"],
     ),
     column("declared_usd_per_hour DOUBLE its price [USD/h]", lambda of: of.summary.declared_price["usd_per_hour"]),
@@ -217,7 +217,7 @@ _RUNS: list[Column[_RunRow]] = [
         "heldout_low DOUBLE lower end of the Wilson interval of heldout_success, 95 %",
         lambda of: (of.summary.heldout_interval or (None, None))[0],
     ),
-    column("heldout_high DOUBLE upper end of it", lambda of: (of.summary.heldout_interval or (None, None))[1]),
+    column("heldout_high DOUBLE upper end of interval", lambda of: (of.summary.heldout_interval or (None, None))[1]),
     column(
         "iterations BIGINT iterations completed",
         lambda of: max((attempt.sums.iterations for attempt in of.run.attempts), default=0),
@@ -241,10 +241,10 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
     column("reason VARCHAR", lambda of: of.ended.reason if of.ended else None),
     column("host VARCHAR", lambda of: of.started.host if of.started else None),
     column("ranks BIGINT processes that wrote a journal", lambda of: len(of.attempt.ranks)),
-    column("supervised BOOLEAN whether a supervisor wrote down its end", lambda of: of.attempt.supervision is not None),
+    column("supervised BOOLEAN whether a supervisor recorded its end", lambda of: of.attempt.supervision is not None),
     column("started_at TIMESTAMP", lambda of: _utc(min(each.first_time for each in of.attempt.journals))),
     column(
-        "wall_s DOUBLE its life, until its processes were gone or its last sign of life [s]",
+        "wall_s DOUBLE its duration, until its processes were gone or its last sign of life [s]",
         lambda of: of.attempt.wall_ns / 1e9,
     ),
     column("iterations BIGINT iterations completed", lambda of: of.attempt.sums.iterations),
@@ -267,7 +267,7 @@ _ITERATIONS: list[Column[_WindowRow]] = [
     column(
         "non_finite VARCHAR names of figures that were not finite", lambda of: ", ".join(of.window.non_finite) or None
     ),
-    column("lost BOOLEAN whether a later attempt did it again", lambda of: of.run.is_lost(of.attempt, of.window)),
+    column("lost BOOLEAN whether a later attempt repeated it", lambda of: of.run.is_lost(of.attempt, of.window)),
 ]
 
 _PHASES: list[Column[_PhaseRow]] = [
@@ -292,14 +292,14 @@ _CHECKPOINTS: list[Column[_OwnRow[CheckpointSaved]]] = [
 
 _PANEL_RESULTS: list[Column[_ResultRow]] = [
     _ROW_RUN,
-    column("result BIGINT place among the results of its run, from 0", lambda of: of.place),
+    column("result BIGINT index among the results of its run, from 0", lambda of: of.place),
     column("checkpoint VARCHAR joins checkpoints.path", lambda of: of.result.checkpoint),
     column("checkpoint_sha256 VARCHAR", lambda of: of.result.checkpoint_sha256),
     column("panel VARCHAR", lambda of: of.result.panel),
     column("panel_id VARCHAR scores of different ids must not be compared", lambda of: of.result.panel_id),
     column("purpose VARCHAR screening, confirmation or evaluation", lambda of: of.result.purpose),
     column("confirmation BIGINT which confirmation of the run, from 1", lambda of: of.result.confirmation),
-    column("needed BIGINT successes that the run's rule asks for here", lambda of: of.result.needed),
+    column("needed BIGINT successes that the run's rule requires", lambda of: of.result.needed),
     column("successes BIGINT", lambda of: of.result.outcomes.successes),
     column("episodes BIGINT", lambda of: of.result.outcomes.episodes),
     column(
@@ -307,7 +307,7 @@ _PANEL_RESULTS: list[Column[_ResultRow]] = [
         lambda of: None if of.result.purpose == "evaluation" else of.result.passes,
     ),
     column("confirms BOOLEAN whether it proves that the checkpoint reaches the target", lambda of: of.result.confirms),
-    column("invalid VARCHAR why the score is no proof of anything; missing if it is one", lambda of: of.result.invalid),
+    column("invalid VARCHAR why the score is invalid; missing if it is valid", lambda of: of.result.invalid),
     column("exactness VARCHAR bitwise or statistical", lambda of: of.result.exactness),
     column("device VARCHAR", lambda of: of.result.device),
     column(
@@ -333,7 +333,7 @@ _EPISODES: list[Column[_EpisodeRow]] = [
         lambda of: of.of.result.outcomes.ended_by[of.place],
     ),
     column(
-        "fingerprint VARCHAR equal where two episodes went the same way, bit for bit",
+        "fingerprint VARCHAR hash of the episode's trajectory; equal only if two episodes are equal bit for bit",
         lambda of: of.of.result.outcomes.fingerprint[of.place],
     ),
 ]
@@ -356,7 +356,7 @@ _HEALTH: list[Column[_OwnRow[Health]]] = [
     _ROW_WALL,
     column("evidence VARCHAR", lambda of: of.row.evidence),
     column("advice VARCHAR", lambda of: of.row.advice),
-    column("stops BOOLEAN whether the run ended by it", lambda of: of.row.stops),
+    column("stops BOOLEAN whether the event ended the run", lambda of: of.row.stops),
 ]
 
 TABLES: dict[str, Table] = {
@@ -381,7 +381,7 @@ TABLES: dict[str, Table] = {
         Table("episodes", "one row per held-out episode of a panel result", _EPISODES, _episode_rows),
         Table(
             "telemetry",
-            "one row per sample and accelerator; one without an accelerator's figures where there is none",
+            "one row per sample and accelerator; without accelerators, one row per sample of the host",
             _TELEMETRY,
             _sample_rows,
         ),

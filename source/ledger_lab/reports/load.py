@@ -1,4 +1,4 @@
-"""What a run took of its hosts and of its physics engine's room, in all its attempts."""
+"""A run's use of its hosts, and of its physics engine's capacities, in all its attempts."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ledger_lab.ledger import Attempt, CapacityUsed, Run
 
 @dataclass(frozen=True, kw_only=True)
 class HostSummary:
-    """What the processes of a run took of their hosts."""
+    """Use of the hosts by the processes of a run."""
 
     cpu_s_per_s: float
-    """Processor seconds of all processes per second of wall-clock time: how many cores were busy."""
+    """Number of busy cores: processor seconds of all processes per second of wall-clock time."""
     mean_busiest_thread: float | None
-    """Share of one core that the busiest thread took, in [0, 1]; the mean over time. Near 1, one thread holds the rest
-    up."""
+    """Share of one core that the busiest thread took, in [0, 1]; the mean over time. Near 1, the other threads wait for
+    this thread."""
     peak_busiest_thread: float | None
     peak_memory_gb: float
-    """Largest resident memory of all processes together [GB]; of several ranks, the sum of what each had at most."""
+    """Largest resident memory of all processes together [GB]; with several ranks, the sum of their peaks."""
     least_available_gb: float
-    """Least memory that a host had left [GB]."""
+    """Smallest available memory of a host [GB]."""
 
 
 def summarize_host(run: Run) -> HostSummary | None:
-    """Work out what a run took of its hosts.
+    """Compute a run's use of its hosts.
 
     Args:
         run: The run.
 
     Returns:
-        The summary; ``None`` where nobody looked.
+        The summary; ``None`` if the hosts were not sampled.
     """
     observers = [[journal.telemetry.host for journal in attempt.journals] for attempt in run.attempts]
-    # Several observers of one attempt share its time.
+    # Several supervisors observe the same time of an attempt, so it counts once.
     wall_s = math.fsum(max((sums.watched_ns for sums in own), default=0) for own in observers) / 1e9
     seen = [sums for own in observers for sums in own if sums.samples]
     if not seen or not wall_s:
@@ -55,28 +55,28 @@ def summarize_host(run: Run) -> HostSummary | None:
 
 @dataclass(frozen=True, kw_only=True)
 class RoomSummary:
-    """What the simulation of a training needed at most of what its physics engine has room for, judging included."""
+    """Largest use of the physics engine's capacities by the simulation of a training, held-out slots included."""
 
     constraints: int
-    """Constraint rows of the environment that had most of them."""
+    """Largest number of constraint rows in an environment."""
     constraint_capacity: int
-    """Constraint rows that each environment has room for (``njmax``)."""
+    """Capacity for constraint rows per environment (``njmax``)."""
     contacts_per_env: float
-    """Contacts, or pairs of shapes that came close, of all environments together at their worst moment, divided by
-    their number."""
+    """Largest number of contacts, or of close pairs of shapes, of all environments together, divided by the number of
+    environments."""
     contact_capacity_per_env: float
-    """Contacts that there is room for, divided by the environments that share it."""
+    """Capacity for contacts, divided by the environments that share it."""
 
 
 def summarize_room(attempts: Iterable[Attempt]) -> RoomSummary | None:
-    """Work out how much room the physics of a training needed. What evaluations needed is another simulation's.
+    """Compute the largest use of the physics engine's capacities in a training; stand-alone evaluations don't count.
 
     Args:
         attempts: Attempts of one run.
 
     Returns:
-        The summary, of those attempts that came to their end by themselves; ``None`` where none did, where nobody
-        judged, or where the engine's room has no limits.
+        The summary of the attempts that ended by themselves. ``None`` if none did, if no policy was scored, or if the
+        engine has no capacities.
     """
     used = [row for attempt in attempts for row in attempt.of(CapacityUsed)]
     if not used:

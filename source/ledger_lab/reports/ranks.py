@@ -1,4 +1,4 @@
-"""How long the processes of a run waited for each other, and whether they learned the same, from their own journals."""
+"""How long the processes of a run waited for each other, and whether their learners were equal, from their journals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LearnerHash:
 
 @dataclass(frozen=True, kw_only=True)
 class RankSummary:
-    """What one process of a run did, in all attempts."""
+    """Figures of one process of a run, over all attempts."""
 
     rank: int
     host: str
@@ -84,7 +84,7 @@ def _summary(start: AttemptStarted, journals: list[tuple[int, JournalContent]]) 
 
 
 def rank_line(run_id: str, ranks: list[RankSummary]) -> list[str]:
-    """Return how long several processes of a run waited for each other, and whether they learned the same.
+    """Return in words how long the processes of a run waited for each other, and whether their learners were equal.
 
     Args:
         run_id: The run.

@@ -1,4 +1,4 @@
-"""The price that a report was asked for, beside the prices that its runs declared."""
+"""The requested price of a report, beside the declared prices of its runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple
     """Name the requested price and the declared prices, each with its total cost.
 
     Args:
-        asked: The price that the report was asked for.
+        asked: The requested price.
         summaries: The runs, priced by it.
 
     Returns:
@@ -36,7 +36,7 @@ def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple
         now, then = (_sum([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
         amounts = f"{runs}, {usd(now)} as asked for" + ("" if then is None else f" instead of {usd(then)}")
         lines.append(("declared", f"{describe_price(dict(entry))} · {amounts}"))
-    lines.append(("times", "as they were measured, on what each run had"))
+    lines.append(("times", "as measured on the hardware of each run"))
     return lines
 
 

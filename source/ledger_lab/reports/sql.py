@@ -1,4 +1,4 @@
-"""SQL over the ledger: its tables in a DuckDB that lives in memory and can reach nothing else."""
+"""SQL over the ledger: its tables in a DuckDB in memory, without access to files and network."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def query(contents: Contents, sql: str) -> Answer:
         The answer.
 
     Raises:
-        UserError: If it is no such statement, names what doesn't exist, or DuckDB is not installed.
+        UserError: If it is no such statement, names a missing table or column, or DuckDB is not installed.
     """
     duckdb = _duckdb()
     try:
         sql.encode()
     except UnicodeEncodeError as error:
-        raise UserError("--sql: the query holds bytes that are no text in UTF-8") from error
+        raise UserError("--sql: the query is not valid UTF-8") from error
     with duckdb.connect() as connection:
         try:
             statements = connection.extract_statements(sql)
@@ -66,8 +66,8 @@ def query(contents: Contents, sql: str) -> Answer:
         reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
         if len(statements) != 1 or statements[0].type not in reading:
             raise UserError(
-                "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; the ledger is "
-                "written by runs alone"
+                "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; only runs "
+                "write to the ledger"
             )
         fill(connection, contents, _mentioned(sql))
         for setting in _SEALED:

@@ -68,9 +68,9 @@ class RunSummary:
     )
     """Entry of the price book that the run is priced by."""
     usd_per_hour: float | None = _figure(lambda of: of.price.usd_per_hour)
-    """Price of the instance when the run was declared, or the price that the report was asked for [USD/h]."""
+    """Price of the instance: the requested price, else the declared price [USD/h]."""
     declared_price: dict[str, Any] = _figure(lambda of: of.declared_price.to_dict())
-    """The price entry as the run declared it, whatever the report was asked for."""
+    """The declared price entry, even if the report was asked for another price."""
     declared_usd: float | None = _figure(lambda of: of.cost_usd(of.declared_price))
     """What the run cost at the declared price [USD]."""
     env_steps: int = _figure(lambda of: of.env_steps)
@@ -206,7 +206,7 @@ class RunSummary:
 
 
 class _CohortFacts:
-    """What the figures of a cohort are worked out from."""
+    """Sums over the runs of a cohort, from which its figures are computed."""
 
     def __init__(self, members: Sequence[RunSummary], declared: Cohort | None) -> None:
         """Add up the runs of one cohort, task, panel and target."""
@@ -298,17 +298,17 @@ class CohortSummary:
 
 
 def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
-    """Work out every figure of a run.
+    """Compute every figure of a run.
 
     Args:
         run: The run.
-        price: Price to use in place of the declared one.
+        price: Price that replaces the declared one.
     """
     return summarize(RunSummary, RunFacts(run, price))
 
 
 def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort] = ()) -> list[CohortSummary]:
-    """Work out the cost of each cohort. Runs on different tasks or panels are never added up.
+    """Compute the cost of each cohort. Runs on different tasks or panels are never added up.
 
     Args:
         summaries: Runs of a ledger.

@@ -38,7 +38,7 @@ def render_report(
     width: int,
     bottlenecks: Mapping[str, Bottleneck] | None = None,
 ) -> Group:
-    """Draw all runs, grouped by what may be compared.
+    """Draw all runs, grouped by task, panel and target.
 
     Args:
         summaries: The runs.
@@ -127,7 +127,7 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
 
 
 def _beginning_line(summary: RunSummary) -> list[Text]:
-    """Return the checkpoint that a run's networks began from, and what that checkpoint had cost."""
+    """Return the checkpoint that a run's networks began from, and the cost of that checkpoint."""
     if (began := summary.began_from) is None:
         return []
     took = f"{duration(began['wall_s'])}, {'unpriced' if began['usd'] is None else usd(began['usd'])}"

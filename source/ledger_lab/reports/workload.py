@@ -44,8 +44,8 @@ class Workload:
     agent: str | None
     """Hash of the agent's configuration."""
     code: bytes
-    """Identifies the source code, on which a recipe depends too: its hash; if that was not recorded, version and
-    commit."""
+    """Identifies the source code, which also contains the recipes: its hash, or version and commit if no hash was
+    recorded."""
     graphs: bool
     """Whether the physics engine recorded its steps, which is the default."""
     timing: str
@@ -150,7 +150,7 @@ class Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usage:
+class LoopTelemetry:
     """Telemetry of the training loop: medians over its samples. ``None`` means not measured."""
 
     utilization: float | None

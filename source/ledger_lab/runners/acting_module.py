@@ -8,11 +8,11 @@ import torch
 
 from ledger_lab.panels.policy import Policy
 
-WITHOUT_MEMORY = (
-    "a policy with a memory (recurrent layers) can be trained with --no_eval, but not yet judged, played or exported: "
-    "train one without"
+RECURRENT_REFUSAL = (
+    "a policy with recurrent layers can be trained with --no_eval, but not yet judged, played or exported: train a "
+    "policy without them"
 )
-"""Why a library's recurrent policy is refused."""
+"""Message that refuses a recurrent policy."""
 
 
 class ActingModule(torch.nn.Module):

@@ -90,7 +90,7 @@ Arguments: the file, and the number of completed iterations."""
 
 
 class Stop(Exception):  # noqa: N818 - no error
-    """Ends the loop of a library that has no other way to stop."""
+    """Raised to end the training loop of a library, if the library has no other way to stop."""
 
 
 class Trainer(Protocol):
@@ -147,7 +147,7 @@ class Trainer(Protocol):
         """
 
     def parts(self) -> list[Part]:
-        """Return the callables of the loop that a profile times."""
+        """Return the callables of the loop whose times a profile shows."""
 
 
 class Adapter(Protocol):
@@ -156,7 +156,7 @@ class Adapter(Protocol):
     library: str
     """Name on the command line and in the log directory."""
     dialect: Dialect
-    """Where it keeps the fields of a recipe."""
+    """Names of the fields of a recipe in the library's configuration."""
     optional: Mapping[str, Any]
     """Settings that a configuration of nested dictionaries may leave out, by dotted path, with their defaults. They can
     still be overridden; :meth:`prepare` fills them in."""
@@ -179,7 +179,7 @@ class Adapter(Protocol):
             UserError: If LedgerLab cannot train this configuration.
         """
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Check an activation with the library.
 
         Args:

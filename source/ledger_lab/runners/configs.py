@@ -1,4 +1,4 @@
-"""Resolving a task's and an agent's configuration, with every override checked before Isaac Lab sets it unseen."""
+"""Resolves the configurations of a task and of an agent, and checks every override before Isaac Lab applies it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def resolve_configs(
         task: Gymnasium id of a registered task.
         library: The library.
         overrides: Hydra overrides: ``physics=NAME``, ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
-        agent: Name that the agent's configuration is registered by; ``None`` for the library's usual one.
-        play_mode: Whether to have the task as it is played (its ``play_mode``), where overrides don't say otherwise.
+        agent: Key of the agent's configuration in the registration; ``None`` for the library's usual configuration.
+        play_mode: Whether to apply the task's ``play_mode``. Overrides have priority.
 
     Raises:
         UserError: If an override matches nothing or has the wrong type, or the code of a configuration fails.
@@ -76,11 +76,11 @@ def names_code(override: str) -> bool:
 
 
 def _load(task: str, key: str) -> Any:
-    """Make a configuration as the task registers it; tell any error of the task's code in one line.
+    """Create a configuration of a task. An error in the task's code becomes an error of one line.
 
     Args:
         task: Gymnasium id.
-        key: What the configuration is registered by.
+        key: Key of the configuration in the registration.
     """
     entry = gym.spec(task).kwargs[key]
     try:
@@ -94,7 +94,7 @@ def _load(task: str, key: str) -> Any:
 def _resolve(
     task: str, agent_key: str, overrides: list[str], play_mode: bool = False
 ) -> tuple[ManagerBasedRLEnvCfg, Any]:
-    """Let Isaac Lab resolve the configurations; tell its refusals in one line."""
+    """Let Isaac Lab resolve the configurations; a refusal becomes an error of one line."""
     try:
         env_cfg, agent_cfg = resolve_task_config(task, agent_key, play_mode=play_mode, overrides=overrides)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -104,7 +104,7 @@ def _resolve(
 
 
 def _with_numbers(node: Any) -> Any:
-    """Return a configuration from a YAML file with its numbers: to YAML 1.1 ``3e-4`` is a word."""
+    """Convert texts like ``3e-4`` of a configuration to numbers, which YAML 1.1 reads as texts."""
     if isinstance(node, Mapping):
         return {key: _with_numbers(value) for key, value in node.items()}
     if isinstance(node, list):
@@ -113,14 +113,14 @@ def _with_numbers(node: Any) -> Any:
 
 
 def complete(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
-    """Write down what a configuration of nested dictionaries leaves out.
+    """Add missing settings to a configuration of nested dictionaries.
 
     Args:
         agent_cfg: The configuration.
-        optional: Settings by their dotted paths, with what they are then.
+        optional: Default values by dotted path.
 
     Raises:
-        UserError: If there is something else where a group of settings should be.
+        UserError: If a group of settings is something else.
     """
     for path, value in optional.items():
         *groups, name = path.split(".")
@@ -133,7 +133,7 @@ def complete(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
 
 
 def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
-    """Tell whether an override chooses among presets; refuse what is no override at all.
+    """Tell whether an override selects a preset; refuse an argument that is no override.
 
     Args:
         override: The override.
@@ -162,12 +162,12 @@ def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
 
 
 def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[str]) -> None:
-    """Refuse a value whose path leaves the tree, or that changes what kind of thing stands there.
+    """Refuse an override whose path does not exist, or whose value has the wrong type.
 
     Args:
         override: The override.
         resolved: The configurations without it.
-        ruled: Names of overrides that :func:`require_values` knows more of: whether there may be no value, say.
+        ruled: Names of overrides that :func:`require_values` checks, including whether they may be ``None``.
     """
     key, _, value = override.partition("=")
     root, *path = key.split(".")
@@ -179,7 +179,7 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
             raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
     node = _follow(resolved[root], path)
     if type(node) is int and isinstance(parent, Mapping):
-        node = float(node)  # a YAML file writes 4 where 4.5 would do as well
+        node = float(node)  # in a YAML file, 4 may stand for 4.0
     parsed = _parse(value)
     if node is None or (parsed is None and (key in ruled or _may_be_none(parent, path[-1], node))):
         return
@@ -197,7 +197,7 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
 
 
 def _is_like(value: Any, former: Any) -> bool:
-    """Tell whether a value may take the place of another one, as far as the kind of the latter says."""
+    """Tell whether the type of a value fits the former value."""
     kinds: dict[type, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float), str: str}
     allowed = kinds.get(type(former))
     if allowed is None:
@@ -206,14 +206,14 @@ def _is_like(value: Any, former: Any) -> bool:
 
 
 def _may_be_none(parent: Any, name: str, value: Any) -> bool:
-    """Tell whether a setting may have no value: numbers and switches only if they are declared so."""
+    """Tell whether a setting may be ``None``: numbers and switches only if their declaration allows it."""
     field = getattr(parent, "__dataclass_fields__", {}).get(name)
     declared_so = field is not None and any(word in str(field.type) for word in ("None", "Optional", "Any"))
     return declared_so or not isinstance(value, int | float)
 
 
 def _children(node: Any) -> dict[str, Any]:
-    """Return the settings below a node of a configuration; none for a value."""
+    """Return the settings below a node of a configuration; empty for a value."""
     if isinstance(node, Mapping):
         return {str(key): value for key, value in node.items()}
     if hasattr(node, "__dataclass_fields__"):
@@ -222,14 +222,14 @@ def _children(node: Any) -> dict[str, Any]:
 
 
 def _follow(node: Any, path: Sequence[str]) -> Any:
-    """Return what stands at the end of a path, or a value of no known kind where the path leaves the tree."""
+    """Return the node at a path, or ``_MISSING`` if the path does not exist."""
     for name in path:
         node = _children(node).get(name, _MISSING)
     return node
 
 
 def read_setting(agent_cfg: Any, override: str) -> Any:
-    """Return what an override of the agent's configuration would replace; ``None`` where there is nothing.
+    """Return the value that an override of the agent's configuration would replace; ``None`` if there is none.
 
     Args:
         agent_cfg: The agent's configuration.
@@ -240,11 +240,11 @@ def read_setting(agent_cfg: Any, override: str) -> Any:
 
 
 def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
-    """Set what an override of the agent's configuration would replace.
+    """Set the value that an override of the agent's configuration would replace.
 
     Args:
-        agent_cfg: The agent's configuration, which changes.
-        override: Name of the override of a setting that is there, like ``agent.algorithm.gamma``.
+        agent_cfg: The agent's configuration; it is modified.
+        override: Name of an override of an existing setting, like ``agent.algorithm.gamma``.
         value: The value.
     """
     *groups, name = override.split(".")[1:]
@@ -256,14 +256,14 @@ def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
 
 
 def require_values(agent_cfg: Any, adapter: Adapter) -> None:
-    """Check what the fields of a recipe are translated to, wherever the configuration has it from.
+    """Check the settings that the fields of a recipe are translated to, in any configuration of the library.
 
     Args:
         agent_cfg: The library's configuration.
         adapter: The library.
 
     Raises:
-        UserError: If the library couldn't train with a value, or would take it for another one.
+        UserError: If the library can't train with a value, or would misread it.
     """
     for override, (field, rule) in adapter.dialect.rules.items():
         value = _follow(agent_cfg, override.split(".")[1:])
@@ -287,7 +287,7 @@ def _parse(value: str) -> Any:
 def plain_config(value: Any) -> Any:
     """Return a part of a configuration as JSON values that are the same on every machine.
 
-    Absolute paths of files appear as the hash of what is in them.
+    Absolute paths of files are replaced by the hash of their content.
     """
     if hasattr(value, "__dataclass_fields__"):
         value = to_dict(value)
@@ -309,7 +309,7 @@ def config_sha256(cfg: Any, without: Sequence[str]) -> str:
 
     Args:
         cfg: An environment's or an agent's configuration.
-        without: Dotted paths of settings that don't belong to what is hashed; it may lack some.
+        without: Dotted paths of settings to leave out; they need not exist.
     """
     content = plain_config(cfg)
     for path in without:

@@ -1,4 +1,4 @@
-"""The parts of an environment's step that get a line of their own in a profile."""
+"""The parts of an environment's step that a profile times separately."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The processes of one training: they find each other, agree on values, and check that they stay equal.
+"""The processes of one training: they connect, exchange values, and check that their learners stay equal.
 
-Libraries synchronize parameters on the device. The messages here are small, and travel between hosts.
+Libraries synchronize parameters on the device. The messages here are small, and go from host to host.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
         allow_public_address: Whether processes of several machines may listen at a public address.
 
     Raises:
-        UserError: If they don't find each other, or would listen at a public address.
+        UserError: If they can't connect, or would listen at a public address.
     """
     if world.size == 1:
         yield ALONE
@@ -338,9 +338,9 @@ def _meet(world: World) -> dist.Store:
 
 
 def _server(world: World) -> dist.Store:
-    """Open the store by which the processes find each other: a file on one machine, else the server of the first one.
+    """Open the store through which the processes connect: a file on one machine, else a server in the first process.
 
-    A server that is started here listens at one address only; torch's own listens at all of the machine.
+    A server that is started here listens at one address only; torch's own server listens at all addresses.
     """
     patience = timedelta(seconds=_JOIN_S)
     if STORE in os.environ:
@@ -348,7 +348,7 @@ def _server(world: World) -> dist.Store:
         store.set_timeout(patience)
         return store
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun's own process hosts it
+    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun itself hosts the store
     hosts = world.first and not agents
     try:
         listener = bound_listener(hub_address(address, world), int(port)).detach() if hosts else None

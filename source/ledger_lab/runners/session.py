@@ -1,4 +1,4 @@
-"""One process's simulation: what runs here, and the environment."""
+"""The simulation of one process: device, checks, runtime and environment."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 
 _SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
-"""Sensors whose values MuJoCo-Warp computes in a stage that is left out where it has to be deterministic."""
+"""Sensors whose values MuJoCo-Warp does not compute if it must be deterministic."""
 
 
 def resolve_device(device: str | None, world: World | None = None) -> str:
-    """Return the device to use: the one asked for, else CUDA where there is one, else the CPU.
+    """Return the device to use: the requested one, else CUDA if there is a GPU, else the CPU.
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``None``.
-        world: The processes of the training; where there are several, each takes the GPU of its own number.
+        world: The processes of the training; if there are several, each uses the GPU with its own number.
 
     Raises:
-        UserError: If there is no such device here.
+        UserError: If this machine has no such device.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if world is not None and world.size > 1 and device != "cpu" and (gpus or device is not None):
         if device not in (None, "cuda"):
             raise UserError(
-                f"--device {device}: each process takes the GPU of its own number: say --device cuda, and choose GPUs "
-                "with CUDA_VISIBLE_DEVICES"
+                f"--device {device}: each process takes the GPU of its own number: give --device cuda, and choose "
+                "GPUs with CUDA_VISIBLE_DEVICES"
             )
         if world.local_size > gpus:
             raise UserError(
                 f"{world.local_size} processes on a machine with {gpus} GPU{'' if gpus == 1 else 's'}: start as many "
-                "as it has, or say --device cpu"
+                "as it has, or give --device cpu"
             )
         return f"cuda:{world.local_rank}"
     known = ["cpu", *(f"cuda:{index}" for index in range(gpus))]
@@ -64,10 +64,10 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
 
 def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
-    """Refuse physics, renderers, viewers and assets that can't be used here, and what a configuration refuses itself.
+    """Refuse physics, renderers, viewers and assets that can't be used here, and invalid configurations.
 
     Args:
-        env_cfg: Resolved configuration; automatic choices in it are settled.
+        env_cfg: Resolved configuration; its automatic choices are replaced by actual ones.
         launcher_args: Isaac Lab's launcher flags.
 
     Raises:
@@ -90,7 +90,7 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
 
 
 def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Refuse a request for deterministic physics that Isaac Lab refuses when the simulation starts."""
+    """Refuse deterministic physics where Isaac Lab would refuse it later, at the start of the simulation."""
     if not is_newton(env_cfg) or not env_cfg.sim.physics.deterministic:
         return
     from isaaclab_newton.physics import FeatherstoneSolverCfg, MJWarpSolverCfg, XPBDSolverCfg
@@ -113,17 +113,17 @@ def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int 
     Args:
         env_cfg: Configuration of the training.
         held_out: Held-out slots.
-        training: Training slots beside them.
+        training: Training slots.
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
     cfg.scene.num_envs = slots_in_all(training, held_out)
     if is_newton(cfg):
-        cfg.scene.env_spacing = 0.0  # every world is its own: at the origin, all slots round alike
+        cfg.scene.env_spacing = 0.0  # worlds are separate; at one common origin, rounding is the same in all slots
     generator = getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None)
     if generator is not None:
         if generator.seed is None:
             generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
-        if generator.class_type.__name__ == "TerrainGenerator":  # another one's draws are its own matter
+        if generator.class_type.__name__ == "TerrainGenerator":  # other generators keep their own random numbers
             generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
     return cfg
 
@@ -136,7 +136,7 @@ def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any])
         env_cfg: Resolved configuration of the environment.
         launcher_args: Isaac Lab's launcher flags.
     """
-    # Python compiles moviepy 1, which Isaac Lab imports for videos, with complaints about its source.
+    # Isaac Lab imports moviepy 1 for videos, and Python warns about its source when it compiles it.
     warnings.filterwarnings("ignore", "invalid escape sequence", SyntaxWarning)
     if env_cfg.sim.device == "cpu" and not torch.cuda.is_available():
         # OvPhysX asks for pinned host memory, which Warp can't give without CUDA.
@@ -152,7 +152,7 @@ def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any])
 
 @contextmanager
 def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBasedRLEnv]:
-    """Create an environment, and close it in the end. A process can have one at a time.
+    """Create an environment, and close it at the end of the context. A process can have one at a time.
 
     Args:
         task: Gymnasium id.
@@ -178,7 +178,7 @@ def gpu_memory_bytes(device: str) -> int | None:
 def peak_gpu_memory_bytes(device: str) -> int | None:
     """Return the most device memory that torch and Warp held in this process; ``None`` on a CPU.
 
-    PhysX manages memory of its own, which is not among it.
+    The memory of PhysX is not included.
     """
     if device == "cpu":
         return None

@@ -23,7 +23,7 @@ _MOST_STRANGERS = 64
 """Connections that may be in their handshake at once, besides one for each rank that is missing."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SHORTAGE_S = 0.05
-"""How long to wait when a connection can't be accepted for want of descriptors or memory [s]."""
+"""How long to wait when a connection can't be accepted for lack of descriptors or memory [s]."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 """TCP options that detect a vanished machine within 20 s, see tcp(7)."""
 

@@ -1,4 +1,4 @@
-"""The terminal: what the user sees, apart from the chatter of the libraries."""
+"""The terminal: output for the user, separate from the output of the libraries."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
 
 PLAIN_WIDTH = 1_000_000
-"""Columns of the output where it goes to a file or a pipe: nothing is cut or wrapped there."""
+"""Width of output to a file or a pipe, so that nothing is cut or wrapped [columns]."""
 
 EXIT_USER_ERROR = 2
 
 
 class Terminal:
-    """Keeps the terminal for LedgerLab, and sends whatever else the process prints to a log file.
+    """Reserves the terminal for LedgerLab, and redirects all other output of the process to a log file.
 
     Isaac Lab, Warp and the system's libraries print hundreds of lines on both standard streams, partly from C. They go
     to a temporary file first, and to ``console.log`` in the run's directory once that exists.
     """
 
     def __init__(self, *, quiet_libraries: bool = True, speaks: bool = True) -> None:
-        """Take the terminal.
+        """Redirect the output.
 
         Args:
-            quiet_libraries: Whether the libraries' output goes to the log; otherwise it stays on the terminal.
-            speaks: Whether LedgerLab says anything; of several processes, only the first one does.
+            quiet_libraries: Whether the libraries' output goes to the log instead of the terminal.
+            speaks: Whether LedgerLab prints anything; if there are several processes, only the first one does.
         """
         self._saved = [os.dup(1), os.dup(2)]
         out = os.dup(1) if speaks else os.open(os.devnull, os.O_WRONLY)
@@ -44,12 +44,12 @@ class Terminal:
         self.console = make_console(self._out)
         self._log: IO[bytes] | None = None
         self.log: Path | None = None
-        """File that the libraries' output goes to; ``None`` while it has no name, or where it stays on the terminal."""
+        """File with the libraries' output; ``None`` if it has no name yet, or the output stays on the terminal."""
         if quiet_libraries:
-            self._send_to(tempfile.TemporaryFile())  # noqa: SIM115 - lives as long as the terminal is taken
+            self._send_to(tempfile.TemporaryFile())  # noqa: SIM115 - open until the output is restored
 
     def keep_log(self, path: Path) -> None:
-        """Let the libraries' output go on in a file, with what they printed so far.
+        """Move the libraries' output so far to a file, and continue in that file.
 
         Args:
             path: The file to write.
@@ -66,7 +66,7 @@ class Terminal:
         self.log = path
 
     def restore(self) -> None:
-        """Give both streams back."""
+        """Restore both streams."""
         _flush()
         for stream, saved in zip((1, 2), self._saved, strict=True):
             os.dup2(saved, stream)
@@ -84,10 +84,10 @@ class Terminal:
 
 
 class PlainConsole(Console):
-    """A console that shows control characters instead of sending them: what it prints may come from others.
+    """A console that shows control characters instead of sending them, because texts may come from others.
 
-    A string or a text is one line, so a newline in it is shown, too. Several lines are several arguments of one call,
-    separated by a newline. No string is markup.
+    Each string or text is one line, so a newline inside it is shown as well. To print several lines, pass several
+    arguments, and a newline as ``sep``. No string is markup.
     """
 
     def __init__(self, file: IO[str], width: int | None = None) -> None:
@@ -100,7 +100,7 @@ class PlainConsole(Console):
         super().__init__(file=file, width=width, markup=False, emoji=False, highlight=False)
 
     def print(self, *objects: Any, sep: str = " ", **options: Any) -> None:
-        """Print what rich can draw, a line per object if they are separated by a newline."""
+        """Print objects of rich; with a newline as separator, each on a line of its own."""
         for line in [(each,) for each in objects] if sep == "\n" else [objects]:
             super().print(*line, sep=sep, **options)
 
@@ -111,7 +111,7 @@ class PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Return the pieces of what is drawn."""
         if isinstance(renderable, Text) and not renderable.plain.isprintable():
-            shown = renderable.blank_copy(visible(renderable.plain))  # its styles inside are of other places
+            shown = renderable.blank_copy(visible(renderable.plain))  # without styles of parts, whose places change
             return super().render(shown, options)
         return super().render(renderable, options)
 
@@ -123,15 +123,15 @@ def make_console(file: IO[str] | None = None) -> Console:
 
 
 def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:
-    """Say in one line what went wrong.
+    """Print an error in one line.
 
     Args:
-        error: What was raised. The traceback of an unforeseen one goes to standard error, and so to the log.
-        console: Where to say it; standard error by default.
+        error: The error. The traceback of an unforeseen error goes to standard error, and so to the log.
+        console: Where to print; standard error by default.
         log: File that holds the traceback.
 
     Returns:
-        The exit status: 2 for what the user can mend, otherwise 1.
+        The exit status: 2 for an error that the user can correct, otherwise 1.
     """
     console = console or make_console(sys.stderr)
     if isinstance(error, UserError):
@@ -139,7 +139,7 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
         return EXIT_USER_ERROR
     for line in "".join(traceback.format_exception(error)).splitlines():
         print(visible(line), file=sys.stderr)
-    if isinstance(error, KeyboardInterrupt | Terminated):  # somebody wanted the end: it is no failure
+    if isinstance(error, KeyboardInterrupt | Terminated):  # a requested end is no failure
         console.print(f"{error} asked the process to end", soft_wrap=True)
         return 1
     where = f" (traceback in {log})" if log else ""
@@ -148,6 +148,6 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
 
 
 def _flush() -> None:
-    """Write out what Python still holds back."""
+    """Flush Python's buffers of both streams."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -77,10 +77,10 @@ def status_of_exit(
         return Status.CRASHED, f"the process ended with exit status {code} and without a word"
     if -code == signal.SIGKILL:
         if killed_for_memory:
-            return Status.OUT_OF_MEMORY, "SIGKILL: the kernel killed the process for want of host memory"
+            return Status.OUT_OF_MEMORY, "SIGKILL: the kernel killed the process for lack of host memory"
         if killed_for_memory is None:
-            return Status.KILLED, "SIGKILL; this kernel does not tell whether for want of memory"
-        return Status.KILLED, "SIGKILL by somebody else, not for want of memory"
+            return Status.KILLED, "SIGKILL; this kernel does not tell whether for lack of memory"
+        return Status.KILLED, "SIGKILL by another process, not for lack of memory"
     return Status.CRASHED, f"{name_of(-code)}: a fault outside Python"
 
 

@@ -28,7 +28,7 @@ class SimulationRequest:
 
     @property
     def quiet_libraries(self) -> bool:
-        """Whether the libraries' messages are kept from the terminal."""
+        """Whether the libraries' messages are hidden from the terminal."""
         return not (self.launcher.get("verbose") or self.launcher.get("info"))
 
     def launcher_args(self, device: str) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def flag(
         group: Where ``--help`` shows the flag.
         metavar: Name of the value in ``--help``.
         parse: Reads the value if the type of the field does not say how.
-        positional: Whether the value stands on the command line without a flag; a tuple takes any number of values.
-        each_attempt: Whether the flag belongs to one attempt of a run, so that a resumed run may set it otherwise.
+        positional: Whether the value is given without a flag; a tuple takes any number of values.
+        each_attempt: Whether the flag belongs to one attempt of a run, so that a resumed run may set another value.
     """
     made = _Flag(help=help, group=group, metavar=metavar, parse=parse, positional=positional, each_attempt=each_attempt)
     return field(default=default, metadata={"flag": made})

@@ -1,4 +1,4 @@
-"""What every script does around its one call."""
+"""Runs a program as a script: errors in one line, and exit statuses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ledger_lab.terminal.console import tell_error
 def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     """Run a program with the command line, and exit with its status.
 
-    What the user can mend is told in one line, with status 2. With ``--verbose``, the traceback of the error of foreign
-    code behind it comes first.
+    An error that the user can correct is printed in one line, with status 2. If foreign code caused it, ``--verbose``
+    prints the traceback first.
 
     Args:
         program: Takes the command line without the program's name, and returns the exit status.

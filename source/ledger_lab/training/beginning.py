@@ -11,7 +11,7 @@ import gymnasium as gym
 from isaaclab.managers import SceneEntityCfg
 from isaaclab.sensors import SensorBaseCfg
 
-from ledger_lab.checkpoints.candidate import declared_configs, require_same_task, require_unchanged
+from ledger_lab.checkpoints.candidate import declared_configs, require_recorded_hash, require_same_task
 from ledger_lab.checkpoints.find import best_checkpoint
 from ledger_lab.errors import UserError
 from ledger_lab.panels import few_differences
@@ -67,7 +67,7 @@ def find_beginning(
             f"{adapter.library} can't read: say --rl_library {declared.rl_library}"
         )
     what = f"--checkpoint {path}"
-    require_unchanged(path, found.saved, declared.run_id)
+    require_recorded_hash(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
     theirs, their_agent = declared_configs(found.run)
     require_same_task(found.run, theirs, ("observations", "actions"), f"{what} has learned from something else")

@@ -11,7 +11,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError, first_line, nearest
 from ledger_lab.ledger import Health, PanelResult, Status
 from ledger_lab.ledger.endings import status_of
-from ledger_lab.meters.health import Event, Finding, HealthMonitor, Iteration
+from ledger_lab.meters.health import Detection, Event, HealthMonitor, Iteration
 
 
 class HealthEvent(Exception):  # noqa: N818 - its name stands before the reason in the ledger
@@ -89,9 +89,9 @@ class HealthWatch:
         """
         self._tell(self._monitor.on_panel(result, iteration))
 
-    def _tell(self, findings: Sequence[Finding]) -> None:
+    def _tell(self, detections: Sequence[Detection]) -> None:
         """Write what was found, say it, and note what ends the run."""
-        for found in findings:
+        for found in detections:
             stops = found.event in self._stop_on
             self._append(
                 Health(

@@ -53,12 +53,12 @@ def sigmoid(n: int, middle: float, width: float = 12.0) -> float:
 # has a part in.
 @given(middle=st.integers(20, 280), every=st.sampled_from([5, 10, 25]), seed=st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
-def test_a_training_that_learns_in_time_is_silent_however_late(middle: int, every: int, seed: int) -> None:
+def test_a_training_that_learns_late_but_in_time_gives_no_event(middle: int, every: int, seed: int) -> None:
     said = judged(lambda n: 0.97 * sigmoid(n, middle), lambda n: 10 * sigmoid(n, middle - 20, 25), every, seed=seed)
     assert said == []
 
 
-def test_a_return_that_rises_while_success_falls_is_told_once() -> None:
+def test_a_rising_return_with_falling_success_is_reported_once() -> None:
     ((when, event),) = judged(lambda n: 0.95 if n < 150 else 0.3, lambda n: n / 40)
     assert event is Event.REWARD_HACKING
     assert 150 < when <= 190
@@ -84,21 +84,21 @@ def test_the_evidence_of_reward_hacking_names_both_policies() -> None:
         pytest.param(lambda n: 0.95 if not 150 < n < 250 else 0.5, lambda n: 5.0, id="the return stays"),
     ],
 )
-def test_successes_that_pass(success: Callable[[int], float], returned: Callable[[int], float]) -> None:
+def test_ordinary_successes_give_no_event(success: Callable[[int], float], returned: Callable[[int], float]) -> None:
     assert judged(success, returned) == []
 
 
-def test_a_training_that_gets_nowhere_is_told_at_half_its_budget() -> None:
+def test_a_training_without_progress_is_reported_at_half_its_budget() -> None:
     ((when, event),) = judged(lambda n: 0.02, lambda n: 1.0)
     assert (when, event) == (BUDGET // 2, Event.NO_CONVERGENCE)
 
 
-def test_while_the_return_still_rises_it_is_told_later() -> None:
+def test_a_rising_return_delays_the_report() -> None:
     ((when, event),) = judged(lambda n: 0.02, lambda n: n / 10)
     assert (when, event) == (BUDGET * 3 // 4, Event.NO_CONVERGENCE)
 
 
-def test_a_pace_that_is_too_slow_is_told() -> None:
+def test_too_slow_a_pace_is_reported() -> None:
     assert [event for _, event in judged(lambda n: 0.0008 * n, lambda n: n / 10)] == [Event.NO_CONVERGENCE]
 
 
@@ -110,11 +110,11 @@ def test_a_pace_that_is_too_slow_is_told() -> None:
         pytest.param(lambda n: 0.97 * sigmoid(n, 60), id="long there"),
     ],
 )
-def test_paces_that_pass(success: Callable[[int], float]) -> None:
+def test_sufficient_paces_give_no_event(success: Callable[[int], float]) -> None:
     assert judged(success) == []
 
 
-def test_few_exams_tell_nothing() -> None:
+def test_few_screenings_give_no_event() -> None:
     assert judged(lambda n: 0.0, lambda n: 1.0, every=100) == []
 
 

@@ -1,4 +1,4 @@
-"""Detectors over the figures of updates: each speaks of its trouble, once, and of nothing else."""
+"""Detectors over figures of updates: each reports its own problem once, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.meters.health import Event, HealthMonitor, Iteration, Settings
-from tests.fakes.trainings import BUDGET, findings, healthy, monitor, told
+from tests.fakes.trainings import BUDGET, detections, healthy, monitor, told
 
 
 def changed(stream: Iterator[Iteration], **figures: Callable[[int, float], float]) -> Iterator[Iteration]:
@@ -27,16 +27,16 @@ def between(first: int, last: int, factor: float) -> Callable[[int, float], floa
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_training_that_goes_well_is_silent(seed: int) -> None:
+def test_a_good_training_gives_no_event(seed: int) -> None:
     assert told(healthy(seed=seed)) == []
 
 
 @pytest.mark.parametrize("first", [150, 380])
-def test_a_resumed_training_is_silent_from_wherever_it_begins(first: int) -> None:
+def test_a_good_training_resumed_at_any_iteration_gives_no_event(first: int) -> None:
     assert told(healthy(first=first)) == []
 
 
-def test_a_training_without_figures_is_silent() -> None:
+def test_a_training_without_figures_gives_no_event() -> None:
     assert told(replace(seen, figures={}, host_memory_bytes=None, device_memory_bytes=None) for seen in healthy()) == []
 
 
@@ -62,37 +62,37 @@ def test_the_scale_of_the_rewards_does_not_matter(scale: float, seed: int) -> No
     )
 )
 @settings(max_examples=50, deadline=None)
-def test_no_stream_breaks_the_monitor_and_only_what_is_not_finite_counts_as_such(
+def test_any_stream_of_figures_is_accepted_and_only_non_finite_ones_are_reported(
     streams: list[dict[str, float]],
 ) -> None:
     seen = (Iteration(iterations=n, env_steps=1, figures=each, phase_ns={}) for n, each in enumerate(streams, start=1))
-    said = findings(seen)
+    said = detections(seen)
     spoiled = any(not math.isfinite(value) for each in streams for value in each.values())
     assert (Event.NON_FINITE in {found.event for _, found in said}) == spoiled
     assert all(found.evidence and found.advice for _, found in said)
 
 
-def test_a_figure_that_is_no_number_is_told_at_once_and_once() -> None:
+def test_a_non_finite_figure_is_reported_at_once_and_only_once() -> None:
     stream = changed(healthy(100), value_loss=lambda n, value: math.nan if 40 <= n < 60 else value)
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert (when, found.event, found.evidence) == (40, Event.NON_FINITE, "value_loss not finite")
 
 
-def test_what_a_library_says_of_such_a_number_is_told_unless_it_was() -> None:
+def test_a_librarys_error_about_a_non_finite_number_is_reported_once() -> None:
     watch = monitor()
     (found,) = watch.on_failure("observations contain NaN values")
     assert (found.event, found.evidence) == (Event.NON_FINITE, "observations contain NaN values")
     assert watch.on_failure("observations contain NaN values") == []
 
 
-def test_a_value_loss_that_leaves_every_scale_is_told_once() -> None:
+def test_an_exploding_value_loss_is_reported_once() -> None:
     stream = changed(healthy(300), value_loss=lambda n, value: value * 1.5 ** max(n - 150, 0))
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.VALUE_LOSS_EXPLOSION and 150 < when < 190
     assert "agent.algorithm.learning_rate" in found.advice and "value loss" in found.evidence
 
 
-def test_a_value_loss_that_explodes_in_the_first_iteration_is_told() -> None:
+def test_a_value_loss_that_explodes_in_the_first_iteration_is_reported() -> None:
     stream = changed(healthy(30), value_loss=lambda _, value: value * 1e6)
     assert told(stream) == [(3, Event.VALUE_LOSS_EXPLOSION)]
     stream = changed(healthy(30), value_loss=lambda _, value: value * 1e12)
@@ -107,11 +107,11 @@ def test_a_value_loss_that_explodes_in_the_first_iteration_is_told() -> None:
         pytest.param(lambda n, value: value * 1.01**n, id="it grows as slowly as returns do"),
     ],
 )
-def test_value_losses_of_trainings_that_go_well(value_loss: Callable[[int, float], float]) -> None:
+def test_value_losses_of_good_trainings_give_no_event(value_loss: Callable[[int, float], float]) -> None:
     assert told(changed(healthy(300), value_loss=value_loss)) == []
 
 
-def test_a_reward_that_is_found_late_is_no_explosion() -> None:
+def test_a_late_reward_is_no_explosion() -> None:
     found_at = 150
     stream = changed(
         healthy(300),
@@ -121,14 +121,14 @@ def test_a_reward_that_is_found_late_is_no_explosion() -> None:
     assert told(stream) == []
 
 
-def test_noise_that_collapses_is_told_once() -> None:
+def test_collapsing_action_noise_is_reported_once() -> None:
     stream = changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3))
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.ENTROPY_COLLAPSE and when < 10
     assert "agent.algorithm.entropy_coef" in found.advice
 
 
-def test_entropy_alone_tells_of_a_collapse_too() -> None:
+def test_a_collapse_is_detected_from_entropy_alone() -> None:
     actions = 8
     plain = ({k: v for k, v in seen.figures.items() if k != "action_std"} for seen in healthy(100))
     stream = (
@@ -143,45 +143,45 @@ def test_entropy_alone_tells_of_a_collapse_too() -> None:
     assert [event for _, event in told(stream)] == [Event.ENTROPY_COLLAPSE]
 
 
-def test_noise_may_go_once_held_out_episodes_are_passed() -> None:
+def test_little_noise_is_fine_once_the_target_is_reached() -> None:
     from tests.fakes.trainings import screening
 
     watch = monitor()
     watch.on_panel(screening(250), 1)
-    assert findings(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
+    assert detections(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
 
 
-def test_an_update_that_changes_the_policy_too_much_is_told_and_again_after_it_was_well() -> None:
+def test_too_large_updates_are_reported_again_after_a_recovery() -> None:
     stream = changed(healthy(200), kl=lambda n, value: 3.0 if 50 <= n < 70 or 120 <= n < 125 else value)
     assert told(stream) == [(52, Event.KL_OUT_OF_RANGE), (122, Event.KL_OUT_OF_RANGE)]
 
 
-def test_the_schedule_is_called_as_the_library_calls_it() -> None:
+def test_advice_uses_the_librarys_name_of_the_schedule() -> None:
     names = Settings({"schedule": "agent.agent.learning_rate_scheduler"}, "KLAdaptiveLR")
     watch = HealthMonitor(BUDGET, 0.8, names)
-    ((_, found),) = findings(changed(healthy(60), kl=lambda n, value: 3.0 if n < 20 else value), watch)
+    ((_, found),) = detections(changed(healthy(60), kl=lambda n, value: 3.0 if n < 20 else value), watch)
     assert "let agent.agent.learning_rate_scheduler=KLAdaptiveLR hold" in found.advice
 
 
-def test_trouble_that_flickers_is_told_once() -> None:
+def test_an_intermittent_problem_is_reported_once() -> None:
     stream = changed(healthy(200), kl=lambda n, value: 3.0 if 50 <= n < 150 and n % 8 < 4 else value)
     assert len(told(stream)) == 1
 
 
-def test_an_update_that_changes_nothing_is_told() -> None:
-    ((when, found),) = findings(changed(healthy(60), kl=lambda *_: 1e-9))
+def test_an_update_without_effect_is_reported() -> None:
+    ((when, found),) = detections(changed(healthy(60), kl=lambda *_: 1e-9))
     assert (when, found.event) == (20, Event.KL_OUT_OF_RANGE)
     assert found.advice.startswith("raise agent.algorithm.learning_rate")
 
 
 @pytest.mark.parametrize("kl", [between(50, 52, 1e3), between(50, 60, 1e-6)], ids=["two updates", "ten small ones"])
-def test_divergences_that_pass(kl: Callable[[int, float], float]) -> None:
+def test_ordinary_divergences_give_no_event(kl: Callable[[int, float], float]) -> None:
     assert told(changed(healthy(200), kl=kl)) == []
 
 
-def test_gradients_that_jump_again_and_again_are_told_once() -> None:
+def test_repeated_gradient_spikes_are_reported_once() -> None:
     stream = changed(healthy(200), grad_norm=lambda n, value: value * 1e3 if n > 100 and n % 3 == 0 else value)
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.GRADIENT_SPIKES and 100 < when <= 110
     assert found.evidence.startswith("3 of 10 iterations")
 
@@ -195,5 +195,5 @@ def test_gradients_that_jump_again_and_again_are_told_once() -> None:
     ],
     ids=["two", "they grow slowly", "before it has warmed up"],
 )
-def test_gradients_that_pass(grad_norm: Callable[[int, float], float]) -> None:
+def test_ordinary_gradients_give_no_event(grad_norm: Callable[[int, float], float]) -> None:
     assert told(changed(healthy(200), grad_norm=grad_norm)) == []

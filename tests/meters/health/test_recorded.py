@@ -1,4 +1,4 @@
-"""The detectors over figures of real trainings: some went well, some were broken by what their command says."""
+"""The detectors over figures of real trainings: good ones, and ones broken on purpose."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
         ("value_loss_explosion", [Event.VALUE_LOSS_EXPLOSION]),
     ],
 )
-def test_a_recorded_training(name: str, events: list[Event]) -> None:
+def test_recorded_trainings_give_the_expected_events(name: str, events: list[Event]) -> None:
     stream = (
         Iteration(iterations=n, env_steps=1, figures=figures, phase_ns={})
         for n, figures in enumerate(RECORDED[name]["figures"], start=1)

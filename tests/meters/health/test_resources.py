@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ledger_lab.meters.health import Event, Iteration
-from tests.fakes.trainings import MB, findings, healthy, told
+from tests.fakes.trainings import MB, detections, healthy, told
 
 
 def slower(stream: Iterator[Iteration], factor: Callable[[int, str], float]) -> Iterator[Iteration]:
@@ -19,15 +19,15 @@ def slower(stream: Iterator[Iteration], factor: Callable[[int, str], float]) -> 
         yield replace(seen, phase_ns=stretched)
 
 
-def test_steps_that_take_ever_longer_are_told_once_with_their_phase() -> None:
+def test_growing_step_times_are_reported_once_with_their_phase() -> None:
     stream = slower(healthy(300), lambda n, phase: 1 + n / 50 if phase == "manage" else 1.0)
-    ((when, found),) = findings(stream)
+    ((when, found),) = detections(stream)
     assert found.event is Event.SLOWDOWN and 100 < when < 250
     assert "most of it is manage" in found.evidence and "terms" in found.advice
 
 
-def test_a_machine_that_slows_down_altogether_is_told_as_such() -> None:
-    ((_, found),) = findings(slower(healthy(200), lambda n, _: 3.0 if n > 100 else 1.0))
+def test_a_slowdown_of_all_phases_is_blamed_on_the_machine() -> None:
+    ((_, found),) = detections(slower(healthy(200), lambda n, _: 3.0 if n > 100 else 1.0))
     assert "all phases alike" in found.evidence and "other programs" in found.advice
 
 
@@ -41,11 +41,11 @@ def test_a_machine_that_slows_down_altogether_is_told_as_such() -> None:
         pytest.param(lambda n, _: 1 / n, id="it gets faster"),
     ],
 )
-def test_times_that_pass(factor: Callable[[int, str], float]) -> None:
+def test_ordinary_times_give_no_event(factor: Callable[[int, str], float]) -> None:
     assert told(slower(healthy(300), factor)) == []
 
 
-def test_short_iterations_need_a_minute_of_trouble() -> None:
+def test_short_iterations_must_be_slow_for_a_minute() -> None:
     brief = slower(healthy(400), lambda n, _: 0.1 if n < 200 else 0.5)  # 0.35 s, then 1.75 s
     assert [event for _, event in told(brief)] == [Event.SLOWDOWN]
     briefer = slower(healthy(400), lambda n, _: 0.004 if n < 200 else 0.02)  # 14 s
@@ -57,14 +57,14 @@ def held(memory: Callable[[int], float], iterations: int = 400) -> Iterator[Iter
     return (replace(seen, host_memory_bytes=round(memory(seen.iterations))) for seen in healthy(iterations))
 
 
-def test_a_leak_is_told_once_with_what_it_comes_to() -> None:
-    ((when, found),) = findings(held(lambda n: 2000 * MB + n * 2 * MB))
+def test_a_leak_is_reported_once_with_its_forecast() -> None:
+    ((when, found),) = detections(held(lambda n: 2000 * MB + n * 2 * MB))
     assert found.event is Event.HOST_MEMORY_GROWTH and when < 200
     assert "2 MB each" in found.evidence and "2.78 GB at the end" in found.evidence
 
 
-def test_a_slow_leak_is_told_in_the_long_run_and_a_fast_one_only_once() -> None:
-    ((when, found),) = findings(held(lambda n: 2000 * MB + n * 0.3 * MB, 1200))
+def test_a_slow_leak_is_reported_later_and_a_fast_leak_once() -> None:
+    ((when, found),) = detections(held(lambda n: 2000 * MB + n * 0.3 * MB, 1200))
     assert found.event is Event.HOST_MEMORY_GROWTH and 480 < when < 700
     assert "in 480 iterations, 0.3 MB each" in found.evidence
     slower = told(held(lambda n: 2000 * MB + n * 0.07 * MB, 4000))
@@ -74,7 +74,7 @@ def test_a_slow_leak_is_told_in_the_long_run_and_a_fast_one_only_once() -> None:
     assert told(healthy(4000)) == []
 
 
-def test_a_leak_that_begins_late_and_one_on_the_device() -> None:
+def test_late_leaks_and_device_leaks_are_reported() -> None:
     late = told(held(lambda n: 2000 * MB + max(n - 200, 0) * 3 * MB))
     assert [event for _, event in late] == [Event.HOST_MEMORY_GROWTH] and late[0][0] > 200
     device = (replace(seen, device_memory_bytes=seen.iterations * 10 * MB) for seen in healthy())
@@ -92,5 +92,5 @@ def test_a_leak_that_begins_late_and_one_on_the_device() -> None:
         pytest.param(lambda n: 4000 * MB - n * MB, id="it falls"),
     ],
 )
-def test_memory_that_passes(memory: Callable[[int], float]) -> None:
+def test_ordinary_memory_gives_no_event(memory: Callable[[int], float]) -> None:
     assert told(held(memory)) == []

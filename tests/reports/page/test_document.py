@@ -1,4 +1,4 @@
-"""The page is one file that runs what it carries and nothing else, and a ledger's texts stay texts."""
+"""The page is one file that needs no other file, and texts of a ledger cannot become markup or code."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_written_gives_an_error_of_one_line(tmp_path: Path
     assert finished.returncode == 2
     assert finished.stderr.splitlines() == [f"error: cannot write {page}: No such file or directory"]
     (tmp_path / "page.html").mkdir()
-    with pytest.raises(UserError, match=r"cannot write .*page\.html: it is there, and is no regular file"):
+    with pytest.raises(UserError, match=r"cannot write .*page\.html: it exists and is not a regular file"):
         build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
 
@@ -149,7 +149,7 @@ def test_a_link_is_kept_and_a_device_is_refused(tmp_path: Path) -> None:
     assert build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "latest.html")]) == 0
     assert (tmp_path / "latest.html").is_symlink()
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "null")])
 
 

@@ -1,4 +1,4 @@
-"""Whatever text stands in whichever field of whichever row, the page shows it as text, or the ledger is refused."""
+"""Hostile text in any field of any row is shown as text on the page, or the ledger is refused."""
 
 from __future__ import annotations
 

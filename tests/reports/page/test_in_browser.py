@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, filters, prints, fits a phone, and asks nobody for anything."""
+"""The page in a real browser: it draws, filters, prints, fits a phone, and sends no request."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def reset(page: Page) -> None:
     expect(page.locator("#count")).to_have_text("11 runs")
 
 
-def test_everything_draws_without_a_complaint_or_a_request(seen: Visit) -> None:
+def test_the_page_draws_without_errors_or_requests(seen: Visit) -> None:
     page = seen.page
     assert seen.complaints == []
     assert seen.requests == []
@@ -77,7 +77,7 @@ def test_everything_draws_without_a_complaint_or_a_request(seen: Visit) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_the_table_says_what_the_ledger_says(seen: Visit) -> None:
+def test_the_table_shows_the_figures_of_the_ledger(seen: Visit) -> None:
     row = seen.page.locator("tr", has=seen.page.get_by_text("b493d7aa", exact=True)).first
     assert "completed, short of target" in row.inner_text()
     assert "> 10:55" in row.inner_text()
@@ -93,7 +93,7 @@ def test_cohorts_show_missing_runs_and_open_intervals(seen: Visit) -> None:
     assert "> 10:55" in seen.page.locator("#cohorts-body").inner_text()
 
 
-def test_health_events_have_their_moments(seen: Visit) -> None:
+def test_health_events_are_drawn_at_their_times(seen: Visit) -> None:
     show(seen.page, "health")
     last = seen.page.locator("#health-body tbody tr").last
     assert [cell.split("\n") for cell in last.locator("td").all_inner_texts()][:3] == [
@@ -163,7 +163,7 @@ def test_everything_that_acts_can_be_reached_by_keyboard(browser: Browser, page_
     page.context.close()
 
 
-def test_two_sides_stand_beside_each_other(seen: Visit) -> None:
+def test_two_sides_can_be_compared(seen: Visit) -> None:
     page = seen.page
     show(page, "sides")
     sides = page.locator("#sides-body")
@@ -203,7 +203,7 @@ def test_a_figure_can_be_saved(seen: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_needs_no_sideways_scrolling(browser: Browser, page_file: Path, scheme: str) -> None:
+def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Browser, page_file: Path, scheme: str) -> None:
     seen = visit(browser, page_file, 390, 844, is_mobile=True, has_touch=True, color_scheme=scheme)
     assert seen.complaints == []
     assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -217,7 +217,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, page_file: Path, 
     seen.page.context.close()
 
 
-def test_paper_gets_every_row_and_every_table(browser: Browser, page_file: Path) -> None:
+def test_a_printed_page_has_every_row_and_table(browser: Browser, page_file: Path) -> None:
     seen = visit(browser, page_file, color_scheme="dark")
     page = seen.page
     page.locator("#filters [name=cohort]").select_option(label="skrl-l4")

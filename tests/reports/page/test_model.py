@@ -1,4 +1,4 @@
-"""What the page shows follows from the rows, and what is thinned out is counted."""
+"""The page's data follow from the rows, and thinned-out curves count their samples."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
     assert collection.panels[0].seeds == list(range(10))
 
 
-def test_too_many_episodes_leave_the_last_sheets(tmp_path: Path) -> None:
+def test_with_too_many_episodes_each_run_keeps_its_last_sheets(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9))
     write_run(tmp_path, "bb", scores=(4, 8))
     collection = collect_outcomes(read_ledger(tmp_path).runs, episodes=20)

@@ -6,8 +6,8 @@ cause no event; each threshold has its reason beside it. Figures of good trainin
 cart-pole and the ant with many recipes.
 """
 
-from ledger_lab.meters.health.events import Event, Finding, Settings
+from ledger_lab.meters.health.events import Detection, Event, Settings
 from ledger_lab.meters.health.monitor import HealthMonitor
 from ledger_lab.meters.health.seen import Iteration
 
-__all__ = ["Event", "Finding", "HealthMonitor", "Iteration", "Settings"]
+__all__ = ["Event", "Detection", "HealthMonitor", "Iteration", "Settings"]

@@ -42,8 +42,8 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A reported health event."""
+class Detection:
+    """A health event that a detector reports."""
 
     event: Event
     evidence: str

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ledger_lab.meters.health.events import Event, Finding, Settings
-from ledger_lab.meters.health.seen import Spell, spread
+from ledger_lab.meters.health.events import Detection, Event, Settings
+from ledger_lab.meters.health.seen import Debounce, spread
 from ledger_lab.panels import wilson_interval
 
 
 @dataclass(frozen=True)
-class Exam:
+class Screening:
     """A policy's screening on the run's panel."""
 
     iteration: int
@@ -51,43 +51,43 @@ class RewardHacking:
     def __init__(self, settings: Settings) -> None:
         """Start without a scored panel."""
         self._settings = settings
-        self._spell = Spell(patience=2, calm=2)
-        self._best: Exam | None = None
+        self._debounce = Debounce(patience=2, calm=2)
+        self._best: Screening | None = None
 
-    def look(self, exam: Exam, returns: Sequence[float]) -> Finding | None:
+    def look(self, latest: Screening, returns: Sequence[float]) -> Detection | None:
         """Examine the score of a panel.
 
         Args:
-            exam: Score of the newest panel.
+            latest: Score of the newest panel.
             returns: Mean training returns of all iterations so far.
         """
         best = self._best
-        if best is None or exam.share > best.share:
-            self._best = exam
-        if not self._spell.begins(best is not None and self._fell(best, exam) and self._rose(best, exam, returns)):
+        if best is None or latest.share > best.share:
+            self._best = latest
+        hacked = best is not None and self._fell(best, latest) and self._rose(best, latest, returns)
+        if not self._debounce.should_report(hacked) or best is None:
             return None
-        assert best is not None
-        return Finding(
+        return Detection(
             Event.REWARD_HACKING,
-            f"held-out success fell from {best} at iteration {best.iteration} to {exam} at iteration "
-            f"{exam.iteration}, while the training return rose from {best.returned:.4g} to "
-            f"{exam.returned:.4g}",
+            f"held-out success fell from {best} at iteration {best.iteration} to {latest} at iteration "
+            f"{latest.iteration}, while the training return rose from {best.returned:.4g} to "
+            f"{latest.returned:.4g}",
             "look at what earns reward without success (play.py shows it), and change env.rewards.TERM.weight; the "
             f"policy of iteration {best.iteration} is the better one",
         )
 
-    def _fell(self, best: Exam, exam: Exam) -> bool:
+    def _fell(self, best: Screening, latest: Screening) -> bool:
         """Tell whether the success has fallen by more than chance."""
-        pooled = (best.successes + exam.successes) / (best.episodes + exam.episodes)
-        deviation = math.sqrt(pooled * (1 - pooled) * (1 / best.episodes + 1 / exam.episodes))
-        return best.share - exam.share > max(self._FALL, self._DEVIATIONS * deviation)
+        pooled = (best.successes + latest.successes) / (best.episodes + latest.episodes)
+        deviation = math.sqrt(pooled * (1 - pooled) * (1 / best.episodes + 1 / latest.episodes))
+        return best.share - latest.share > max(self._FALL, self._DEVIATIONS * deviation)
 
-    def _rose(self, best: Exam, exam: Exam, returns: Sequence[float]) -> bool:
+    def _rose(self, best: Screening, latest: Screening, returns: Sequence[float]) -> bool:
         """Tell whether the return has risen by more than its noise."""
-        before, after = best.returned, exam.returned
+        before, after = best.returned, latest.returned
         if before is None or after is None:
             return False
-        noise = max(spread(list(best.returns)), spread(list(exam.returns)))
+        noise = max(spread(list(best.returns)), spread(list(latest.returns)))
         return after - before > max(self._RISE * (max(returns) - min(returns)), 3 * noise)
 
 
@@ -101,12 +101,12 @@ class NoConvergence:
     """
 
     _EARLIEST, _LATE = 0.5, 0.75
-    """Shares of the budget before which there is no event; see the class."""
+    """Shares of the budget before which there is no event; see the description of the class."""
     _WINDOW = 0.25
     """Share of the budget, back from the newest panel, over which the pace is measured."""
-    _FEWEST, _MOMENTS = 4, 8
-    """Smallest number of panels in the window, and largest number of groups of them; between single panels, the pace is
-    luck."""
+    _FEWEST_PANELS, _MOST_GROUPS = 4, 8
+    """Smallest number of panels in the window, and largest number of groups of panels. Between single panels, the pace
+    is mostly chance."""
     _FASTER = 2.0
     _RISE = 0.05
     """Rise of the return over a tenth of the budget, as a share of its range, that counts as learning."""
@@ -120,33 +120,33 @@ class NoConvergence:
             settings: Names of the library's settings.
         """
         self._target, self._budget, self._settings = target, max_iterations, settings
-        self._spell = Spell(patience=1, calm=2)
-        self._exams: list[Exam] = []
+        self._debounce = Debounce(patience=1, calm=2)
+        self._screenings: list[Screening] = []
         self._reached = False
 
-    def look(self, exam: Exam, returns: Sequence[float], iterations: int) -> Finding | None:
+    def look(self, latest: Screening, returns: Sequence[float], iterations: int) -> Detection | None:
         """Examine the score of a panel.
 
         Args:
-            exam: Score of the newest panel.
+            latest: Score of the newest panel.
             returns: Mean training returns of all iterations so far.
             iterations: Iterations completed by now.
         """
-        window = max(exam.iteration - self._WINDOW * self._budget, 0)
-        self._exams = [each for each in (*self._exams, exam) if each.iteration >= window]
+        window = max(latest.iteration - self._WINDOW * self._budget, 0)
+        self._screenings = [each for each in (*self._screenings, latest) if each.iteration >= window]
         passed = iterations / self._budget
-        self._reached = self._reached or exam.share >= self._target
-        if self._reached or passed < self._EARLIEST or len(self._exams) < self._FEWEST:
+        self._reached = self._reached or latest.share >= self._target
+        if self._reached or passed < self._EARLIEST or len(self._screenings) < self._FEWEST_PANELS:
             return None
-        moments = self._moments()
-        first, last = moments[0], moments[-1]
-        pace = max((b.share - a.share) / max(b.at - a.at, 1.0) for a, b in itertools.combinations(moments, 2))
+        groups = self._groups()
+        first, last = groups[0], groups[-1]
+        pace = max((b.share - a.share) / max(b.at - a.at, 1.0) for a, b in itertools.combinations(groups, 2))
         possible = wilson_interval(last.successes, last.episodes)[1]
         forecast = min(possible + self._FASTER * max(pace, 0.0) * max(self._budget - last.at, 0.0), 1.0)
         waiting = passed < self._LATE and self._learns(returns)
-        if not self._spell.begins(forecast < self._target and not waiting):
+        if not self._debounce.should_report(forecast < self._target and not waiting):
             return None
-        return Finding(
+        return Detection(
             Event.NO_CONVERGENCE,
             f"held-out success {last.share:.0%} near iteration {last.at:.0f} of {self._budget}, {first.share:.0%} near "
             f"iteration {first.at:.0f}: at twice the best pace since then {forecast:.0%} at the end, short of "
@@ -156,16 +156,16 @@ class NoConvergence:
             "(evaluate.py --video)",
         )
 
-    def _moments(self) -> list[_Moment]:
+    def _groups(self) -> list[_ScreeningGroup]:
         """Group the screenings of the window into a few groups, in order."""
-        size = -(-len(self._exams) // self._MOMENTS)
+        size = -(-len(self._screenings) // self._MOST_GROUPS)
         return [
-            _Moment(
-                median(each.iteration for each in exams),
-                sum(each.successes for each in exams),
-                sum(each.episodes for each in exams),
+            _ScreeningGroup(
+                median(each.iteration for each in group),
+                sum(each.successes for each in group),
+                sum(each.episodes for each in group),
             )
-            for exams in (self._exams[start : start + size] for start in range(0, len(self._exams), size))
+            for group in (self._screenings[start : start + size] for start in range(0, len(self._screenings), size))
         ]
 
     def _learns(self, returns: Sequence[float]) -> bool:
@@ -178,7 +178,7 @@ class NoConvergence:
 
 
 @dataclass(frozen=True)
-class _Moment:
+class _ScreeningGroup:
     """A group of successive screenings."""
 
     at: float

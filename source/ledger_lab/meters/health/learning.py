@@ -6,8 +6,8 @@ import math
 from collections import deque
 from statistics import median
 
-from ledger_lab.meters.health.events import Event, Finding, Settings
-from ledger_lab.meters.health.seen import Iteration, Spell, spread
+from ledger_lab.meters.health.events import Detection, Event, Settings
+from ledger_lab.meters.health.seen import Debounce, Iteration, spread
 
 _CALM = 20
 """Iterations without the problem after which it is reported again."""
@@ -19,22 +19,22 @@ class NonFinite:
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._spell = Spell(patience=1, calm=_CALM)
+        self._debounce = Debounce(patience=1, calm=_CALM)
 
-    def look(self, seen: Iteration) -> Finding | None:
+    def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         spoiled = [name for name, value in seen.figures.items() if not math.isfinite(value)]
-        return self._finding(f"{', '.join(spoiled)} not finite" if spoiled else None)
+        return self._detection(f"{', '.join(spoiled)} not finite" if spoiled else None)
 
-    def failed(self, reason: str) -> Finding | None:
+    def failed(self, reason: str) -> Detection | None:
         """Handle the error of a library that found such a number inside an iteration."""
-        return self._finding(reason)
+        return self._detection(reason)
 
-    def _finding(self, evidence: str | None) -> Finding | None:
-        """Return the finding, unless it was reported before."""
-        if not self._spell.begins(evidence is not None) or evidence is None:
+    def _detection(self, evidence: str | None) -> Detection | None:
+        """Return the detection, unless it was reported before."""
+        if not self._debounce.should_report(evidence is not None) or evidence is None:
             return None
-        return Finding(
+        return Detection(
             Event.NON_FINITE,
             evidence,
             f"lower {self._settings['learning_rate']} or {self._settings['max_grad_norm']}; if rewards or observations "
@@ -58,14 +58,14 @@ class ValueLossExplosion:
     _JUMP, _PEAK = 30.0, 5.0
     """Factor above the recent median, and above the largest earlier value; good trainings reach 21 and 2.1."""
     _BETTER = 0.05
-    """Share of the range of the returns by which a new best return must exceed the old one, because noise exceeds it
-    now and then."""
+    """Share of the range of the returns by which a new best return must exceed the old one, because noise alone
+    sometimes exceeds the old one."""
     _RECENT, _LATELY, _WARM_UP = 30, 10, 10
 
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._spell = Spell(patience=3, calm=_CALM)
+        self._debounce = Debounce(patience=3, calm=_CALM)
         self._recent: deque[float] = deque(maxlen=self._RECENT)
         self._levels: deque[float] = deque(maxlen=self._LATELY)
         self._peak = 0.0
@@ -74,7 +74,7 @@ class ValueLossExplosion:
         self._largest_return = 0.0
         self._since_best = 0
 
-    def look(self, seen: Iteration) -> Finding | None:
+    def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         returned = seen.figures.get("mean_return")
         if returned is not None:
@@ -94,7 +94,7 @@ class ValueLossExplosion:
         self._levels.append(level)
         scale = self._largest_return * self._largest_return
         beyond = scale > 0 and level > self._BEYOND * scale
-        # A policy that has just found its reward has a value function that lags behind: no problem.
+        # When a policy has just found its reward, its value function lags behind, which is no problem.
         jumped = (
             usual is not None
             and self._peak > 0
@@ -104,10 +104,10 @@ class ValueLossExplosion:
             and self._since_best >= self._WARM_UP
         )
         absurd = scale > 0 and loss > self._ABSURD * scale
-        if not self._spell.begins(beyond or jumped or absurd, at_once=absurd):
+        if not self._debounce.should_report(beyond or jumped or absurd, at_once=absurd):
             return None
         largest = f"a largest mean return of {self._largest_return:.3g}"
-        return Finding(
+        return Detection(
             Event.VALUE_LOSS_EXPLOSION,
             f"value loss {loss:.3g}, against " + (f"{self._peak:.3g} at most before" if jumped else largest),
             f"lower {self._settings['learning_rate']}{_now(seen)}, {self._settings['value_coef']} or "
@@ -132,12 +132,12 @@ class EntropyCollapse:
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._spell = Spell(patience=2, calm=_CALM)
+        self._debounce = Debounce(patience=2, calm=_CALM)
         self._first: list[float] = []
         self._actions: float | None = None
         self._recent: deque[float] = deque(maxlen=self._WITHIN + 1)
 
-    def look(self, seen: Iteration, learned: bool) -> Finding | None:
+    def look(self, seen: Iteration, learned: bool) -> Detection | None:
         """Examine an iteration.
 
         Args:
@@ -153,10 +153,10 @@ class EntropyCollapse:
         first, lately = median(self._first), max(self._recent)
         gone = noise <= self._FLOOR * first and noise < first
         falling = noise <= self._FALL * lately and noise < lately
-        if not self._spell.begins((gone or falling) and not learned):
+        if not self._debounce.should_report((gone or falling) and not learned):
             return None
         since = f"{first:.3g} at the start" if gone else f"{lately:.3g} within {len(self._recent) - 1} iterations"
-        return Finding(
+        return Detection(
             Event.ENTROPY_COLLAPSE,
             f"standard deviation of the actions {noise:.3g}, from {since}",
             f"raise {self._settings['entropy_coef']} or {self._settings['initial_noise_std']}, or lower "
@@ -186,10 +186,10 @@ class KlOutOfRange:
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._high = Spell(patience=3, calm=_CALM)
-        self._low = Spell(patience=20, calm=_CALM)
+        self._high = Debounce(patience=3, calm=_CALM)
+        self._low = Debounce(patience=20, calm=_CALM)
 
-    def look(self, seen: Iteration, learned: bool) -> Finding | None:
+    def look(self, seen: Iteration, learned: bool) -> Detection | None:
         """Examine an iteration.
 
         Args:
@@ -200,15 +200,15 @@ class KlOutOfRange:
         if divergence is None:
             return None
         rate, now = self._settings["learning_rate"], _now(seen)
-        if self._high.begins(divergence > self._HIGH):
-            return Finding(
+        if self._high.should_report(divergence > self._HIGH):
+            return Detection(
                 Event.KL_OUT_OF_RANGE,
                 f"KL divergence of an update {divergence:.3g} nat, above {self._HIGH:g} for 3 iterations",
                 f"lower {rate}{now} or {self._settings['epochs']}, or let {self._settings['schedule']}="
                 f"{self._settings.adaptive} hold {self._settings['kl_target']}",
             )
-        if self._low.begins(abs(divergence) < self._LOW and not learned):
-            return Finding(
+        if self._low.should_report(abs(divergence) < self._LOW and not learned):
+            return Detection(
                 Event.KL_OUT_OF_RANGE,
                 f"KL divergence of an update {divergence:.3g} nat, below {self._LOW:g} for 20 iterations: the policy "
                 "does not change",
@@ -228,11 +228,11 @@ class GradientSpikes:
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._spell = Spell(patience=1, calm=_CALM)
+        self._debounce = Debounce(patience=1, calm=_CALM)
         self._recent: deque[float] = deque(maxlen=self._RECENT)
         self._spikes: deque[float | None] = deque(maxlen=self._WITHIN)
 
-    def look(self, seen: Iteration) -> Finding | None:
+    def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         norm = seen.figures.get("grad_norm")
         if norm is None:
@@ -244,9 +244,9 @@ class GradientSpikes:
         self._recent.append(norm)
         self._spikes.append(norm if spike else None)
         spikes = [each for each in self._spikes if each is not None]
-        if not self._spell.begins(len(spikes) >= self._COUNT):
+        if not self._debounce.should_report(len(spikes) >= self._COUNT):
             return None
-        return Finding(
+        return Detection(
             Event.GRADIENT_SPIKES,
             f"{len(spikes)} of {len(self._spikes)} iterations with a gradient norm up to {max(spikes):.3g}, against "
             f"{usual:.3g} usually",

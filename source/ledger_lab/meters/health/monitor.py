@@ -7,8 +7,8 @@ from bisect import bisect_right
 from dataclasses import replace
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.meters.health.events import Event, Finding, Settings
-from ledger_lab.meters.health.held_out import Exam, NoConvergence, RewardHacking
+from ledger_lab.meters.health.events import Detection, Event, Settings
+from ledger_lab.meters.health.held_out import NoConvergence, RewardHacking, Screening
 from ledger_lab.meters.health.learning import (
     EntropyCollapse,
     GradientSpikes,
@@ -55,14 +55,14 @@ class HealthMonitor:
         self._returns: list[float] = []
         self._returned_at: list[int] = []
 
-    def on_iteration(self, seen: Iteration) -> list[Finding]:
+    def on_iteration(self, seen: Iteration) -> list[Detection]:
         """Examine an iteration.
 
         Args:
             seen: The iteration.
 
         Returns:
-            The findings, usually none.
+            The detections, usually none.
         """
         self._iterations = seen.iterations
         found = [self._non_finite.look(seen)]
@@ -74,21 +74,21 @@ class HealthMonitor:
             self._returned_at.append(seen.iterations)
         found += [detector.look(seen) for detector in self._plain]
         found += [detector.look(seen, self._learned) for detector in self._exploring]
-        return [finding for finding in found if finding is not None]
+        return [each for each in found if each is not None]
 
-    def on_failure(self, reason: str) -> list[Finding]:
+    def on_failure(self, reason: str) -> list[Detection]:
         """Handle the error of a library that found numbers that are not finite inside an iteration.
 
         Args:
             reason: The error in one line.
 
         Returns:
-            The finding, unless it was reported before.
+            The detection, unless it was reported before.
         """
         found = self._non_finite.failed(reason)
         return [] if found is None else [found]
 
-    def on_panel(self, result: PanelResult, iteration: int) -> list[Finding]:
+    def on_panel(self, result: PanelResult, iteration: int) -> list[Detection]:
         """Examine a held-out score.
 
         Args:
@@ -96,16 +96,16 @@ class HealthMonitor:
             iteration: Iterations completed when its checkpoint was saved.
 
         Returns:
-            The findings, usually none.
+            The detections, usually none.
         """
         if result.purpose != "screening" or result.invalid is not None or not result.outcomes.episodes:
             return []
         until = bisect_right(self._returned_at, iteration)
         around = tuple(self._returns[max(until - _AROUND, 0) : until])
-        exam = Exam(iteration, result.outcomes.successes, result.outcomes.episodes, around)
-        self._learned = exam.share >= self._target
+        screening = Screening(iteration, result.outcomes.successes, result.outcomes.episodes, around)
+        self._learned = screening.share >= self._target
         found = [
-            self._hacking.look(exam, self._returns),
-            self._convergence.look(exam, self._returns, self._iterations),
+            self._hacking.look(screening, self._returns),
+            self._convergence.look(screening, self._returns, self._iterations),
         ]
-        return [finding for finding in found if finding is not None]
+        return [each for each in found if each is not None]

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 
-from ledger_lab.meters.health.events import Event, Finding
-from ledger_lab.meters.health.seen import Iteration, Spell
+from ledger_lab.meters.health.events import Detection, Event
+from ledger_lab.meters.health.seen import Debounce, Iteration
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 
 
@@ -27,13 +27,13 @@ class Slowdown:
 
     def __init__(self) -> None:
         """Start without data. The first iteration warms up caches, and is left out."""
-        self._spell = Spell(patience=2, calm=2)
+        self._debounce = Debounce(patience=2, calm=2)
         self._first = True
         self._block: list[Iteration] = []
         self._block_ns = 0
         self._best: _Block | None = None
 
-    def look(self, seen: Iteration) -> Finding | None:
+    def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         if self._first:
             self._first = False
@@ -47,10 +47,10 @@ class Slowdown:
         best = self._best
         if best is None or block.step_ns < best.step_ns:
             self._best = block
-        if not self._spell.begins(best is not None and block.step_ns > self._FALL * best.step_ns):
+        if not self._debounce.should_report(best is not None and block.step_ns > self._FALL * best.step_ns):
             return None
         assert best is not None
-        return Finding(
+        return Detection(
             Event.SLOWDOWN,
             f"{1e9 / block.step_ns:.3g} environment steps per second, against {1e9 / best.step_ns:.3g} at best; "
             f"{self._cause(block, best)}",
@@ -155,7 +155,7 @@ class MemoryGrowth:
         self._scales: list[_Scale] = []
         self._warm = False
 
-    def look(self, seen: Iteration) -> Finding | None:
+    def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         on_host = self._event is Event.HOST_MEMORY_GROWTH
         held = seen.host_memory_bytes if on_host else seen.device_memory_bytes
@@ -176,7 +176,7 @@ class MemoryGrowth:
         pace = (last - first) / passed
         end = last + pace * max(self._max_iterations - seen.iterations, 0)
         what, where = ("host", "tracemalloc") if on_host else ("device", "torch.cuda.memory_snapshot")
-        return Finding(
+        return Detection(
             self._event,
             f"{what} memory grew from {first / 1e9:.2f} to {last / 1e9:.2f} GB in {passed} iterations, "
             f"{pace / 1e6:.2g} MB each: {end / 1e9:.3g} GB at the end of the budget",
@@ -192,12 +192,12 @@ class MemoryGrowth:
         """
         if place == len(self._scales):
             iterations = self._BLOCK * self._LONGER**place
-            self._scales.append(_Scale(iterations, Spell(patience=1, calm=self._BLOCKS)))
+            self._scales.append(_Scale(iterations, Debounce(patience=1, calm=self._BLOCKS)))
         scale = self._scales[place]
         scale.levels = [*scale.levels[1 - self._BLOCKS :], level]
         scale.blocks += 1
-        known = any(each.spell.told for each in self._scales)  # longer blocks would show the same leak later
-        found = scale if scale.spell.begins(self._leaks(scale.levels)) and not known else None
+        known = any(each.debounce.reported for each in self._scales)  # longer blocks would show the same leak later
+        found = scale if scale.debounce.should_report(self._leaks(scale.levels)) and not known else None
         if scale.blocks % self._LONGER == 0:
             found = self._add(median(scale.levels[-self._LONGER :]), place + 1) or found
         return found
@@ -217,7 +217,7 @@ class _Scale:
 
     iterations: int
     """Iterations per block."""
-    spell: Spell
+    debounce: Debounce
     levels: list[float] = field(default_factory=list)
     """Memory of the newest blocks [B]."""
     blocks: int = 0

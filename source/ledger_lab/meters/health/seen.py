@@ -29,8 +29,8 @@ class Iteration:
     """Device memory of the process at the end of the iteration [B]."""
 
 
-class Spell:
-    """Reports a problem once, when it has lasted, and again only after it has been gone for a while."""
+class Debounce:
+    """Decides when to report a problem: once it has lasted, and again only after it has been gone for a while."""
 
     def __init__(self, patience: int, calm: int) -> None:
         """Start without a problem.
@@ -44,11 +44,11 @@ class Spell:
         self._told = False
 
     @property
-    def told(self) -> bool:
-        """Whether it was reported, and is not gone yet."""
+    def reported(self) -> bool:
+        """Whether the present problem was reported."""
         return self._told
 
-    def begins(self, trouble: bool, at_once: bool = False) -> bool:
+    def should_report(self, trouble: bool, at_once: bool = False) -> bool:
         """Add one check.
 
         Args:

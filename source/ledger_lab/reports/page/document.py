@@ -18,7 +18,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
 from ledger_lab.meters import Phase
-from ledger_lab.reports.columns import Cell, Shown, columns_of, shown_table
+from ledger_lab.reports.columns import Shown, TableCell, columns_of, shown_table
 from ledger_lab.reports.page.model import PageModel, Yardstick, build_model
 from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -65,7 +65,7 @@ def write_page(
         summaries: Their figures, in the same order.
         cohorts: Figures of their cohorts.
         source: Name of the ledger, shown to the reader.
-        asked: Price that stands in place of the declared ones.
+        asked: Price that replaces the declared prices.
         absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
         on_progress: Called with the number of runs read and the total; each run is read twice.
@@ -82,7 +82,7 @@ def write_page(
     document = render_page(model).encode("utf-8", errors="replace")
     target = path.resolve()
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
-        raise UserError(f"cannot write {path}: it is there, and is no regular file")
+        raise UserError(f"cannot write {path}: it exists and is not a regular file")
     try:
         with whole_file(target, shared=True) as unfinished:
             unfinished.write_bytes(document)
@@ -95,17 +95,17 @@ class _HtmlTable:
     """A table of the page."""
 
     columns: list[tuple[str, Shown]]
-    rows: list[tuple[int | None, list[Cell]]]
-    """Places of the rows in the model, with their cells; ``None`` for what the filters don't hide."""
+    rows: list[tuple[int | None, list[TableCell]]]
+    """Indices of the rows in the model, with their cells; ``None`` for a row that filters never hide."""
     yardstick: Yardstick | None = None
 
 
 def render_page(model: PageModel) -> str:
     """Return the page as one HTML document.
 
-    The template engine escapes every text that the template does not hold itself; the embedded JSON, styles and scripts
-    alone are made safe here. The document's content security policy allows its two embedded scripts, by their hashes,
-    and no network access. No policy forbids all navigation, but nothing on the page leads elsewhere.
+    The template engine escapes every text from the ledger. Only the embedded JSON, styles and scripts are made safe
+    here. The content security policy allows the two embedded scripts, by their hashes, and no network access. No policy
+    can forbid all navigation, but the page has no link to another page.
 
     Args:
         model: The page's content.
@@ -133,7 +133,7 @@ def render_page(model: PageModel) -> str:
 
 
 def _cost_table(model: PageModel, place: int) -> _HtmlTable:
-    """Return the table of the runs that are measured by one yardstick."""
+    """Return the table of the runs of one yardstick."""
     own = [index for index, run in enumerate(model.runs) if run.yardstick == place]
     columns, rows = shown_table(RunSummary, [model.runs[index].summary for index in own])
     return _HtmlTable(columns, list(zip(own, rows, strict=True)), model.yardsticks[place])
@@ -142,10 +142,10 @@ def _cost_table(model: PageModel, place: int) -> _HtmlTable:
 def _cohort_table(model: PageModel) -> _HtmlTable:
     """Return the table of the cohorts, those without a run included."""
     columns, rows = shown_table(CohortSummary, model.cohorts)
-    found: list[tuple[int | None, list[Cell]]] = list(enumerate(rows))
+    found: list[tuple[int | None, list[TableCell]]] = list(enumerate(rows))
     for cohort, size in model.absent_cohorts:
-        missing = Cell(f"0 of {size}", details=(f"{size} missing",), style="bad")
-        found.append((None, [Cell(cohort), missing, *[Cell(MISSING)] * (len(columns) - 2)]))
+        missing = TableCell(f"0 of {size}", details=(f"{size} missing",), style="bad")
+        found.append((None, [TableCell(cohort), missing, *[TableCell(MISSING)] * (len(columns) - 2)]))
     return _HtmlTable(columns, found)
 
 
@@ -207,5 +207,5 @@ def _inside_element(script: str) -> str:
 
 @cache
 def _part(name: str) -> str:
-    """Return a part of the page that lies beside this module."""
+    """Return the text of a part of the page, from a file beside this module."""
     return files("ledger_lab.reports.page").joinpath("template", name).read_text(encoding="utf-8")

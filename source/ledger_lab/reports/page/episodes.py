@@ -23,7 +23,7 @@ class PanelEpisodes:
     cells: list[str]
     """Cells, in the order of their episodes."""
     counts: list[int]
-    """How many episodes in a row each of :attr:`cells` has."""
+    """Number of consecutive episodes of each of :attr:`cells`."""
     seeds: list[int]
     """Seed of each episode."""
 
@@ -62,7 +62,7 @@ def collect_outcomes(
 
     Args:
         runs: The runs.
-        episodes: Episodes that may be kept in all.
+        episodes: Largest number of episodes of all sheets together.
         on_run: Called with the index of the run that is read.
 
     Returns:

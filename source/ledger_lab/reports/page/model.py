@@ -29,7 +29,7 @@ FEWEST_POINTS, MOST_POINTS = 40, 300
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
-    """Task, panel and target that a group of runs is measured by; figures of two yardsticks are never mixed."""
+    """Task, panel and target of a group of runs. Figures of two yardsticks are never mixed."""
 
     task: str
     panel: str
@@ -40,7 +40,7 @@ class Yardstick:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class CheckpointScore:
     """A policy's held-out score, placed at the time when the policy was saved."""
 
     at_s: float
@@ -54,7 +54,7 @@ class Score:
     """Lower end of the 95 % Wilson interval."""
     high: float
     again: int | None
-    """Successes on the fresh seeds of its confirmation; ``None`` without one."""
+    """Successes on the fresh seeds of its confirmation; ``None`` without a confirmation."""
     again_episodes: int | None
     confirmed: bool
 
@@ -76,14 +76,14 @@ class PageRun:
     """A run on the page: its summary, and its curves and scores."""
 
     summary: RunSummary
-    """Its figures, without checkpoints and health events: scores and :attr:`health_events` tell them with their times.
-    """
+    """Its figures without checkpoints and health events, which are in the scores and :attr:`health_events` with their
+    times."""
     accelerator: str | None
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
     construct: dict[str, Any]
     """Fields that must be equal before runs are compared: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
-    scores: list[Score]
+    scores: list[CheckpointScore]
     returns: Curve | None
     """Training return over time."""
     telemetry: list[TelemetrySeries]
@@ -98,7 +98,7 @@ class PageModel:
     """Everything that the page shows."""
 
     source: str
-    """Which ledger, as the user named it."""
+    """Name of the ledger, as the user gave it."""
     created_at: str
     left_out_runs: int
     """Runs of the ledger that are not on the page."""
@@ -111,7 +111,7 @@ class PageModel:
     """Names and sizes of declared cohorts without a run."""
     panels: list[PanelEpisodes]
     ends: list[str]
-    """How episodes end: each letter of a sheet stands for an index into this list."""
+    """Ways in which episodes end; each letter of a sheet is an index into this list."""
     most_points: int
     """Points that a curve is thinned out to, each the mean of consecutive samples."""
     metered_runs: int
@@ -137,7 +137,7 @@ def build_model(
     left_out_runs: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> PageModel:
-    """Work out everything that the page shows.
+    """Compute everything that the page shows.
 
     Args:
         runs: The runs.
@@ -145,7 +145,7 @@ def build_model(
         cohorts: Figures of their cohorts.
         source: Name of the ledger, shown to the reader.
         created_at: Time of creation, shown to the reader.
-        asked: Price that stands in place of the declared ones.
+        asked: Price that replaces the declared prices.
         absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
         on_progress: Called with the number of runs read and the total; each run is read twice.
@@ -172,7 +172,7 @@ def build_model(
                 accelerator=None if accelerator is None else str(accelerator),
                 yardstick=places[summary.task, summary.panel_id, summary.target_success],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
-                scores=_scores(run, summary, _seeds(collection.panels, summary.panel_id)),
+                scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
                 returns=return_curve(run, points),
                 telemetry=telemetry_series(run, points) if len(runs) - place <= METERED_RUNS else [],
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
@@ -219,7 +219,7 @@ def _seeds(panels: Sequence[PanelEpisodes], panel_id: str) -> int | None:
     return next((len(set(each.seeds)) for each in panels if each.panel_id == panel_id), None)
 
 
-def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
+def _scores(summary: RunSummary, seeds: int | None) -> list[CheckpointScore]:
     """Return the held-out scores of a run's checkpoints over its wall-clock time.
 
     Episodes with the same seed are not independent of each other, so intervals count seeds.
@@ -232,7 +232,7 @@ def _scores(run: Run, summary: RunSummary, seeds: int | None) -> list[Score]:
         trials = seeds or episodes
         low, high = wilson_interval(successes / episodes * trials, trials)
         scores.append(
-            Score(
+            CheckpointScore(
                 at_s=round(checkpoint.wall_s, 3),
                 env_steps=checkpoint.env_steps,
                 iteration=checkpoint.iteration,

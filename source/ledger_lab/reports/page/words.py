@@ -12,7 +12,7 @@ WORDS = {
     "does not prove success.",
     "median [lowest, highest]": "Over the runs of a side, if it has several.",
 }
-"""Words that are no titles of columns: the declaration of a column says what it holds."""
+"""Meanings of words that are not titles of columns; a column's meaning is in its declaration."""
 
 PHASE_WORDS = {
     Phase.STARTUP: "imports, app launch, scene creation, first reset",

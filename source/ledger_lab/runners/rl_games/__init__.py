@@ -1,1 +1,1 @@
-"""rl_games as a learner."""
+"""Adapter of rl_games."""

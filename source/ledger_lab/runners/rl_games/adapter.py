@@ -1,4 +1,4 @@
-"""rl_games behind the contract of :mod:`ledger_lab.runners.adapter`."""
+"""rl_games behind the protocol of :mod:`ledger_lab.runners.adapter`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
-from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
+from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
@@ -57,12 +57,12 @@ class RlGamesAdapter:
     optional: Mapping[str, Any] = {
         "params.seed": DEFAULT_SEED,
         "params.load_checkpoint": False,
-        "params.torch_threads": 0,  # as many as the process has: the library's four round otherwise than the judge's
+        "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
         "params.env.clip_observations": math.inf,
         "params.env.clip_actions": math.inf,
         "params.config.clip_actions": True,
         "params.config.max_frames": -1,
-        "params.config.torch_compile": False,  # what the library takes minutes for unasked
+        "params.config.torch_compile": False,  # off, because compiling takes minutes
         "params.config.value_bootstrap": True,
         "params.config.schedule_type": "legacy",
         "params.config.mixed_precision": False,
@@ -74,12 +74,12 @@ class RlGamesAdapter:
     def prepare(
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> dict[str, Any]:
-        """Set what is asked for, and refuse or drop what would train something else than a run says."""
+        """Set the requested values; refuse or drop settings that contradict the run's declaration."""
         complete(agent_cfg, self.optional)
         params = agent_cfg["params"]
         for group in ("algo", "config"):
             if "name" not in params.get(group, {}):
-                raise UserError(f"the agent's configuration is none of rl_games: it has no params.{group}.name")
+                raise UserError(f"the agent's configuration is not for rl_games: it has no params.{group}.name")
         config = params["config"]
         if seed is not None:
             params["seed"] = seed
@@ -104,8 +104,8 @@ class RlGamesAdapter:
                     f"agent.{key} {value}: a run trains one fresh policy, for agent.params.config.max_epochs"
                 )
         for name, reason in (
-            ("epochs_between_resets", "it would reset held-out episodes, too"),
-            ("normalize_rms_advantage", "rl_games 1.6 fails to build what it needs"),
+            ("epochs_between_resets", "it would also reset held-out episodes"),
+            ("normalize_rms_advantage", "rl_games 1.6 fails with it"),
         ):
             if config.get(name):
                 raise UserError(f"agent.params.config.{name} {config[name]}: {reason}: leave it out")
@@ -113,17 +113,17 @@ class RlGamesAdapter:
         config["print_stats"] = config["multi_gpu"] = False
         return agent_cfg
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-        """Look for it among those that the networks register."""
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
+        """Refuse an activation that the library's networks do not register."""
         return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
 
     def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
         """Refuse networks with recurrent layers."""
         if "rnn" in agent_cfg["params"]["network"]:
-            raise UserError(WITHOUT_MEMORY)
+            raise UserError(RECURRENT_REFUSAL)
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
-        """Read the batch arithmetic; minibatches have a size, for all environments or for each."""
+        """Read the batch arithmetic; the minibatch size is for all environments together, or per environment."""
         config = agent_cfg["params"]["config"]
         try:
             horizon, max_iterations = config["horizon_length"], config["max_epochs"]
@@ -137,23 +137,23 @@ class RlGamesAdapter:
                 minibatches=None if size is not None else horizon // per_env,
                 minibatch_size=size,
                 minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
-                save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: at the end alone
+                save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: only at the end
             )
         except KeyError as error:
             raise ValueError(f"params.config.{error.args[0]} is missing") from error
 
     def seed(self, agent_cfg: dict[str, Any]) -> int:
-        """Read the seed."""
+        """Read the training seed."""
         seed: int = agent_cfg["params"]["seed"]
         return seed
 
     def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Set the seed."""
+        """Set the training seed."""
         agent_cfg["params"]["seed"] = seed
         return agent_cfg
 
     def experiment(self, agent_cfg: dict[str, Any]) -> str:
-        """Read the name."""
+        """Read the name of the experiment."""
         name: str = agent_cfg["params"]["config"]["name"]
         return name
 
@@ -169,14 +169,14 @@ class RlGamesAdapter:
         return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
-        """Load the network of a checkpoint; it acts as the library's own player does."""
+        """Load the network of a checkpoint. Its actions equal those of the library's own player."""
         self.require_memoryless(agent_cfg)
         config = agent_cfg["params"]["config"]
         wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
         observed, actions = wrapper.observation_space, wrapper.action_space
         spaces = getattr(observed, "spaces", None)
         shape = observed.shape if spaces is None else {name: space.shape for name, space in spaces.items()}
-        # Its first weights are thrown away, and the learner must not notice; nor need a log tell of each layer.
+        # Drawing the first weights must not advance the learner's random stream. The library prints every layer.
         with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()):
             model = ModelBuilder().load(agent_cfg["params"]).build(
                 {
@@ -187,7 +187,7 @@ class RlGamesAdapter:
                 }
             )  # fmt: skip
             if model.normalize_input:
-                # In place of a TorchScript module, which rounds otherwise once it has been optimized.
+                # Replaces a TorchScript module, whose rounding changes once it is optimized.
                 model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
         with loading_policy(checkpoint, RL_GAMES.title):
             model.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu")["model"])
@@ -207,8 +207,8 @@ class RlGamesAdapter:
 class RlGamesTrainer:
     """rl_games' own training loop with phases around its callables; no step of it is copied.
 
-    The library would end the loop, and save, by rules of its own: at a return of the training, and under names in which
-    the newest policy can't be told. Both are turned off.
+    The library's own rules for ending the loop at a training return, and for saving, are turned off. Its file names do
+    not show which policy is the newest.
     """
 
     def __init__(
@@ -220,12 +220,12 @@ class RlGamesTrainer:
         clock: PhaseClock,
         record: RecordCheckpoint,
     ) -> None:
-        """Build the algorithm and put the meter around it."""
+        """Build the algorithm, and instrument it."""
         self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
         self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
         self._runner = runner = Runner(IsaacAlgoObserver())
         runner.load(agent_cfg)
-        configure_seed(agent_cfg["params"]["seed"])  # the library takes 0 for none, and adds the rank once more
+        configure_seed(agent_cfg["params"]["seed"])  # the library ignores the seed 0, and adds the rank a second time
         runner.params["config"] |= {
             "num_actors": wrapper.num_envs,
             "env_info": wrapper.get_env_info(),
@@ -235,8 +235,8 @@ class RlGamesTrainer:
         }
         self._algo = algo = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
         runner.algo_factory.register_builder(runner.algo_name, lambda **_: algo)
-        with contextlib.suppress(FileNotFoundError):  # where another process was faster
-            Path(algo.nn_dir).rmdir()  # checkpoints lie beside the journal
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it
+            Path(algo.nn_dir).rmdir()  # checkpoints are saved beside the journal
         algo.max_epochs = algo.max_frames = -1
         algo.save_freq, algo.save_best_after = 0, math.inf
         self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
@@ -280,14 +280,14 @@ class RlGamesTrainer:
             self._algo.writer.close()
 
     def save(self) -> CheckpointSaved:
-        """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
+        """Save as ``model_<iteration>.pth``, counted from 0 as in RSL-RL."""
         done = self._algo.epoch_num
         if self._saved is None or self._saved.iteration != done:
             self._saved = self._save(self._run_dir / f"model_{done - 1}.pth")
         return self._saved
 
     def state(self) -> dict[str, Any]:
-        """Return what the algorithm saves, in its own format, and what it forgets."""
+        """Return the algorithm's own state, with values that the algorithm leaves out."""
         algo = self._algo
         state = algo.get_full_state_weights()
         state |= {"last_lr": algo.last_lr, "entropy_coef": algo.entropy_coef}
@@ -299,7 +299,7 @@ class RlGamesTrainer:
         return state
 
     def begin(self, checkpoint: Path) -> None:
-        """Load the network, and that of a central value function."""
+        """Load the network, and the network of a central value function."""
         algo = self._algo
         networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
         if algo.has_central_value:
@@ -307,17 +307,17 @@ class RlGamesTrainer:
         load_networks(networks, checkpoint, RL_GAMES.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load it, the learning rate of the schedule, too, which the library would start anew."""
+        """Load a state, including the schedule's learning rate, which the library would reset."""
         algo = self._algo
         algo.set_full_state_weights(dict(state))
         algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
-        algo.init_tensors()  # what it carries is put back into them, and must not be made anew
+        algo.init_tensors()  # carried data is restored into these tensors, so the loop must not create new ones
         algo.init_tensors = lambda: None
         if algo.has_central_value:
             algo.central_value_net.epoch_num = state["central_value_epochs"]
 
     def carried(self) -> list[tuple[object, list[str]]]:
-        """Return the sums of running episodes, and the means over those that ended lately."""
+        """Return the sums of running episodes, and the means over recent episodes."""
         algo = self._algo
         sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
         means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
@@ -340,7 +340,7 @@ class RlGamesTrainer:
         ]
 
     def _first_observations(self) -> dict[str, torch.Tensor]:
-        """Begin where the environment stands: it was reset with the trainer, and may have been restored since."""
+        """Return the present observations instead of a reset: the environment is reset already, or restored."""
         self._algo.env_reset = self._library_reset
         observations: dict[str, torch.Tensor] = self._algo.obs_to_tensors(
             self._wrapper._process_obs(dict(self._env.unwrapped.obs_buf))
@@ -348,17 +348,17 @@ class RlGamesTrainer:
         return observations
 
     def _train_epoch(self) -> tuple[Any, ...]:
-        """Keep what the library tells of an iteration."""
+        """Train an iteration, and store the library's results."""
         self._trained = self._library_train_epoch()
         return self._trained
 
     def _next_iteration(self) -> int:
-        """Tell of the iteration that is over, and begin another one, unless all are done."""
+        """Report the completed iteration, and begin the next one, unless all are completed."""
         done, trained = self._algo.epoch_num, self._trained
         if torch.distributed.is_initialized():
             reduce_gradients(self._algo)
-        going_on = trained is None or self._on_iteration(done, self._figures(trained))
-        if not going_on or done >= self._batch.max_iterations:
+        continuing = trained is None or self._on_iteration(done, self._figures(trained))
+        if not continuing or done >= self._batch.max_iterations:
             raise Stop
         if trained is not None and done % self._batch.save_interval == 0:
             self.save()
@@ -366,13 +366,13 @@ class RlGamesTrainer:
         return number
 
     def _save(self, path: Path) -> CheckpointSaved:
-        """Save the whole checkpoint, or none."""
+        """Save a checkpoint completely or not at all."""
         with whole_file(path) as unfinished:
             torch.save(self.state(), unfinished)
         return self._record(path, self._algo.epoch_num)
 
     def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
-        """Return what the library tells of an iteration, by our names."""
+        """Return the library's figures of an iteration, by the ledger's names."""
         algo = self._algo
         *_, policy_losses, value_losses, _, entropies, divergences, _, _ = trained
         sigmas = algo.train_result[7]
@@ -388,5 +388,5 @@ class RlGamesTrainer:
         if algo.game_rewards.current_size:
             figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
             figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
-        told = torch.stack([value.detach().double() for value in figures.values()]).tolist()
-        return {**dict(zip(figures, told, strict=True)), "learning_rate": float(algo.last_lr)}
+        values = torch.stack([value.detach().double() for value in figures.values()]).tolist()
+        return {**dict(zip(figures, values, strict=True)), "learning_rate": float(algo.last_lr)}

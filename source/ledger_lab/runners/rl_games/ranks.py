@@ -1,4 +1,4 @@
-"""What rl_games needs to train in several processes: a group that is there, and normalizers that see all of them."""
+"""Training with rl_games in several processes: an existing process group, and normalizers over all processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledger_lab.runners.collectives import merged_moments, take_from_first
 
 
 class _SharedMeanStd(RunningMeanStd):
-    """The library's normalizer, which learns from the samples of all processes."""
+    """The library's normalizer, updated with the samples of all processes."""
 
     def _update_mean_var_count_from_moments(
         self,
@@ -22,7 +22,7 @@ class _SharedMeanStd(RunningMeanStd):
         batch_var: torch.Tensor,
         batch_count: int,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Take all samples for one batch."""
+        """Use the samples of all processes as one batch."""
         batch = merged_moments(batch_mean, batch_var, batch_count, correction=0)
         moments: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = super()._update_mean_var_count_from_moments(
             mean, var, count, *batch
@@ -31,14 +31,14 @@ class _SharedMeanStd(RunningMeanStd):
 
 
 def _networks(algo: Any) -> list[Any]:
-    """Return the policy's network, and the value function's where it has one of its own."""
+    """Return the owners of networks: the algorithm, and its central value function if it has one."""
     return [algo, algo.central_value_net] if algo.has_central_value else [algo]
 
 
 def learn_from_all_processes(algo: Any) -> None:
-    """Begin with the same networks everywhere, and with normalizers that see all processes.
+    """Start with equal networks in all processes, and with normalizers over all processes.
 
-    The library's own are compiled, and nothing can be put between.
+    The library's own normalizers are compiled, so they cannot be modified.
 
     Args:
         algo: The library's algorithm.
@@ -58,10 +58,10 @@ def learn_from_all_processes(algo: Any) -> None:
 
 
 def reduce_gradients(algo: Any) -> None:
-    """Let the library average gradients and divergences, now that its loop runs.
+    """Make the library average gradients and divergences, once its loop runs.
 
-    Had it been told before, it would have started NCCL, on one GPU per process. Each process remains the first one in
-    the library's eyes: the schedule of the learning rate then runs everywhere, and statistics go where nobody looks.
+    Before that, this setting would make the library start NCCL, on one GPU per process. The library treats each process
+    as the first one: so the learning-rate schedule runs in all, and each writes statistics, to a folder of its own.
 
     Args:
         algo: The library's algorithm.

@@ -1,1 +1,1 @@
-"""RSL-RL as a learner."""
+"""Adapter of RSL-RL."""

@@ -1,4 +1,4 @@
-"""RSL-RL behind the contract of :mod:`ledger_lab.runners.adapter`."""
+"""RSL-RL behind the protocol of :mod:`ledger_lab.runners.adapter`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes import RSL_RL
-from ledger_lab.runners.acting_module import WITHOUT_MEMORY, ActingModule
+from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
@@ -54,10 +54,10 @@ class RslRlAdapter:
         seed: int | None = None,
         max_iterations: int | None = None,
     ) -> RslRlOnPolicyRunnerCfg:
-        """Set what is asked for, and drop the fields that older versions of the library used."""
+        """Set the requested values, and drop fields of older versions of the library."""
         if not isinstance(agent_cfg, RslRlOnPolicyRunnerCfg) or agent_cfg.class_name != "OnPolicyRunner":
             raise UserError(
-                "the agent's configuration is none of RSL-RL's PPO, which alone is trained: choose an "
+                "the agent's configuration is not for RSL-RL's PPO, and only PPO is trained: choose an "
                 "RslRlOnPolicyRunnerCfg with --agent"
             )
         if agent_cfg.resume:
@@ -69,8 +69,8 @@ class RslRlAdapter:
             agent_cfg.max_iterations = max_iterations
         return handle_deprecated_rsl_rl_cfg(agent_cfg, importlib.metadata.version("rsl-rl-lib"))
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-        """Let the library tell which it has."""
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
+        """Refuse an activation that the library does not have."""
         try:
             resolve_nn_activation(str(value))
         except ValueError as error:
@@ -81,7 +81,7 @@ class RslRlAdapter:
         """Refuse recurrent actors."""
         model, _ = resolve_class(to_dict(agent_cfg.actor))
         if getattr(model, "is_recurrent", False):
-            raise UserError(WITHOUT_MEMORY)
+            raise UserError(RECURRENT_REFUSAL)
 
     def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
         """Read the batch arithmetic of the on-policy runner."""
@@ -126,7 +126,7 @@ class RslRlAdapter:
         observations = TensorDict(base.obs_buf, batch_size=[base.num_envs])
         groups = resolve_obs_groups(observations, config["obs_groups"], ["actor", "critic"])
         model, fields = resolve_class(config["actor"])
-        with torch.random.fork_rng(devices=[]):  # its first weights are thrown away, and the learner must not notice
+        with torch.random.fork_rng(devices=[]):  # drawing weights must not advance the learner's random stream
             actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields)
         actor = actor.to(base.device)
         with loading_policy(checkpoint, RSL_RL.title):
@@ -154,14 +154,14 @@ class RslRlTrainer:
         clock: PhaseClock,
         record: RecordCheckpoint,
     ) -> None:
-        """Build the runner and put the meter around it."""
+        """Build the runner, and instrument it."""
         self._agent_cfg, self._clock = agent_cfg, clock
         self._record, self._run_dir = record, run_dir
         self._done = 0
         self._saved: CheckpointSaved | None = None
-        self._goes_on = False
+        self._resumed = False
         self._wrapper = wrapper = RslRlVecEnvWrapper(env, clip_actions=agent_cfg.clip_actions)
-        with _in_the_group_there_is():
+        with _existing_process_group():
             self._runner = runner = create_rsl_rl_runner(wrapper, agent_cfg, log_dir=str(run_dir))
         runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
         self._library_save, self._library_log = runner.save, runner.logger.log
@@ -188,11 +188,11 @@ class RslRlTrainer:
         cfg, left = self._agent_cfg, self._agent_cfg.max_iterations - self._done
         if left == 0:
             return
-        self._runner.current_learning_iteration = self._done  # the index of the next one, until it is over
-        scatter = cfg.init_at_random_ep_len and not self._goes_on  # episodes that go on have their lengths
+        self._runner.current_learning_iteration = self._done  # index of the next iteration
+        scatter = cfg.init_at_random_ep_len and not self._resumed  # resumed episodes have their lengths
         compiling = metered_torch_compilation(self._clock) if cfg.torch_compile_mode else contextlib.nullcontext()
         try:
-            with self._listening(), compiling:
+            with self._recorded_update(), compiling:
                 self._runner.learn(left, init_at_random_ep_len=scatter)
         except Stop:
             self.save()
@@ -205,28 +205,28 @@ class RslRlTrainer:
         return self._saved
 
     def state(self) -> dict[str, Any]:
-        """Return what the algorithm saves, the iterations completed, and where the schedule of a curiosity is."""
+        """Return the algorithm's own state, the completed iterations, and the counter of a curiosity schedule."""
         alg = self._runner.alg
         schedule = {"curiosity_updates": alg.rnd.update_counter} if alg.rnd else {}
         return {**alg.save(), **schedule, "iterations": self._done}
 
     def begin(self, checkpoint: Path) -> None:
-        """Load actor and critic, the noise of actions with the actor."""
+        """Load actor and critic; the action noise is part of the actor."""
         alg = self._runner.alg
         networks = {"actor_state_dict": alg.actor, "critic_state_dict": alg.critic}
         load_networks(networks, checkpoint, RSL_RL.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load it, the learning rate of the schedule with the optimizer's."""
+        """Load a state; the schedule's learning rate is part of the optimizer."""
         alg = self._runner.alg
         alg.load(dict(state), None, True)
         if alg.rnd:
             alg.rnd.update_counter = state["curiosity_updates"]
-        self._done, self._goes_on = state["iterations"], True
+        self._done, self._resumed = state["iterations"], True
         self._runner.current_learning_iteration = self._done - 1
 
     def carried(self) -> list[tuple[object, list[str]]] | None:
-        """Return what the logger sums up, some of it only where there is a curiosity."""
+        """Return the logger's sums and buffers; some are used only with curiosity."""
         if self._runner.alg.actor.is_recurrent or self._runner.alg.critic.is_recurrent:
             return None
         sums = "cur_reward_sum cur_ereward_sum cur_ireward_sum cur_episode_length tot_timesteps tot_time"
@@ -254,9 +254,9 @@ class RslRlTrainer:
         ]
 
     def _save(self, path: str, infos: dict[str, Any] | None = None) -> None:
-        """Save the whole checkpoint, or none.
+        """Save a checkpoint completely or not at all.
 
-        The library saves the last iteration once more when it falls on the interval; that changes nothing.
+        If the last iteration is also due by the interval, the library saves it twice; the second call does nothing.
         """
         if self._saved is not None and self._saved.iteration == self._done:
             return
@@ -273,7 +273,7 @@ class RslRlTrainer:
             raise Stop
 
     def _figures(self, logged: Mapping[str, Any]) -> dict[str, float]:
-        """Return what the library logs of an iteration, by our names."""
+        """Return the library's figures of an iteration, by the ledger's names."""
         names = {"value": "value_loss", "surrogate": "policy_loss", "entropy": "entropy"}
         figures = {ours: float(logged["loss_dict"][theirs]) for theirs, ours in names.items()}
         figures["action_std"] = float(logged["action_std"].detach().mean())
@@ -290,12 +290,12 @@ class RslRlTrainer:
         return figures
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Keep what the update computes and does not log: norms of gradients before clipping, and divergences."""
+    def _recorded_update(self) -> Iterator[None]:
+        """Record values that the update computes but does not log: gradient norms before clipping, and divergences."""
         actor = self._runner.alg.actor
         divergence = actor.get_kl_divergence
 
-        def get_kl_divergence(*args: Any) -> torch.Tensor:  # noqa: ANN401 - handed through
+        def get_kl_divergence(*args: Any) -> torch.Tensor:  # noqa: ANN401 - passes through
             found: torch.Tensor = divergence(*args)
             self._divergences.append(found.mean())
             return found
@@ -309,8 +309,8 @@ class RslRlTrainer:
 
 
 @contextlib.contextmanager
-def _in_the_group_there_is() -> Iterator[None]:
-    """Let a runner take the process group that there is; its own would have NCCL alone, and one GPU per process."""
+def _existing_process_group() -> Iterator[None]:
+    """Make a runner use the existing process group; its own would need NCCL and one GPU per process."""
 
     def configure(runner: OnPolicyRunner) -> None:
         joined = torch.distributed.is_initialized()

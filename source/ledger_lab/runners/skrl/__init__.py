@@ -1,1 +1,1 @@
-"""SKRL as a learner."""
+"""Adapter of SKRL."""

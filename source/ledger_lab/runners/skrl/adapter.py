@@ -1,9 +1,9 @@
-"""SKRL behind the contract of :mod:`ledger_lab.runners.adapter`.
+"""SKRL behind the protocol of :mod:`ledger_lab.runners.adapter`.
 
-What the library gets wrong is put right here, and nowhere else: it starts NCCL when it is imported; it resets the
-environment with a seed of its own, the same for every training; it takes the first observation after a timeout for the
-last one before, even where the horizon is a part of the task; it keeps the checkpoint with the best training return as
-the best one; its normalizers know one process alone.
+This module corrects the following behaviour of the library: it starts NCCL on import; it resets the environment with
+the same seed in every training; after a timeout, it takes the first observation of the next episode for the last one,
+even if the horizon is part of the task; it chooses the best checkpoint by training return; its normalizers use only
+the samples of their own process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 _EPISODES = 100
-"""Episodes that the mean return is taken over."""
+"""Number of recent episodes in the mean return."""
 
 
 class SkrlAdapter:
@@ -58,7 +58,7 @@ class SkrlAdapter:
     def prepare(
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> dict[str, Any]:
-        """Set what is asked for; the agent computes where the environment does."""
+        """Set the requested values. The agent uses the device of the environment."""
         cfg = copy.deepcopy(agent_cfg)
         require_trainable(cfg, several_processes=config.torch.is_distributed)
         agent = cfg["agent"]
@@ -72,15 +72,15 @@ class SkrlAdapter:
         require_counts(cfg)
         return cfg
 
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-        """Let the library tell which it has."""
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
+        """Refuse an activation that the library does not have."""
         return refuse_activation(value, _get_activation_function)
 
     def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
-        """Do nothing: the library's configurations describe no other networks."""
+        """Do nothing, because the library's configurations cannot describe recurrent networks."""
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
-        """Read the batch arithmetic of the agent; SKRL counts environment steps where we count iterations."""
+        """Read the batch arithmetic of the agent. SKRL counts environment steps instead of iterations."""
         agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
         horizon, interval = agent["rollouts"], agent["experiment"]["checkpoint_interval"]
         steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
@@ -117,11 +117,11 @@ class SkrlAdapter:
         return SkrlTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
-        """Load the policy of a checkpoint, and what it normalizes its inputs by."""
+        """Load the policy of a checkpoint, and the normalizers of its inputs."""
         wrapper = IsaacLabWrapper(env)
         components = _Components(wrapper, agent_cfg)
         drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
-        with torch.random.fork_rng(drawing):  # its first weights are thrown away, and the learner must not notice
+        with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
             policy = components.models()["agent"]["policy"]
         scalers = components.scalers()
         with loading_policy(checkpoint, SKRL.title):
@@ -133,9 +133,9 @@ class SkrlAdapter:
 
         def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
             inputs = {
-                name: scalers[name](seen) if name in scalers else seen for name, seen in _seen(wrapper, groups).items()
+                name: scalers[name](raw) if name in scalers else raw for name, raw in _inputs(wrapper, groups).items()
             }
-            # Not policy.act(), which draws a sample, too: the learner would notice.
+            # policy.act() would also draw a sample, which advances the learner's random stream.
             actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
             limited: torch.Tensor = (
                 actions.clamp(policy._g_min_actions, policy._g_max_actions) if policy._g_clip_mean_actions else actions
@@ -147,13 +147,13 @@ class SkrlAdapter:
 
 
 class _Components(Runner):
-    """The library's own way from a configuration to its components, without its seeds.
+    """The library's builder of components from a configuration, without its seeding.
 
-    Its constructor would seed everything once more, with the rank added: the environment has done that.
+    The constructor of the library would seed all random streams again, after the environment has seeded them.
     """
 
     def __init__(self, wrapper: IsaacLabWrapper, cfg: dict[str, Any]) -> None:
-        """Read a configuration."""
+        """Store a configuration."""
         self._env, self._verbose = wrapper, False
         self._cfg = self._check_cfg_compatibility(copy.deepcopy(cfg))
 
@@ -181,19 +181,19 @@ class _Components(Runner):
 
 
 class _Environment(IsaacLabWrapper):
-    """The library's wrapper, whose training begins where the environment stands.
+    """The library's wrapper, without a second reset at the start of a training.
 
-    The library's own reset seeds the environment with 0 before every training. Here it was reset when it was wrapped.
+    The library would reset the environment with seed 0 before every training. Here it is reset once, when wrapped.
     """
 
     def __init__(self, env: ManagerBasedRLEnv) -> None:
-        """Reset the environment, by the seed that it was made with."""
+        """Reset the environment, with its own seed."""
         super().__init__(env)
         self._env.reset()
 
     def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Return the current observations: the environment resets itself."""
-        seen = _seen(self, self._unwrapped.obs_buf)
+        """Return the present observations, because the environment resets its episodes itself."""
+        seen = _inputs(self, self._unwrapped.obs_buf)
         self._observations, self._states = seen["observation"], seen["state"]
         return self._observations, {}
 
@@ -210,7 +210,7 @@ class SkrlTrainer:
         clock: PhaseClock,
         record: RecordCheckpoint,
     ) -> None:
-        """Build agent and trainer, and put the meter around them."""
+        """Build agent and trainer, and instrument them."""
         self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
         self._iterations = 0
         self._saved: CheckpointSaved | None = None
@@ -224,7 +224,7 @@ class SkrlTrainer:
             "directory": str(run_dir.parent),
             "experiment_name": run_dir.name,
             "write_interval": batch.horizon,
-            "checkpoint_interval": 0,  # the library would keep a "best" one beside them, by its training return
+            "checkpoint_interval": 0,  # also keeps the library from saving a "best" one by training return
         }
         cfg["trainer"] |= {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
         self._wrapper = wrapper = _Environment(env)
@@ -243,7 +243,7 @@ class SkrlTrainer:
             (agent, "record_transition", Phase.INFER),
             (agent, "update", Phase.LEARN),
             (agent, "write_tracking_data", Phase.LOG),
-            (self, "_tell", Phase.LOG),
+            (self, "_report_iteration", Phase.LOG),
             (self, "_write", Phase.CHECKPOINT),
         ):
             clock.instrument(owner, name, phase)
@@ -254,20 +254,20 @@ class SkrlTrainer:
         """Run the library's loop."""
         self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
-        with self._listening(), contextlib.suppress(Stop):
+        with self._recorded_update(), contextlib.suppress(Stop):
             self._trainer.train()
         self.save()
-        if hasattr(self._agent, "writer"):  # of several processes, only the first one has it
+        if hasattr(self._agent, "writer"):  # only the first process has a writer
             self._agent.writer.close()
 
     def save(self) -> CheckpointSaved:
-        """Save under the name that RSL-RL gives the iteration's checkpoint, which counts from 0."""
+        """Save as ``model_<iteration>.pt``, counted from 0 as in RSL-RL."""
         if self._saved is None or self._saved.iteration != self._iterations:
             self._saved = self._write(self._run_dir / f"model_{self._iterations - 1}.pt")
         return self._saved
 
     def state(self) -> dict[str, Any]:
-        """Return what the agent saves, and the iterations completed; the schedule is in the optimizer."""
+        """Return the agent's own state, and the completed iterations; the schedule is part of the optimizer."""
         return {**{name: part.state_dict() for name, part in self._stateful().items()}, "iterations": self._iterations}
 
     def begin(self, checkpoint: Path) -> None:
@@ -275,13 +275,13 @@ class SkrlTrainer:
         load_networks(self._stateful(), checkpoint, SKRL.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load it."""
+        """Load a state."""
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
         self._iterations = state["iterations"]
 
     def carried(self) -> list[tuple[object, list[str]]]:
-        """Return the sums of running episodes, and what those that ended lately came to."""
+        """Return the sums of running episodes, and the returns and lengths of recent episodes."""
         sums = ["_track_rewards", "_track_timesteps", "_cumulative_rewards", "_cumulative_timesteps"]
         return [(self._agent, sums), (self, ["_returns", "_lengths"])]
 
@@ -306,19 +306,19 @@ class SkrlTrainer:
         ]
 
     def _stateful(self) -> dict[str, Any]:
-        """Return everything of the agent that has a state between two iterations; it forgets to save the last."""
+        """Return the agent's parts with a state; the library does not save the gradient scaler itself."""
         return {**self._agent.checkpoint_modules, "scaler": self._agent.scaler}
 
     def _write(self, path: Path) -> CheckpointSaved:
-        """Save the whole checkpoint, or none."""
+        """Save a checkpoint completely or not at all."""
         with whole_file(path) as unfinished:
             self._agent.save(str(unfinished))
         return self._record(path, self._iterations)
 
-    def _record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - handed through
-        """Let an episode that ran out of time be valued by where it stood, not by where the next one begins.
+    def _record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - passes through
+        """Store a transition; after a timeout, its next observation is the last one of the episode that timed out.
 
-        Where the horizon is a part of the task, it has ended; the other libraries' wrappers know that by themselves.
+        If the horizon is part of the task, a timeout is a termination, as in the wrappers of the other libraries.
         """
         truncated = transition["truncated"]
         if self._finite_horizon:
@@ -331,30 +331,30 @@ class SkrlTrainer:
         self._library["record_transition"](**transition)
 
     def _update(self, **when: int) -> None:
-        """Take the episodes that have ended, which the library forgets when it logs; then learn."""
+        """Record the episodes that have ended, because the library clears them when it logs; then update."""
         self._returns.extend(gained for (gained,) in self._agent._track_rewards)
         self._lengths.extend(steps for (steps,) in self._agent._track_timesteps)
         self._library["update"](**when)
         self._figures = self._read_figures()
 
     def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
-        """Count iterations, of this attempt and those before it."""
+        """Count iterations over all attempts; report and save at the end of an iteration."""
         before = self._batch.max_iterations * self._batch.horizon - timesteps
         self._library["post_interaction"](timestep=before + timestep, timesteps=before + timesteps)
         self._iterations, rest = divmod(before + timestep + 1, self._batch.horizon)
         if rest == 0:
-            self._agent.tracking_data.clear()  # which a process without a writer never does
-            self._tell()
+            self._agent.tracking_data.clear()  # a process without a writer would never clear it
+            self._report_iteration()
             if self._iterations % self._batch.save_interval == 0:
                 self.save()
 
-    def _tell(self) -> None:
-        """Tell of an iteration."""
+    def _report_iteration(self) -> None:
+        """Report an iteration; stop the loop if the observer says so."""
         if not self._on_iteration(self._iterations, self._figures):
             raise Stop
 
     def _read_figures(self) -> dict[str, float]:
-        """Return what the library tracks of an update, by our names."""
+        """Return the library's figures of an update, by the ledger's names."""
         agent, tracked = self._agent, self._agent.tracking_data
         figures = {
             "policy_loss": float(tracked["Loss / Policy loss"][-1]),
@@ -374,8 +374,8 @@ class SkrlTrainer:
         return figures
 
     @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Keep what the update computes and does not log, and meter the advantages, which are a function of theirs."""
+    def _recorded_update(self) -> Iterator[None]:
+        """Record values that the update computes but does not log, and meter the computation of advantages."""
         scheduler, compute_gae = self._agent.scheduler, ppo.compute_gae
         ppo.compute_gae = self._clock.wrap(compute_gae, Phase.RETURNS)
         step = None if scheduler is None else scheduler.step
@@ -395,8 +395,8 @@ class SkrlTrainer:
                 scheduler.step = step
 
 
-def _seen(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
-    """Return observation groups as the library hands them to networks: the policy's, and the critic's, if any."""
+def _inputs(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
+    """Return observation groups as inputs of the library's networks: the policy's, and the critic's if there is one."""
     return {
         "observation": flatten_tensorized_space(tensorize_space(wrapper.observation_space, groups["policy"])),
         "state": flatten_tensorized_space(tensorize_space(wrapper.state_space, groups.get("critic"))),

@@ -1,8 +1,8 @@
-"""What LedgerLab takes of SKRL's own configurations, and what it refuses, by name.
+"""Checks which of SKRL's own configurations LedgerLab can train.
 
-SKRL writes what a configuration says of a network into source code and runs it, and evaluates the names of some
-components. A configuration can come with somebody else's ledger, so nothing may stand there but expressions of the kind
-that networks are described by, and names of components.
+SKRL turns the description of a network into source code and runs it, and evaluates the names of some components. A
+configuration may come from a foreign ledger. So only plain expressions on network inputs and the names of known
+components are allowed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CALLED = frozenset(
         "tanh",
     }
 )
-"""Functions that SKRL's own descriptions of networks know."""
+"""Functions that SKRL knows in descriptions of networks."""
 
 _EVALUATED = frozenset(
     {
@@ -54,7 +54,7 @@ _EVALUATED = frozenset(
         "smooth_regularization_noise",
     }
 )
-"""Settings whose texts SKRL evaluates, wherever they stand."""
+"""Settings whose texts SKRL evaluates, at any depth of the configuration."""
 
 _COMPONENTS = ("KLAdaptiveLR", "RunningStandardScaler")
 
@@ -80,14 +80,14 @@ _ALLOWED = (
 
 
 def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> None:
-    """Check that a configuration describes what LedgerLab can train, and nothing that runs a program.
+    """Check that LedgerLab can train a configuration, and that nothing in it runs a program.
 
     Args:
         cfg: The configuration.
-        several_processes: Whether this is one of several that train together.
+        several_processes: Whether several processes train together.
 
     Raises:
-        UserError: If it doesn't.
+        UserError: If not.
     """
     for group in _GROUPS:
         if not isinstance(cfg.get(group), Mapping):
@@ -106,13 +106,13 @@ def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> Non
 
 
 def require_counts(cfg: Mapping[str, Any]) -> None:
-    """Check what SKRL counts in environment steps.
+    """Check the settings that SKRL counts in environment steps.
 
     Args:
-        cfg: The configuration, complete.
+        cfg: The complete configuration.
 
     Raises:
-        UserError: If it is no number of them.
+        UserError: If a setting is not a valid number of steps.
     """
     for path in ("agent.rollouts", "trainer.timesteps"):
         group, name = path.split(".")
@@ -132,14 +132,14 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
 
 
 def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | None:  # noqa: ANN401 - from a configuration
-    """Look for activations, which SKRL leaves out without a word if it doesn't know them.
+    """Check activations, because SKRL silently ignores unknown ones.
 
     Args:
-        value: A name, which may be empty, or a list with one for each layer.
-        find: SKRL's own way from a name to an activation.
+        value: A name, which may be empty, or a list with a name per layer.
+        find: SKRL's own lookup of an activation by name.
 
     Returns:
-        What speaks against it, as the end of a sentence; ``None`` if SKRL has them all.
+        The reason against it, as the end of a sentence; ``None`` if SKRL has all of them.
     """
     known = one_of(*filter(find, _CALLED), "")
     names = [name or "" for name in value] if isinstance(value, list) else [value]
@@ -147,14 +147,14 @@ def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | No
 
 
 def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
-    """Check a whole configuration.
+    """Check that SKRL would run nothing in a configuration.
 
     Args:
         cfg: The configuration, or a group of it.
-        path: Where it stands on the command line.
+        path: Its path on the command line.
 
     Raises:
-        UserError: If SKRL would run something in it.
+        UserError: If SKRL would run a part of it.
     """
     for key, value in cfg.items():
         where = f"{path}.{key}"
@@ -167,14 +167,14 @@ def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
 
 
 def _require_expressions(node: Any, path: str) -> None:
-    """Check every text and every name of a description of networks.
+    """Check every text and every name in a description of networks.
 
     Args:
         node: The description, or a part of it.
-        path: Where it stands in the configuration.
+        path: Its path in the configuration.
 
     Raises:
-        UserError: If one of them is more than an expression of names, numbers and known functions.
+        UserError: If a text is more than an expression of names, numbers and known functions.
     """
     if isinstance(node, Mapping):
         for key, value in node.items():
@@ -189,7 +189,7 @@ def _require_expressions(node: Any, path: str) -> None:
 
 
 def _is_harmless(text: str) -> bool:
-    """Tell whether a text can do nothing but compute with what a network is given."""
+    """Tell whether a text is an expression of inputs, numbers and known functions only."""
     try:
         tree = ast.parse(text.strip() or "none", mode="eval")
     except (SyntaxError, ValueError):

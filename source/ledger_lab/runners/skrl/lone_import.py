@@ -1,4 +1,4 @@
-"""Importing libraries that start collectives as soon as they see that they are one of several processes."""
+"""Imports libraries that would start collectives on import in one of several processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def lone_import() -> Iterator[int]:
-    """Hide the other processes of a distributed training from what is imported within the context.
+    """Hide the other processes of a distributed training from modules that are imported inside the context.
 
     Yields:
-        How many processes there are.
+        Number of processes.
     """
     found = os.environ.pop("WORLD_SIZE", None)
     try:
