@@ -108,8 +108,8 @@ class TrainRequest(SimulationRequest):
 
     nproc: int | None = flag(
         None,
-        "Train in N processes on this machine, one per GPU, or all on the CPU. Their ports are closed to other "
-        "machines. --num_envs applies to each process; the seed of a process is --seed plus its rank. Default: one "
+        "Train in N processes on this machine, one per GPU, or all on the CPU. Other machines cannot connect to them. "
+        "--num_envs applies to each process; the seed of a process is --seed plus its rank (0 to N - 1). Default: one "
         "process.",
         group=_PROCESSES,
         metavar="N",
@@ -144,7 +144,7 @@ class TrainRequest(SimulationRequest):
     )
     eval_every: int | None = flag(
         None,
-        "Score a policy every N iterations (default: the newest policy, whenever the last scoring is done).",
+        "Score a policy every N iterations (default: the newest one, as soon as the previous scoring is done).",
         group=_JUDGE,
         metavar="N",
     )
