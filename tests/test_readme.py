@@ -51,13 +51,16 @@ def _commands() -> list[tuple[str, str]]:
 
 
 def _parser_of(script: str) -> argparse.ArgumentParser | None:
-    """Return the parser of a program that imports a simulation, with the launcher's flags; None for any other."""
+    """Return the parser of a program that imports heavy modules only later, with the launcher's flags; else None."""
     public = {
         "train": ("ledger_lab.training.request", "train_parser"),
         "evaluate": ("ledger_lab.evaluation.request", "evaluate_parser"),
         "play": ("ledger_lab.checkpoints.play", "play_parser"),
         "profile_run": ("ledger_lab.profiling.run", "profile_parser"),
         "export_policy": ("ledger_lab.checkpoints.export", "export_policy_parser"),
+        "ship_policy": ("ledger_lab.evaluation.request", "ship_policy_parser"),
+        "new_panel": ("ledger_lab.evaluation.request", "new_panel_parser"),
+        "list_envs": ("ledger_lab.commands.request", "list_envs_parser"),
     }
     if script not in public:
         return None

@@ -65,7 +65,9 @@ class ExportRequest(SimulationRequest):
     task: str | None = pretrained_task_flag()
     to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
     tolerance: float = flag(
-        1e-5, "Largest allowed difference of an action; relative if the largest action is above 1 (default: 1e-5)."
+        1e-5,
+        "Largest allowed difference between actions (default: 1e-5). If the largest action is above 1, the difference "
+        "is divided by it.",
     )
     trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()

@@ -72,7 +72,7 @@ def report_parser() -> argparse.ArgumentParser:
         nargs=2,
         metavar=("A", "B"),
         help="Compare two cohorts or runs: how many times sooner and cheaper B is, with intervals. If they do not "
-        "measure the same thing, the comparison is refused, with every field that differs.",
+        "measure the same thing, the comparison is refused, and the message lists every field that differs.",
     )
     what.add_argument(
         "--sql",
@@ -89,7 +89,8 @@ def report_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--usd_per_hour",
         type=float,
-        help="Price every run at this rate, of the whole instance or of one local device [USD/h].",
+        help="Price every run at this rate: of the --instance; without --instance, of one GPU, or of a machine that "
+        "trains on its CPU [USD/h].",
     )
     parser.add_argument(
         "--prices",

@@ -12,10 +12,11 @@ def list_envs_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="list_envs.py",
         description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
-        "engines and panels. A panel id holds for the task's default physics and the packages that are installed now. "
-        "The column record belongs to the policy that comes with the package: its success on fresh episodes, and the "
-        "time to its confirmed target. If that training started from another policy, the figure after the + is the "
-        "time of the earlier trainings. If the policy did not reach its target, the record is its best score.",
+        "engines and panels. A panel id is a hash of everything that can change a score. The ids shown are those with "
+        "the task's default physics and the packages that are installed now. The column record is about the policy "
+        "that comes with the package: its success on fresh episodes, and the time to its confirmed target. If that "
+        "training started from another policy, the figure after the + is the time of the earlier trainings. If the "
+        "policy did not reach its target, the record is its best score.",
         epilog=examples("list_envs.py", "list_envs.py --all --keyword Velocity"),
         formatter_class=HelpFormatter,
     )

@@ -87,8 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         description=(
             "Train every combination of a study's factors with every seed, one training after the other. Each "
             "combination is an arm, and its runs are a cohort. At the end, the runs are reported, and each arm is "
-            "compared with the first one. If you run the command again, it makes only the missing trainings: it "
-            "resumes interrupted ones that saved a state, and repeats the others. Exit status "
+            "compared with the first one. If you run the command again, it runs only the missing trainings: it "
+            "resumes interrupted trainings that saved a state, and repeats the others. Exit status "
             f"{EXIT_REQUEUE} means that the system asked the study to end; a batch job may then requeue itself. "
             "Arguments after -- go to every training."
         ),
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("study", metavar="STUDY", help="Name of a study in config/studies, or a .toml file.")
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument(
-        "--dry_run", action="store_true", help="Print the commands of the missing trainings, and do nothing."
+        "--dry_run", action="store_true", help="Print the commands of the missing trainings, and run nothing."
     )
     return parser
 

@@ -30,11 +30,13 @@ def verify_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         description=(
-            "Check every journal of a ledger from the first byte to the last, without the cache: the hash chain, the "
-            "type and range of each field, the sums in its tallies, that all journals of a run belong to it, that none "
-            "is missing or cut short as far as other journals show, and that no two journals claim the same process, "
-            "run or cohort. Missing telemetry and an unfinished last line, which a killed writer leaves, are reported "
-            "and are not damage. The exit status is 0, or 1 if there is damage; the output names its file and line."
+            "Check every journal of a ledger from the first byte to the last, without the cache. A journal is the file "
+            "of rows that one process wrote. The command checks the hash chain, the type and range of each field, and "
+            "the sums that the journal repeats now and then. It checks that all journals of a run belong to it, and, "
+            "as far as other journals show, that none is missing or cut short. No two journals may claim the same "
+            "process, run or cohort. Missing telemetry is reported, and is not damage. Nor is an unfinished last line, "
+            "which a killed writer leaves. The exit status is 0, or 1 if there is damage; the output names its file "
+            "and line."
         ),
         epilog=examples("verify_ledger.py --log_root records/cartpole-cpu"),
         formatter_class=HelpFormatter,

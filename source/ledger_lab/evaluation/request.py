@@ -39,16 +39,17 @@ class EvaluateRequest(SimulationRequest):
     sim: tuple[str, ...] = flag(
         (),
         (
-            "Also score in another simulation, and show the difference. OVERRIDES are physics=NAME and env.PATH=VALUE, "
-            "on top of those of the run. Quote several: 'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
+            "Also score in another simulation, and show the difference. OVERRIDES are physics=NAME and env.PATH=VALUE. "
+            "They are added to the overrides of the run. Put several into quotes: 'env.sim.dt=0.004 env.decimation=4'. "
+            "Can be repeated."
         ),
         metavar="OVERRIDES",
     )
     versus: str | None = flag(
         None,
         (
-            "Compare one checkpoint with this one, episode by episode. For a run on either side, the confirmed "
-            "checkpoint is taken, or the last one if none was confirmed."
+            "Compare the checkpoint in RUN_OR_CHECKPOINT above with this one, episode by episode. For a run on either "
+            "side, the confirmed checkpoint is taken, or the last one if none was confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
@@ -79,8 +80,8 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evaluate.py",
         description=(
-            "Score any number of checkpoints on all episodes of a panel, in one simulation, and write the results "
-            "beside the journals of their runs. The exit status is 0 if all scores are valid, else 1."
+            "Score any number of checkpoints on all held-out episodes of a panel, in one simulation, and write the "
+            "results into the directories of their runs. The exit status is 0 if all scores are valid, else 1."
         ),
         epilog=examples(
             "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
@@ -124,16 +125,17 @@ def new_panel_parser() -> argparse.ArgumentParser:
         prog="new_panel.py",
         description=(
             "Write a panel file for a manager-based task that is registered with Isaac Lab. A panel defines the "
-            "held-out episodes that policies of the task are scored on. The file can be used unchanged, once its "
-            "success function exists. Comments in it list the task's terminations, commands, joints and observations, "
-            "and show example cells that perturb them. The command starts no simulation."
+            "held-out episodes that policies of the task are scored on. Its cells are the conditions under which they "
+            "are scored: nominal, or perturbed. The file can be used unchanged, once its success function exists. "
+            "Comments in it list the task's terminations, commands, joints and observations, and show example cells "
+            "that perturb them. The command starts no simulation."
         ),
         epilog=examples("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml"),
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--task", required=True, help="Gymnasium id of the task; list_envs.py --all lists them.")
     parser.add_argument("--output", type=Path, default=None, help="New file to write (default: named after the task).")
-    parser.add_argument("--seeds", type=int, default=256, help="Held-out episodes of each cell (default: 256).")
+    parser.add_argument("--seeds", type=int, default=256, help="Held-out episodes per cell (default: 256).")
     parser.add_argument(
         "--target",
         type=float,

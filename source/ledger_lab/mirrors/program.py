@@ -63,9 +63,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="mirror.py",
         description=(
             "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
-            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the training. "
-            "You can start it during the run or later. If you start it again, it continues after the data that it "
-            "has sent. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
+            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the "
+            "training. You can start it during the run or later. If you start it again, MLflow and online Weights & "
+            "Biases continue after the data that they have; TensorBoard and offline Weights & Biases get all data "
+            "again. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
             "Biases stay in the run directory; `wandb sync` sends them later."
         ),

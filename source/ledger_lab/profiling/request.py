@@ -27,12 +27,16 @@ class ProfileRequest(SimulationRequest):
     )
     num_envs: int | None = flag(None, "Number of environments (default: set by the task).", group=_WHAT)
     seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_WHAT)
-    panel: str | None = flag(None, "Panel whose number of episodes is used (default: set by the task).", group=_WHAT)
+    panel: str | None = flag(
+        None,
+        "Panel whose number of episodes sets the number of held-out environments (default: set by the task).",
+        group=_WHAT,
+    )
 
     warm_up: int = flag(5, "Iterations before the measurement (default: 5).", group=_HOW)
     iterations: int = flag(
         10,
-        "Iterations to measure without timing of parts, and as many with it, in turns (default: 10).",
+        "Iterations to measure with timing of parts, and as many without it for comparison, in turns (default: 10).",
         group=_HOW,
     )
     trace: bool = flag(

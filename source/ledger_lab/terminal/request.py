@@ -116,8 +116,8 @@ def pretrained_flag() -> Any:
     return flag(
         False,
         (
-            "Use the policy of --task that comes with the package. Files are written below --log_root. Scores are "
-            "stored with a copy of the run that trained the policy, so that reports show them."
+            "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
+            "--log_root. Scores are stored with a copy of the run that trained the policy, so that reports show them."
         ),
     )
 

@@ -44,9 +44,9 @@ _GOING_ON = FlagGroup(
     "interruptions",
     (
         "On SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
-        "exits. If there is no time for that (--grace_s), it exits without a new state. After a signal of the system, "
-        f"exit status {EXIT_REQUEUE} means that --resume can continue the run, so a batch job may requeue itself; 143 "
-        "means that there is no state to resume from. After Ctrl-C, the exit status is 130."
+        "exits. If there is no time for that (--grace_s), it exits without a new state. After Ctrl-C, the exit status "
+        f"is 130. After the other signals, exit status {EXIT_REQUEUE} means that --resume can continue the run, so a "
+        "batch job may requeue itself; 143 means that there is no state to resume from."
     ),
 )
 _LEDGER = FlagGroup("price and ledger")
@@ -92,8 +92,9 @@ class TrainRequest(SimulationRequest):
     scale_lr: bool = flag(
         False,
         (
-            "Scale the learning rate with the batch size, environments × horizon × epochs: multiply it by √2 for each "
-            "doubling compared with the task's own configuration. The result is shown and recorded as an override."
+            "Scale the learning rate to the batch size. Each doubling of the batch, compared with the task's own "
+            "configuration, multiplies the rate by √2. The batch size is environments × horizon × epochs, over all "
+            "processes. The result is shown and recorded as an override."
         ),
         group=_TASK,
     )
@@ -107,8 +108,8 @@ class TrainRequest(SimulationRequest):
 
     nproc: int | None = flag(
         None,
-        "Train in N processes on this machine, one per GPU, or all on the CPU. Their ports are closed to other "
-        "machines. --num_envs applies to each process; the seed of a process is --seed plus its rank. Default: one "
+        "Train in N processes on this machine, one per GPU, or all on the CPU. Other machines cannot connect to them. "
+        "--num_envs applies to each process; the seed of a process is --seed plus its rank (0 to N - 1). Default: one "
         "process.",
         group=_PROCESSES,
         metavar="N",
@@ -143,7 +144,7 @@ class TrainRequest(SimulationRequest):
     )
     eval_every: int | None = flag(
         None,
-        "Score a policy every N iterations (default: the newest policy, whenever the last scoring is done).",
+        "Score a policy every N iterations (default: the newest one, as soon as the previous scoring is done).",
         group=_JUDGE,
         metavar="N",
     )
@@ -173,8 +174,8 @@ class TrainRequest(SimulationRequest):
     grace_s: float = flag(
         GRACE_S,
         (
-            f"Time between such a signal and the kill by the scheduler [s] (default: {GRACE_S:g}). The training waits "
-            f"up to {PATIENCE:g} N for its iteration to end. After N, it is killed."
+            f"Time that the scheduler leaves between its signal and the kill [s] (default: {GRACE_S:g}). The training "
+            f"waits up to {PATIENCE:g} N for its iteration to end. After N, LedgerLab kills it."
         ),
         group=_GOING_ON,
         metavar="N",
@@ -190,7 +191,11 @@ class TrainRequest(SimulationRequest):
     instance: str | None = flag(
         None, "Entry of the price file that describes this machine (default: local, which has no price).", group=_LEDGER
     )
-    usd_per_hour: float | None = flag(None, "Price of that instance, or of one local device [USD/h].", group=_LEDGER)
+    usd_per_hour: float | None = flag(
+        None,
+        "Price of the --instance; without --instance, of one GPU, or of a machine that trains on its CPU [USD/h].",
+        group=_LEDGER,
+    )
     prices: Path | None = flag(
         None,
         "Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
@@ -217,7 +222,10 @@ class TrainRequest(SimulationRequest):
     )
     timing: Literal["host", "synchronized"] = flag(
         "host",
-        "host: do not wait for the device. synchronized: wait at each phase boundary; slower (default: host).",
+        (
+            "How times are measured on a GPU. host: without waiting for the GPU. synchronized: with a wait at the end "
+            "of each phase, which is exact and slows the training (default: host)."
+        ),
         group=_LEDGER,
     )
 
