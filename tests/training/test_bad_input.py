@@ -20,15 +20,15 @@ TRAIN_MISTAKES = [
     ),
     (
         ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],
-        r"it has seen policy.joint_pos where the task has 'base_height': what it has seen must come first",
+        r"it was trained with policy.joint_pos where the task has 'base_height': its observations must come first",
     ),
     (
         ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
-        r"it has seen policy.joint_pos where the task has another one: what it has seen must come first",
+        r"it was trained with policy.joint_pos where the task has another one: its observations must come first",
     ),
     (
         ["--checkpoint", POLICY, "env.observations.policy.history_length=2"],
-        r"it has seen policy put together otherwise: .*, and .*'history_length': 2.* now",
+        r"group policy is combined differently: .* in its training, .*'history_length': 2.* now",
     ),
     (
         ["--checkpoint", POLICY, "env.actions.cart_force.scale=50"],
@@ -44,7 +44,7 @@ TRAIN_MISTAKES = [
     ),
     (
         ["--task", LIDAR, "--checkpoint", LIDAR, "env.scene.lidar.pattern_cfg.horizontal_res=22.5"],
-        r"it has seen policy.nearness where the task has another one",
+        r"it was trained with policy.nearness where the task has another one",
     ),
     (
         [
@@ -54,7 +54,7 @@ TRAIN_MISTAKES = [
             "LedgerLab-Velocity-Flat-AnymalC",
             'agent.obs_groups={"actor": ["policy", "more"], "critic": ["policy"]}',
         ],
-        r"policy has grown, and more comes behind it: only the last group can",
+        r"policy has grown, and more follows it: only the last group can grow",
     ),
     (["--checkpoint", "Isaac-Cartpole"], r"no policy of Isaac-Cartpole comes with this ledger_lab"),
     (["--checkpoint", POLICY, 'agent.obs_groups={"actor": [], "critic": ["policy"]}'], r"agent.obs_groups was .* now"),
@@ -136,7 +136,7 @@ TRAIN_MISTAKES = [
     ),
     (["physics=newton_kamino", "env.sim.physics.deterministic=true"], r"deterministic: newton/kaminopadmm can't be;"),
     (["--distributed"], r"--distributed: RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
-    (["--npro", "2"], r"--nproc 2: write it in full"),
+    (["--npro", "2"], r"--nproc 2: pass it to train.py itself"),
     (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
     (["--cohort", "c", "--cohort_size", "0"], r"--cohort_size 0: must be at least 1"),
     (["--cohort_size", "3"], r"--cohort_size 3: name the cohort with --cohort"),

@@ -84,8 +84,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
             simulation={},
             env_cfg=None,
             device="cpu",
-            stop_at_target=True,
-            request=SimpleNamespace(eval_every=None),
+            request=SimpleNamespace(eval_every=None, stop_at_target=True),
         )
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []

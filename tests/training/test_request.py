@@ -69,8 +69,8 @@ def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: p
         ({"grace_s": 0.0}, "--grace_s 0: must lie above 0"),
         ({"cohort": "../out"}, "--cohort '../out': must be a name"),
         ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),
-        ({"nproc": 2}, "--nproc 2: write it in full"),
-        ({"allow_changed_code": True}, "--allow_changed_code: there is nothing to go on with"),
+        ({"nproc": 2}, "--nproc 2: pass it to train.py itself"),
+        ({"allow_changed_code": True}, "--allow_changed_code: only a resumed run can have changed code"),
     ],
 )
 def test_what_no_task_could_mend_is_refused_as_the_request_is_made(flags: dict[str, Any], complaint: str) -> None:
