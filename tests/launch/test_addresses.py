@@ -81,7 +81,9 @@ def test_private_addresses_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["public-0", "global-six-0", "8.8.4.4"])
 def test_public_addresses_are_refused_in_one_line_unless_the_user_allows_them(name: str) -> None:
-    with pytest.raises(UserError, match=f"^{name} is at .*, a public address, .* say --allow_public_address") as raised:
+    with pytest.raises(
+        UserError, match=f"^{name} is at .*, a public address, .* pass --allow_public_address"
+    ) as raised:
         require_private(["node-0", name], allow=False)
     assert "\n" not in str(raised.value)
     require_private([name], allow=True)

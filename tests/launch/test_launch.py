@@ -37,9 +37,9 @@ def test_the_environment_says_which_process_this_is() -> None:
 @pytest.mark.parametrize(
     ("environ", "distributed", "complaint"),
     [
-        ({}, True, "RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
+        ({}, True, "RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or use --nproc N"),
         ({**TORCHRUN, "MASTER_PORT": ""}, True, "--distributed: MASTER_PORT is not set: start with torchrun"),
-        (TORCHRUN, False, "WORLD_SIZE is 4: say --distributed to train in that many processes, or unset it"),
+        (TORCHRUN, False, "WORLD_SIZE is 4: pass --distributed to train in that many processes, or unset it"),
         ({"WORLD_SIZE": "two"}, False, "WORLD_SIZE is two"),
         ({**TORCHRUN, "RANK": "4"}, True, "RANK 4 of WORLD_SIZE 4 .* contradict each other: let torchrun set them"),
         ({**TORCHRUN, "LOCAL_RANK": "one"}, True, "let torchrun set them"),
@@ -63,8 +63,8 @@ def test_nproc_is_taken_out_of_the_command_line(argv: list[str]) -> None:
         (["--nproc", "0"], "--nproc 0: must be a whole number of at least 1"),
         (["--nproc", "two"], "--nproc two: must be a whole number"),
         (["--nproc", "-1"], "--nproc"),
-        (["--nproc"], "--nproc: expected one argument: say how many processes"),
-        (["--nproc", "2", "--distributed"], "starts the processes that --distributed is said to: leave one out"),
+        (["--nproc"], "--nproc: expected one argument: give the number of processes"),
+        (["--nproc", "2", "--distributed"], "--distributed is for processes that another launcher starts"),
     ],
 )
 def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complaint: str) -> None:

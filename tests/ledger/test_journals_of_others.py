@@ -86,21 +86,21 @@ def removed_rank(root: Path, run_dir: Path) -> str:
 def cut_end(root: Path, run_dir: Path) -> str:
     second_attempt(run_dir)
     cut(run_dir / "journal-1-0.jsonl", 2)
-    return "journal-1-0.jsonl:10: it was cut: journal-2-0.jsonl knows 11 rows of it"
+    return "journal-1-0.jsonl:10: it was cut: journal-2-0.jsonl names 11 rows of it"
 
 
 def written_anew(root: Path, run_dir: Path) -> str:
     second_attempt(run_dir)
     anew = write_run(root.parent / "anew", "aa", scores=(1, 2)) / "journal-1-0.jsonl"
     shutil.copy(anew, run_dir)
-    return "journal-1-0.jsonl:11: it is not the journal that journal-2-0.jsonl knows"
+    return "journal-1-0.jsonl:11: it is not the journal that journal-2-0.jsonl names"
 
 
 def cut_before_a_supervisors_last_row(root: Path, run_dir: Path) -> str:
     with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
         journal.append(ShutdownEnded(wall_ns=1, exit_code=0, signal=None, overdue=False, anchors=anchors_of(run_dir)))
     cut(run_dir / "journal-1-0.jsonl", 1)
-    return "journal-1-0.jsonl:11: it was cut: journal-1-supervisor.jsonl knows 11 rows of it"
+    return "journal-1-0.jsonl:11: it was cut: journal-1-supervisor.jsonl names 11 rows of it"
 
 
 def cut_what_is_scored(root: Path, run_dir: Path) -> str:

@@ -168,7 +168,7 @@ def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
     done = 0
     with Journal(path) as journal:
         with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
-            with attempt.polite():
+            with attempt.signals_deferred():
                 os.kill(os.getpid(), signal.SIGUSR1)
                 os.kill(os.getpid(), signal.SIGTERM)
                 done += 1
@@ -187,9 +187,9 @@ def test_a_good_moment_that_does_not_come_is_not_waited_for(
     signum: signal.Signals, exit_status: int, tmp_path: Path
 ) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        clock, tell_end = PhaseClock(time.perf_counter_ns()), into(journal)
-        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, tell_end, grace_s=0.5) as attempt:
-            with attempt.polite():
+        clock, write_end = PhaseClock(time.perf_counter_ns()), into(journal)
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, grace_s=0.5) as attempt:
+            with attempt.signals_deferred():
                 os.kill(os.getpid(), signum)
                 asked_s = time.monotonic()
                 with contextlib.suppress(BaseException):
@@ -203,7 +203,7 @@ def test_a_good_moment_that_does_not_come_is_not_waited_for(
 def test_outside_of_what_can_wait_a_signal_ends_it_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
-            with attempt.polite():
+            with attempt.signals_deferred():
                 pass
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("the signal did not end it")

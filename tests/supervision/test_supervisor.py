@@ -102,8 +102,8 @@ def test_after_a_kill_the_command_that_resumes_is_told_if_there_is_a_state(
         assert process.wait(60) == 137
         assert process.stderr is not None
         said = process.stderr.read()
-    line = f"supervisor: go on with it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
-    assert said.count(line) == said.count("go on with it") == told
+    line = f"supervisor: resume it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
+    assert said.count(line) == said.count("resume it") == told
 
 
 def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_any_number_of_runs_is_taken_charge_of(tmp_path: Path) -> None:
 
         def answer() -> None:
             while not began.is_set():
-                supervisor._hear()
+                supervisor._answer_messages()
                 time.sleep(0.001)
 
         answering = threading.Thread(target=answer)
@@ -308,7 +308,7 @@ def test_who_interrupts_twice_means_it(tmp_path: Path) -> None:
             time.sleep(1.5)
         assert process.wait(60) == 130
     ended = attempt_of(tmp_path).ended
-    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted once more"
+    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted again"
 
 
 DEAF_TO_CHILDREN = """

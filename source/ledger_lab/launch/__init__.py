@@ -1,4 +1,4 @@
-"""How the processes of a run are started. Pure functions that need neither torch nor Isaac Lab."""
+"""Starts the processes of a run. What this module exports needs neither torch nor Isaac Lab."""
 
 from ledger_lab.launch.addresses import (
     bound_listener,

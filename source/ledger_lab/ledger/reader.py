@@ -204,7 +204,7 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether the run is finished: a policy is confirmed, and the training was to stop at the target."""
+        """Whether the run is finished: a policy is confirmed, and the training had to stop at the target."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
 
     @property
@@ -266,7 +266,7 @@ def telemetry_path(supervision: Path) -> Path:
 
 
 def without_telemetry(journals: Sequence[JournalContent]) -> list[JournalContent]:
-    """Return the supervisors' journals whose telemetry is missing: it was left out of the journals that are kept.
+    """Return the supervisors' journals whose telemetry was not kept.
 
     Args:
         journals: All journals that belong together, of any kind.
@@ -539,5 +539,5 @@ def _require_references(journals: Sequence[JournalContent], later: Sequence[Jour
                 raise LedgerDamageError(journal.path, 1, what)
         for row in journal.of(StateRestored):
             if row.sha256 not in states:
-                what = f"it goes on from a state of attempt {row.attempt} that no attempt of the run saved"
+                what = f"it resumes from a state of attempt {row.attempt} that no attempt of the run saved"
                 raise LedgerDamageError(journal.path, 1, what)

@@ -96,7 +96,7 @@ class EpisodeLog:
         return int(self._overflow_steps)
 
     def observe(self) -> None:
-        """Record what the terminations, which have just been computed, and the success function tell of the step."""
+        """Record the results of the terminations, which have just been computed, and of the success function."""
         self.steps_done += 1
         at_horizon = self.steps_done == self.horizon
         manager = self._base.termination_manager
@@ -130,8 +130,8 @@ class EpisodeLog:
         self._state[counted & ~finite] = SlotState.NON_FINITE
         # A hash of every bit that the policy saw: equal fingerprints mean equal episodes.
         places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
-        told = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
-        self._fingerprint = torch.where(counted, (self._fingerprint ^ told) * _PRIME, self._fingerprint)
+        digest = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
+        self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * _PRIME, self._fingerprint)
         if overflowed is not None:
             spoiled = counted & overflowed
             self._state[spoiled] = SlotState.OVERFLOWED

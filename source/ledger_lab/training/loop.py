@@ -91,7 +91,7 @@ class TrainingLoop:
         with self._progress:
             self._group.any(False)  # waiting for the other processes counts as start-up
             self._writer.clock.set_base(Phase.UNATTRIBUTED)
-            with self._attempt.polite(), self._watch.ending() if self._plan.world.first else nullcontext():
+            with self._attempt.signals_deferred(), self._watch.ending() if self._plan.world.first else nullcontext():
                 self._trainer.train(self.on_iteration)
         agreed = self._agree()
         if agreed.stopped:
