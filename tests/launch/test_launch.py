@@ -1,4 +1,4 @@
-"""How processes are started, and what one makes of it."""
+"""Command lines and environments that start several processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TORCHRUN = {
 }
 
 
-def test_the_environment_says_which_process_this_is() -> None:
+def test_the_environment_gives_the_rank_of_the_process() -> None:
     world = read_world(TORCHRUN, distributed=True)
     assert world == World(rank=3, size=4, local_rank=1, local_size=2)
     assert not world.first and not world.one_machine
@@ -67,7 +67,7 @@ def test_nproc_is_taken_out_of_the_command_line(argv: list[str]) -> None:
         (["--nproc", "2", "--distributed"], "--distributed is for processes that another launcher starts"),
     ],
 )
-def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complaint: str) -> None:
+def test_an_invalid_number_of_processes_is_refused(argv: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         requested_processes(argv)
 
@@ -75,7 +75,7 @@ def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complain
 @pytest.mark.parametrize(
     "argv", [["--resume", "aaaaaaaa"], ["--seed", "1", "--resume=aaaaaaaa"], ["--resu", "aaaaaaaa"]]
 )
-def test_a_command_line_that_resumes_a_run_is_known(argv: list[str]) -> None:
+def test_a_command_line_that_resumes_a_run_is_recognized(argv: list[str]) -> None:
     assert asks_to_resume(argv)
     assert not asks_to_resume(["--rl_library", "rsl_rl", "--rendering_mode", "resume", "agent.resume=True"])
 
@@ -88,7 +88,7 @@ def test_torchrun_gets_a_list_of_arguments_and_no_port() -> None:
     assert argv[argv.index("--nproc-per-node") + 1] == "2"
 
 
-def test_processes_share_the_cores_unless_the_user_says_otherwise() -> None:
+def test_processes_share_the_cores_unless_the_user_sets_threads() -> None:
     assert torchrun_environ(2, 8, {"A": "b"}) == {"A": "b", "OMP_NUM_THREADS": "4"}
     assert torchrun_environ(16, 8, {}) == {"OMP_NUM_THREADS": "1"}
     assert torchrun_environ(2, 8, {"OMP_NUM_THREADS": "7"}) == {"OMP_NUM_THREADS": "7"}

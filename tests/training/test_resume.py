@@ -1,4 +1,4 @@
-"""A training that is interrupted goes on where it was, bit for bit on Newton on the CPU, with true totals."""
+"""An interrupted training continues with correct totals; on Newton on the CPU, it continues bit for bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Train with somebody who sends a signal at an iteration."""
+    """Train, and send a signal to the training at an iteration."""
     return fake("interrupted", *arguments, when)
 
 
@@ -50,9 +50,9 @@ def only_run(root: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of a ledger with the short training of the tests, asked to end in its first iteration, killed in its second.
+    """Root of a ledger with a short training that got SIGTERM in iteration 1 and SIGKILL in iteration 2.
 
-    The kill comes before the state of that iteration is saved: it is lost.
+    SIGKILL comes before the state of iteration 2 is saved, so this iteration is lost.
     """
     root = tmp_path_factory.mktemp("resumed")
     asked = interrupted("1:SIGTERM", *SHORT, "--log_root", root, "--usd_per_hour", "3.6", "--cohort", "tests")
@@ -68,7 +68,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_after_ctrl_c_the_run_can_be_resumed_and_nothing_is_called_an_error(tmp_path: Path) -> None:
+def test_after_ctrl_c_the_run_can_be_resumed_and_no_error_is_printed(tmp_path: Path) -> None:
     stopped = interrupted("1:SIGINT", *SHORT, "--log_root", tmp_path)
     assert stopped.returncode == 130, stopped.stdout + stopped.stderr
     said = stopped.stdout.splitlines()
@@ -77,7 +77,7 @@ def test_after_ctrl_c_the_run_can_be_resumed_and_nothing_is_called_an_error(tmp_
     assert not [line for line in said if line.startswith(("error", "KeyboardInterrupt"))]
 
 
-def test_it_comes_to_the_same_bit_for_bit(trained: Path, resumed: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_run_bit_for_bit(trained: Path, resumed: Path) -> None:
     whole, parts = only_run(trained), only_run(resumed)
     assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
     assert [(row.checkpoint, row.needed, row.outcomes) for row in parts.results] == [
@@ -89,7 +89,7 @@ def test_it_comes_to_the_same_bit_for_bit(trained: Path, resumed: Path) -> None:
     assert [(row.attempt, row.iteration, row.exactness, row.reasons) for row in restored] == [(1, 1, "bitwise", [])] * 2
 
 
-def test_every_attempt_has_its_end_and_the_ledger_is_whole(resumed: Path) -> None:
+def test_every_attempt_has_an_end_and_the_ledger_is_intact(resumed: Path) -> None:
     run = only_run(resumed)
     assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.KILLED, Status.COMPLETED]
     assert "SIGTERM" in str(run.attempts[0].ended and run.attempts[0].ended.reason)
@@ -123,7 +123,7 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     [([], [1, 2, 3]), (["--save_state_every", "50"], [1, 3]), (["--nproc", "2"], [1, 2, 3])],
     ids=["alone", "as asked", "by two"],
 )
-def test_between_rare_checkpoints_a_state_is_saved_when_the_last_one_is_old(
+def test_a_state_is_saved_between_checkpoints_when_the_last_state_is_old(
     flags: list[str], saved: list[int], tmp_path: Path
 ) -> None:
     request = ("--num_envs", "16", "--max_iterations", "3", "--device", "cpu", "--no_eval", "agent.save_interval=50")
@@ -134,7 +134,7 @@ def test_between_rare_checkpoints_a_state_is_saved_when_the_last_one_is_old(
 
 
 @pytest.mark.slow
-def test_other_physics_goes_on_with_fresh_episodes(tmp_path: Path) -> None:
+def test_other_physics_engines_resume_with_fresh_episodes(tmp_path: Path) -> None:
     request = ("--num_envs", "64", "--max_iterations", "20", "--device", "cpu", "physics=ovphysx")
     asked = interrupted("16:SIGUSR1", *request, "--log_root", tmp_path)
     assert asked.returncode == 75, asked.stdout + asked.stderr
@@ -272,7 +272,7 @@ def gone(root: Path) -> None:
         (write, ["agent.seed=3"], r"override 'agent.seed=3': run aaaaaaaa was declared without it"),
     ],
 )
-def test_what_cannot_be_resumed_is_refused(
+def test_runs_that_cannot_be_resumed_are_refused(
     make: Callable[[Path], object], arguments: list[str], complaint: str, tmp_path: Path
 ) -> None:
     make(tmp_path)
@@ -293,7 +293,7 @@ def test_the_request_of_a_resumed_run_is_the_stored_one(tmp_path: Path) -> None:
     assert resumption(*argv, "--save_state_every", "7")[0].save_state_every == 7
 
 
-def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
+def test_a_resumed_run_accepts_its_original_flags(tmp_path: Path) -> None:
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
     more = {"instance": "mine", "usd_per_hour": 1.0, "prices": Path("p.toml"), "cohort": "c", "cohort_size": 3}
     write(tmp_path, request=asked(**more, scale_lr=True, overrides=("agent.seed=3",)))
@@ -302,7 +302,7 @@ def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
     assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), True, 290)
 
 
-def test_flags_may_be_said_as_the_run_resolved_them(tmp_path: Path) -> None:
+def test_a_resumed_run_accepts_flags_with_the_resolved_values(tmp_path: Path) -> None:
     write(tmp_path, request=asked())
     argv = [
         "--resume",
@@ -320,7 +320,7 @@ def test_flags_may_be_said_as_the_run_resolved_them(tmp_path: Path) -> None:
     assert (request.seed, request.device, request.rl_library) == (None, None, None)
 
 
-def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> None:
     from ledger_lab.runners.process_group import ALONE
     from ledger_lab.training.resume import require_same_declaration
 
@@ -346,7 +346,7 @@ def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> 
     assert require_same_declaration(spread, resumed, ALONE, False).reasons == (reason,)
 
 
-def test_a_run_of_a_time_when_nobody_hashed_code_is_of_other_code(tmp_path: Path) -> None:
+def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> None:
     from ledger_lab.runners.process_group import ALONE
     from ledger_lab.training.resume import require_same_declaration
 
@@ -358,7 +358,7 @@ def test_a_run_of_a_time_when_nobody_hashed_code_is_of_other_code(tmp_path: Path
     assert len(require_same_declaration(now, resumed, ALONE, True).reasons) == 1
 
 
-def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium as gym
     import torch
 

@@ -1,4 +1,4 @@
-"""A simulation that is built again goes on where another one was, with everything in it that a task can have."""
+"""A rebuilt simulation continues from a saved state, for every kind of state that a task can have."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_values_that_outlast_episodes_are_restored_if_episodes_cannot_continue()
 
 
 def outlasting(view: Any) -> tuple[int, torch.Tensor, float, torch.Tensor]:
-    """Return steps, ages of training episodes, what the curriculum has made of the command, and terrain levels."""
+    """Return steps, ages of training episodes, the command's scale from the curriculum, and terrain levels."""
     levels = view.scene.terrain.terrain_levels[:TRAINING].clone()
     scale = view.command_manager.get_term("number").cfg.scale
     return view.common_step_counter, view.episode_length_buf.clone(), scale, levels

@@ -38,8 +38,8 @@ def main(argv: Sequence[str]) -> NoReturn:
         argv: Command line of torchrun.
 
     Raises:
-        SystemExit: Always. The status is that of rank 0 if it failed by itself, else that of the first failed process. A
-            process ended by a signal counts as 128 + signal. If a signal comes before there are processes, the status
+        SystemExit: Always. The status is that of rank 0 if it failed by itself, else that of the first failed process.
+            A process ended by a signal counts as 128 + signal. If a signal comes before there are processes, the status
             is that of an attempt ended by this signal. If the processes can't be started, the status is 2.
     """
     resuming = asks_to_resume(argv)

@@ -42,7 +42,7 @@ class Conditions:
             cells: The cell of each held-out slot.
 
         Raises:
-            UserError: If a cell perturbs something that the task doesn't have.
+            UserError: If a cell perturbs a part that the task doesn't have.
         """
         self._base, self._first = env.unwrapped, first
         count, device = len(cells), self._base.device
