@@ -9,12 +9,12 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.launch import (
     World,
-    asks_to_resume,
     read_world,
     requested_processes,
     torchrun_argv,
     torchrun_environ,
 )
+from ledger_lab.terminal.exit_status import asks_to_resume
 
 TORCHRUN = {
     "RANK": "3",

@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -240,7 +241,7 @@ def test_a_hanging_shutdown_is_killed_and_keeps_the_status(tmp_path: Path) -> No
     with worker(tmp_path, "hang_in_the_end", "20", "0.5") as process:
         assert process.wait(60) == 0
         assert process.stderr is not None
-        assert "did not go within 0.5 s" in process.stderr.read()
+        assert "did not exit within 0.5 s" in process.stderr.read()
     attempt = attempt_of(tmp_path)
     assert attempt.status is Status.COMPLETED
     assert attempt.shutdown is not None
@@ -250,10 +251,13 @@ def test_a_hanging_shutdown_is_killed_and_keeps_the_status(tmp_path: Path) -> No
 def test_a_fault_in_shutdown_is_printed_and_keeps_the_status(tmp_path: Path) -> None:
     with worker(tmp_path, "crash_in_the_end") as process:
         assert process.wait(60) == 0
-        assert process.stderr is not None and "SIGSEGV while it shut down" in process.stderr.read()
+        assert process.stderr is not None and "SIGSEGV ended the process while it shut down" in process.stderr.read()
     attempt = attempt_of(tmp_path)
     assert attempt.status is Status.COMPLETED
-    assert attempt.shutdown == ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+    assert attempt.shutdown is not None
+    expected = ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+    assert replace(attempt.shutdown, anchors={}) == expected
+    assert {"journal-1-0.jsonl", "journal-1-telemetry.jsonl"} <= attempt.shutdown.anchors.keys()
 
 
 def test_processes_that_the_worker_leaves_behind_are_killed(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Attempt:
 
     @property
     def supervision(self) -> JournalContent | None:
-        """The journal of the first process."""
+        """Journal of the first process's supervisor; ``None`` if there is no supervisor."""
         return next(iter(self.supervisions), None)
 
     @property
@@ -95,7 +95,7 @@ class Attempt:
 
     @property
     def silence_limit(self) -> timedelta:
-        """How long it may be silent on another host before it counts as lost [s]."""
+        """How long it may be silent on another host before it counts as lost."""
         return silence_limit(supervised=bool(self.supervisions))
 
     @property
@@ -140,7 +140,7 @@ class Attempt:
 
 
 def silence_limit(*, supervised: bool) -> timedelta:
-    """Return how long an attempt on another host may be silent before it counts as lost [s].
+    """Return how long an attempt on another host may be silent before it counts as lost.
 
     A supervisor writes every second. Without one, there may be no row for minutes while kernels are compiled.
 
@@ -188,7 +188,7 @@ class Run:
             return False
         return window.iteration is None or window.iteration > iteration
 
-    def led_on(self, attempt: Attempt) -> bool:
+    def was_resumed(self, attempt: Attempt) -> bool:
         """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
         return attempt.number in self._kept
 

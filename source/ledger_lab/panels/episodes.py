@@ -30,7 +30,7 @@ class SlotState(IntEnum):
     NON_FINITE = -3
     """The episode ended by an observation or a reward that is not finite."""
     OVERFLOWED = -4
-    """The episode is worthless: the physics engine dropped contacts or constraints."""
+    """The episode proves nothing: the physics engine dropped contacts or constraints."""
     EMPTY = -5
     """The slot has no episode."""
 
@@ -51,7 +51,7 @@ class EpisodeLog:
             first: The first held-out slot; all slots after it are held out, too.
 
         Raises:
-            UserError: If the success function doesn't do what a success function does.
+            UserError: If the success function is not usable.
         """
         self._base = base = env.unwrapped
         self._panel, self._first = panel, first
@@ -115,7 +115,7 @@ class EpisodeLog:
     def after_step(
         self, observations: Sequence[torch.Tensor], rewards: torch.Tensor, overflowed: torch.Tensor | None
     ) -> None:
-        """Record the rewards of the step, and end episodes that are not valid any more.
+        """Record the rewards of the step, and end episodes that became invalid.
 
         Args:
             observations: All observations of the held-out slots, each of shape (slots, ...).
