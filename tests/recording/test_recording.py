@@ -203,7 +203,7 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         saved = save(run)
         other = RecordedPanel("panel", seeds=range(100), definition={"environment": "F"})
-        with pytest.raises(UserError, match="not the one that the run declared"):
+        with pytest.raises(UserError, match="the run declared another panel"):
             run.screen(saved, other, outcomes(other.seeds, 100))
         with pytest.raises(UserError, match="no screening and no other confirmation has seen"):
             run.confirm(saved, PANEL, outcomes(PANEL.seeds, 100))
