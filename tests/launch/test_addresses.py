@@ -1,4 +1,4 @@
-"""Where the processes of several machines listen, and where they don't."""
+"""The addresses where the processes of several machines listen."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_private_addresses_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["public-0", "global-six-0", "8.8.4.4"])
 def test_public_addresses_are_refused_in_one_line_unless_the_user_allows_them(name: str) -> None:
-    with pytest.raises(UserError, match=f"^{name} is at .*, a public address, .* say --allow_public_address") as raised:
+    with pytest.raises(
+        UserError, match=f"^{name} is at .*, a public address, .* pass --allow_public_address"
+    ) as raised:
         require_private(["node-0", name], allow=False)
     assert "\n" not in str(raised.value)
     require_private([name], allow=True)
@@ -95,7 +97,7 @@ def test_a_name_that_means_all_interfaces_counts_as_all_their_addresses(monkeypa
         require_private(["debian"], allow=False)
 
 
-def test_what_gloo_and_nccl_listen_at_is_known_as_far_as_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_gloo_and_nccl_follow_the_named_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     interfaces(monkeypatch, lo="127.0.0.1", eth0="10.0.0.7", eth1="8.8.8.8")
     assert machine_addresses({}) == ["node-0"]
     assert machine_addresses({"NCCL_SOCKET_IFNAME": "eth1"}) == ["node-0", "8.8.8.8"]

@@ -1,4 +1,4 @@
-"""How processes are started, and what one makes of it."""
+"""Command lines and environments that start several processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.launch import (
     World,
-    asks_to_resume,
     read_world,
     requested_processes,
     torchrun_argv,
     torchrun_environ,
 )
+from ledger_lab.terminal.exit_status import asks_to_resume
 
 TORCHRUN = {
     "RANK": "3",
@@ -26,7 +26,7 @@ TORCHRUN = {
 }
 
 
-def test_the_environment_says_which_process_this_is() -> None:
+def test_the_environment_gives_the_rank_of_the_process() -> None:
     world = read_world(TORCHRUN, distributed=True)
     assert world == World(rank=3, size=4, local_rank=1, local_size=2)
     assert not world.first and not world.one_machine
@@ -37,9 +37,9 @@ def test_the_environment_says_which_process_this_is() -> None:
 @pytest.mark.parametrize(
     ("environ", "distributed", "complaint"),
     [
-        ({}, True, "RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
+        ({}, True, "RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or use --nproc N"),
         ({**TORCHRUN, "MASTER_PORT": ""}, True, "--distributed: MASTER_PORT is not set: start with torchrun"),
-        (TORCHRUN, False, "WORLD_SIZE is 4: say --distributed to train in that many processes, or unset it"),
+        (TORCHRUN, False, "WORLD_SIZE is 4: pass --distributed to train in that many processes, or unset it"),
         ({"WORLD_SIZE": "two"}, False, "WORLD_SIZE is two"),
         ({**TORCHRUN, "RANK": "4"}, True, "RANK 4 of WORLD_SIZE 4 .* contradict each other: let torchrun set them"),
         ({**TORCHRUN, "LOCAL_RANK": "one"}, True, "let torchrun set them"),
@@ -63,11 +63,11 @@ def test_nproc_is_taken_out_of_the_command_line(argv: list[str]) -> None:
         (["--nproc", "0"], "--nproc 0: must be a whole number of at least 1"),
         (["--nproc", "two"], "--nproc two: must be a whole number"),
         (["--nproc", "-1"], "--nproc"),
-        (["--nproc"], "--nproc: expected one argument: say how many processes"),
-        (["--nproc", "2", "--distributed"], "starts the processes that --distributed is said to: leave one out"),
+        (["--nproc"], "--nproc: expected one argument: give the number of processes"),
+        (["--nproc", "2", "--distributed"], "--distributed is for processes that another launcher starts"),
     ],
 )
-def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complaint: str) -> None:
+def test_an_invalid_number_of_processes_is_refused(argv: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         requested_processes(argv)
 
@@ -75,7 +75,7 @@ def test_a_number_of_processes_that_is_none_is_refused(argv: list[str], complain
 @pytest.mark.parametrize(
     "argv", [["--resume", "aaaaaaaa"], ["--seed", "1", "--resume=aaaaaaaa"], ["--resu", "aaaaaaaa"]]
 )
-def test_a_command_line_that_resumes_a_run_is_known(argv: list[str]) -> None:
+def test_a_command_line_that_resumes_a_run_is_recognized(argv: list[str]) -> None:
     assert asks_to_resume(argv)
     assert not asks_to_resume(["--rl_library", "rsl_rl", "--rendering_mode", "resume", "agent.resume=True"])
 
@@ -88,7 +88,7 @@ def test_torchrun_gets_a_list_of_arguments_and_no_port() -> None:
     assert argv[argv.index("--nproc-per-node") + 1] == "2"
 
 
-def test_processes_share_the_cores_unless_the_user_says_otherwise() -> None:
+def test_processes_share_the_cores_unless_the_user_sets_threads() -> None:
     assert torchrun_environ(2, 8, {"A": "b"}) == {"A": "b", "OMP_NUM_THREADS": "4"}
     assert torchrun_environ(16, 8, {}) == {"OMP_NUM_THREADS": "1"}
     assert torchrun_environ(2, 8, {"OMP_NUM_THREADS": "7"}) == {"OMP_NUM_THREADS": "7"}

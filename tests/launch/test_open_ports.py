@@ -1,4 +1,4 @@
-"""A stranger finds no port of a training that is of any use."""
+"""No open port of a training is of use to a stranger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def listening(processes: list[psutil.Process]) -> dict[int, list[tuple[str, int]
     }
 
 
-def test_processes_of_one_machine_listen_at_no_address_that_others_reach(tmp_path: Path) -> None:
+def test_processes_of_one_machine_listen_only_at_loopback_addresses(tmp_path: Path) -> None:
     command = torchrun_argv(2, str(ROOT / "tests" / "fakes" / "ranks.py"), [str(tmp_path / "run"), "wait"])
     (tmp_path / "run").mkdir()
     (tmp_path / "tmp").mkdir()
@@ -76,7 +76,7 @@ with joined(read_world(os.environ, distributed=True), on_gpu=False) as group:
 
 
 @pytest.mark.slow
-def test_a_store_that_several_machines_share_listens_at_the_address_that_they_were_given(tmp_path: Path) -> None:
+def test_the_store_of_several_machines_listens_at_the_given_address(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     program = tmp_path / "hosted.py"

@@ -1,4 +1,4 @@
-"""The launcher of several processes exits as they do."""
+"""The launcher of several processes exits with their status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ import signal, sys, time
 from pathlib import Path
 
 def end(signum, _):
-    time.sleep(0.3)  # as who saves what it has
+    time.sleep(0.3)  # as if it saved its state
     sys.exit(75 if signum == signal.SIGUSR1 else 1)
 
 signal.signal(signal.SIGUSR1, end)
@@ -55,7 +55,7 @@ for _ in range(2400):
 """
 
 
-def test_asked_to_end_it_asks_its_processes_and_exits_as_they_do(tmp_path: Path) -> None:
+def test_a_signal_is_forwarded_and_the_exit_status_is_that_of_the_processes(tmp_path: Path) -> None:
     program = tmp_path / "patient.py"
     program.write_text(PATIENT)
     (begun := tmp_path / "begun").mkdir()
@@ -79,7 +79,7 @@ def test_asked_to_end_it_asks_its_processes_and_exits_as_they_do(tmp_path: Path)
         (signal.SIGINT, ["--resume", "aaaaaaaa"], 130),
     ],
 )
-def test_asked_to_end_before_there_is_a_process_it_ends(
+def test_a_signal_before_there_are_processes_ends_the_launcher(
     signum: signal.Signals, arguments: list[str], exit_status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(_: Namespace) -> None:
@@ -94,7 +94,7 @@ def test_asked_to_end_before_there_is_a_process_it_ends(
             signal.signal(each, handler)
 
 
-def test_it_hears_signals_before_it_has_loaded_torchrun() -> None:
+def test_signals_are_handled_before_torchrun_is_imported() -> None:
     with subprocess.Popen(torchrun_argv(2, "train.py", ["--resume", "aaaaaaaa"]), stderr=subprocess.PIPE) as launcher:
         status = Path(f"/proc/{launcher.pid}/status")
         deadline = time.monotonic() + 60
@@ -143,7 +143,7 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
         "elsewhere",
     ],
 )
-def test_it_exits_as_its_processes_do(
+def test_the_exit_status_is_that_of_the_processes(
     failures: dict[int, int], exit_status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -152,7 +152,7 @@ def test_it_exits_as_its_processes_do(
     assert exit_status_after(ChildFailedError("train.py", seen), monkeypatch, "--resume", "aaaaaaaa") == exit_status
 
 
-def test_processes_that_cannot_be_started_are_told_in_one_line(
+def test_processes_that_cannot_be_started_are_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from torch.distributed.elastic.rendezvous import RendezvousConnectionError

@@ -1,4 +1,4 @@
-"""A cohort is declared once, by whoever is first, and its missing runs show."""
+"""The first declaration of a cohort counts, and its missing runs are shown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_same_size_may_be_repeated_and_another_is_refused(tmp_path: Path) ->
     assert cohort_journal(tmp_path, "c").read_bytes() == before
 
 
-def test_of_many_that_declare_at_once_one_wins_and_all_know_it(tmp_path: Path) -> None:
+def test_of_many_simultaneous_declarations_exactly_one_counts(tmp_path: Path) -> None:
     sizes = list(range(1, 17))
     refused: list[int] = []
     barrier = threading.Barrier(len(sizes))
@@ -70,27 +70,27 @@ def test_of_many_that_declare_at_once_one_wins_and_all_know_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "-x", "a b", "a\n", "x" * 101, "<b>"])
-def test_a_name_that_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_cannot_be_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     assert "--cohort " in refusal(tmp_path, name, 1)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a", "lr_3e-4", "v1.2+x", "größe", "0"])
-def test_a_plain_name_passes(name: str) -> None:
+def test_a_plain_name_is_accepted(name: str) -> None:
     require_cohort_name(name)
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_cohort_of_nothing_is_refused(tmp_path: Path, size: int) -> None:
+def test_a_cohort_of_zero_runs_is_refused(tmp_path: Path, size: int) -> None:
     assert f"--cohort_size {size}: must be a whole number of at least 1" in refusal(tmp_path, "c", size)
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot declare cohort c in" in refusal(tmp_path / "file", "c", 1)
 
 
-def test_a_tampered_declaration_is_told(tmp_path: Path) -> None:
+def test_a_tampered_declaration_is_reported(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 5)
     path = cohort_journal(tmp_path, "c")
     path.write_bytes(path.read_bytes().replace(b'"size":5', b'"size":6'))
@@ -99,13 +99,13 @@ def test_a_tampered_declaration_is_told(tmp_path: Path) -> None:
         read_ledger(tmp_path)
 
 
-def test_the_declaration_of_another_cohort_is_no_declaration(tmp_path: Path) -> None:
+def test_the_declaration_of_another_cohort_is_refused(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 5)
     (tmp_path / "cohorts" / "c").rename(tmp_path / "cohorts" / "d")
     assert "declares cohort c, not d" in refusal(tmp_path, "d", 5)
 
 
-def test_the_reader_offers_declared_cohorts_with_their_runs(tmp_path: Path) -> None:
+def test_the_reader_returns_declared_cohorts_with_their_runs(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 3)
     declare_cohort(tmp_path, "empty", 2)
     write_run(tmp_path, "aa", cohort="c")
@@ -118,7 +118,7 @@ def test_the_reader_offers_declared_cohorts_with_their_runs(tmp_path: Path) -> N
     assert [run.declared.run_id for run in ledger.runs] == ["aa", "bb"]
 
 
-def test_more_runs_than_declared_are_not_missing(tmp_path: Path) -> None:
+def test_with_more_runs_than_declared_none_is_missing(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 1)
     write_run(tmp_path, "aa", cohort="c")
     write_run(tmp_path, "bb", cohort="c")

@@ -50,14 +50,14 @@ def test_a_compressed_journal_reads_like_the_journal(ledger: Path) -> None:
         (lambda data: gzip.compress(gzip.decompress(data).replace(b"PhaseWindow", b"PhaseWindov", 1)), "its hash"),
     ],
 )
-def test_a_damaged_one_is_found(ledger: Path, spoil: object, complaint: str) -> None:
+def test_a_damaged_compressed_journal_is_detected(ledger: Path, spoil: object, complaint: str) -> None:
     path = compress(next(path for path in find_journals(ledger) if path.name == "journal-1-0.jsonl"))
     path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(LedgerDamageError, match=complaint):
         read_journal(path)
 
 
-def test_one_that_decompresses_without_end_is_refused(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_with_too_many_decompressed_bytes_is_refused(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digest_module, "_MOST_DECOMPRESSED", 1 << 10)
     with pytest.raises(LedgerDamageError, match="more than 0 MiB"):
         read_journal(compress(find_journals(ledger)[0]))

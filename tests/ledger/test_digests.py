@@ -1,4 +1,4 @@
-"""Ledgers are read on all cores, and what was verified before is believed only while nobody has touched it."""
+"""Ledgers are read on all cores, and cached digests are used only for unchanged journals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_sums_are_those_of_the_rows(ledger: Path) -> None:
         assert sum(attempt.sums.phase_ns.values()) == attempt.sums.count * 390_000_000
 
 
-def test_what_is_unchanged_is_not_read_again_and_says_the_same(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_journal_is_not_read_again_and_gives_the_same_result(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = figures(ledger)
     assert cache_file(ledger).stat().st_mode & 0o077 == 0
     paths = opened(monkeypatch)
@@ -95,7 +97,7 @@ def tamper(path: Path, old: bytes, new: bytes) -> int:
     return content[: content.index(old)].count(b"\n") + 1
 
 
-def test_a_row_that_is_tampered_with_later_is_found_in_spite_of_the_cache(ledger: Path) -> None:
+def test_a_row_changed_later_is_detected_despite_the_cache(ledger: Path) -> None:
     read_ledger(ledger)
     path = next(path for path in find_journals(ledger) if path.name == "journal-1-0.jsonl")
     line = tamper(path, b'"simulate":190000000', b'"simulate":190000001')
@@ -105,7 +107,7 @@ def test_a_row_that_is_tampered_with_later_is_found_in_spite_of_the_cache(ledger
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", None])
-def test_a_damaged_cache_is_no_cache(ledger: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_ignored(ledger: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
     first = figures(ledger)
     kept = cache_file(ledger)
     whole = kept.read_bytes()
@@ -119,7 +121,7 @@ def test_a_damaged_cache_is_no_cache(ledger: Path, content: bytes | None, monkey
     assert figures(ledger) == first
 
 
-def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
+def test_a_cache_that_cannot_be_written_only_costs_time(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -127,7 +129,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
     assert len(figures(ledger)) == 3
 
 
-def test_verification_does_not_believe_the_cache(
+def test_verification_does_not_use_the_cache(
     ledger: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read_ledger(ledger)
@@ -137,14 +139,14 @@ def test_verification_does_not_believe_the_cache(
     assert capsys.readouterr().out == "6 journals, 300 rows, 0 torn, 0 damaged\n"
 
 
-def test_a_small_ledger_leaves_nothing_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_ledger_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_run(tmp_path / "logs", "aa")
     read_ledger(tmp_path / "logs")
     assert not (tmp_path / "cache").exists()
 
 
-def test_several_processes_find_what_one_finds(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_give_the_same_digests_as_one(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = read_ledger(ledger, use_cache=False)
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(digests_module, "PARALLEL_FROM", 0)
@@ -170,7 +172,7 @@ def test_several_processes_find_what_one_finds(ledger: Path, monkeypatch: pytest
     assert (raised.value.path, raised.value.line) == (path, line)
 
 
-def test_rows_that_are_changed_between_two_looks_are_not_believed(ledger: Path) -> None:
+def test_rows_that_change_between_two_reads_are_damage(ledger: Path) -> None:
     run = read_ledger(ledger).runs[0]
     journal = run.attempts[0].ranks[0]
     assert len(run.results) == 4
@@ -194,14 +196,14 @@ def test_a_view_does_not_change_while_its_journal_grows(tmp_path: Path) -> None:
     assert view.count == 1
 
 
-def test_rows_that_were_read_are_kept_within_bounds(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_rows_in_memory_is_limited(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content_module, "_DECODED_ROWS", 150)
     for journal in read_ledger(ledger).journals:
         assert len(journal.rows) == journal.count
         assert sum(len(rows) for rows, _ in content_module._recent.values()) <= 150
 
 
-def test_journals_that_vanish_or_cannot_be_read(ledger: Path) -> None:
+def test_deleted_journals_are_skipped_and_unreadable_journals_are_errors(ledger: Path) -> None:
     paths = find_journals(ledger)
     paths[0].unlink()
     assert list(digests_module.digest_journals(paths)) == paths[1:]

@@ -1,4 +1,4 @@
-"""What is committed stays, and what is not what its writer wrote is never taken for it."""
+"""Committed rows are kept, and changed rows are never accepted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows_in(path: Path, content: bytes) -> tuple[Row, ...]:
     return read_journal(path).rows
 
 
-def test_a_line_may_be_torn_at_every_byte(tmp_path: Path) -> None:
+def test_a_line_may_be_torn_at_any_byte(tmp_path: Path) -> None:
     path = tmp_path / "journal-1-0.jsonl"
     with Journal(path) as journal:
         for iteration in range(3):
@@ -69,7 +69,7 @@ def test_zeros_after_a_power_failure_are_a_torn_line(tmp_path: Path) -> None:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_every_flipped_bit_is_found_and_located(tmp_path: Path, data: st.DataObject) -> None:
+def test_every_flipped_bit_is_detected_and_located(tmp_path: Path, data: st.DataObject) -> None:
     whole = sample()
     position = data.draw(st.integers(0, len(whole) - 1))
     flipped = bytearray(whole)
@@ -145,7 +145,7 @@ print(json.dumps({
 """
 
 
-def test_a_full_disk_loses_no_committed_row_and_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_loses_no_committed_row_and_is_reported(tmp_path: Path) -> None:
     program = [sys.executable, "-c", PROGRAM, str(tmp_path / "tiny")]
     finished = subprocess.run(
         [*tiny_disk(tmp_path / "tiny", "256k"), *program], capture_output=True, text=True, check=False
@@ -158,7 +158,7 @@ def test_a_full_disk_loses_no_committed_row_and_is_told(tmp_path: Path) -> None:
     assert found["in_the_end"], "whatever found no room came later, in its order"
 
 
-def test_rows_that_wait_for_room_are_offered_to_the_disk_a_few_at_a_time(
+def test_rows_that_wait_for_disk_space_are_written_in_small_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, offered = os.pwrite, []
@@ -178,7 +178,7 @@ def test_rows_that_wait_for_room_are_offered_to_the_disk_a_few_at_a_time(
     assert max(offered) < path.stat().st_size / 2, "all of them each time would hold the training up ever longer"
 
 
-def test_a_clock_that_jumps_back_disorders_neither_rows_nor_durations(
+def test_a_clock_that_jumps_back_changes_neither_order_nor_durations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = itertools.count()
@@ -226,7 +226,7 @@ def test_hundreds_of_processes_write_at_once_while_others_read(tmp_path: Path) -
     assert {len(run.attempts[0].ranks) for run in ledger.runs} == {crowd.RANKS}
 
 
-def test_kinds_that_are_asked_for_alone_are_the_same_rows(tmp_path: Path) -> None:
+def test_rows_read_by_kind_equal_the_rows_of_the_whole_journal(tmp_path: Path) -> None:
     journal = read_journal(write_run(tmp_path, "aa") / "journal-1-0.jsonl")
     for kind in (PhaseWindow, PanelResult, AttemptEnded):
         pairs = [pair for pair in zip(journal.rows, journal.times, strict=True) if type(pair[0]) is kind]

@@ -1,4 +1,4 @@
-"""Whatever stands in a correctly chained journal, no command ends in a traceback, and other runs keep their figures."""
+"""No value in a correctly chained journal causes a traceback or changes the figures of another run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ledger_lab.reports import summarize_run
 from tests.fakes.ledgers import write_run
 
 Hostile = tuple[Path, list[tuple[str, str, Any]], dict[str, Any]]
-"""Root of a ledger, the rows of the run that is attacked, and the figures of the one that is not."""
+"""Root of a ledger, the rows of the attacked run, and the figures of the sound run."""
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "CohortDeclared": {"cohort": "c", "size": 2},
@@ -134,7 +134,7 @@ def write_chained(path: Path, rows: list[tuple[str, str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
-    """Return a ledger of a sound run and one of rows of every kind, the rows, and the figures of the sound one."""
+    """Return a ledger of a sound run and a run with every kind of row, those rows, and the sound run's figures."""
     root = tmp_path_factory.mktemp("hostile")
     write_run(root, "sound")
     rows = rows_of(write_run(root, "aa", state=True, confirmation=9) / "journal-1-0.jsonl")
@@ -237,7 +237,7 @@ def test_no_bytes_in_place_of_the_fields_end_a_command_in_a_traceback(
 
 
 @pytest.mark.parametrize("path", ["../model.pt", "/etc/passwd", "a/../../b", "..", "a\n/../b", "", "a\0b"])
-def test_a_checkpoint_lies_below_its_run(path: str) -> None:
+def test_a_checkpoint_path_stays_inside_the_run_directory(path: str) -> None:
     fields_of = {"sha256": "00", "size_bytes": 1, "iteration": 1, "env_steps": 1, "wall_ns": 1}
     assert KINDS["CheckpointSaved"].from_data({"path": "nn/..model..pt", **fields_of})
     with pytest.raises(ValueError, match="path"):

@@ -1,4 +1,4 @@
-"""A journal keeps what was written, and tells when somebody else changed it."""
+"""A journal keeps its rows, and changes by other programs are detected."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def unknown_field(lines: list[bytes]) -> list[bytes]:
     ("damage", "line"),
     [(drop_line, 2), (swap_lines, 1), (change_a_figure, 2), (spoil_a_line, 2), (unknown_kind, 2), (unknown_field, 2)],
 )
-def test_damage_is_found_and_located(tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], line: int) -> None:
+def test_damage_is_detected_and_located(
+    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], line: int
+) -> None:
     path = written(tmp_path / "journal-1-0.jsonl")
     path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
     with pytest.raises(LedgerDamageError) as raised:
@@ -131,9 +133,7 @@ def test_rows_survive_kill_9(tmp_path: Path) -> None:
     assert [window.env_steps for window in windows] == list(range(len(windows)))
 
 
-def test_telemetry_that_finds_no_room_waits_and_comes_in_its_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_telemetry_waits_for_disk_space_and_keeps_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int, data: bytes, offset: int) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -152,7 +152,7 @@ def test_telemetry_that_finds_no_room_waits_and_comes_in_its_order(
 
 
 @pytest.mark.parametrize("moment", ["pwrite", "fsync"])
-def test_a_signal_at_any_moment_leaves_a_chain_that_goes_on(
+def test_a_signal_at_any_moment_leaves_a_valid_chain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     real_pwrite = os.pwrite
@@ -172,7 +172,7 @@ def test_a_signal_at_any_moment_leaves_a_chain_that_goes_on(
     assert rows == (window(0), END, window(1))
 
 
-def test_what_a_disk_took_and_lost_is_written_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_the_disk_lost_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A real device that fails needs a kernel module; fsync is patched, and the loss of the cached pages is enacted.
     path = tmp_path / "journal-1-0.jsonl"
 
@@ -202,7 +202,7 @@ def test_telemetry_reaches_the_disk_without_durable_rows(tmp_path: Path, monkeyp
     assert size >= SYNC_AT_LEAST_EVERY > size - 2000
 
 
-def test_numbers_that_are_none_are_refused_in_telemetry_too(tmp_path: Path) -> None:
+def test_non_finite_numbers_are_refused_in_telemetry(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         with pytest.raises(ValueError, match="JSON compliant"):
             journal.append(dataclasses.replace(window(1), figures={"kl": float("nan")}))
@@ -211,13 +211,13 @@ def test_numbers_that_are_none_are_refused_in_telemetry_too(tmp_path: Path) -> N
     assert (row.iteration, row.figures) == (None, {"kl": 0.25})
 
 
-def test_bytes_that_are_no_text_do_not_stop_a_row(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_do_not_prevent_a_row(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         journal.append(dataclasses.replace(END, reason="no file /data/\udcff.bin"))
     assert read_journal(tmp_path / "journal-1-0.jsonl").of(AttemptEnded)[0].reason == "no file /data/?.bin"
 
 
-def test_a_number_that_is_none_is_damage(tmp_path: Path) -> None:
+def test_a_non_finite_number_in_a_journal_is_damage(tmp_path: Path) -> None:
     path = written(tmp_path / "journal-1-0.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"env_steps":16', b'"env_steps":NaN'))
     with pytest.raises(LedgerDamageError, match=":2: the line is not JSON"):
@@ -238,7 +238,7 @@ def test_durable_rows_are_synchronized_and_telemetry_is_not(tmp_path: Path, monk
         assert len(synced) == 1
 
 
-def test_numbers_that_json_does_not_know_are_refused() -> None:
+def test_non_finite_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical_json({"loss": float("nan")})
 
@@ -267,7 +267,7 @@ def test_outcomes_count_each_episode_once() -> None:
         outcomes(episode_return=[float("inf"), 0.0])
 
 
-def test_nobody_can_write_that_an_attempt_is_lost() -> None:
+def test_the_status_lost_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="lost"):
         AttemptEnded(
             status=Status.LOST, reason=None, wall_ns=0, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None

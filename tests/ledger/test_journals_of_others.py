@@ -1,4 +1,4 @@
-"""What a stranger, or an accident, does to the journals of a run is noticed, named, and changes no other run."""
+"""Removed, copied or changed journals of a run are reported, and change no other run."""
 
 from __future__ import annotations
 
@@ -86,21 +86,21 @@ def removed_rank(root: Path, run_dir: Path) -> str:
 def cut_end(root: Path, run_dir: Path) -> str:
     second_attempt(run_dir)
     cut(run_dir / "journal-1-0.jsonl", 2)
-    return "journal-1-0.jsonl:10: it was cut: journal-2-0.jsonl knows 11 rows of it"
+    return "journal-1-0.jsonl:10: it was cut: journal-2-0.jsonl names 11 rows of it"
 
 
 def written_anew(root: Path, run_dir: Path) -> str:
     second_attempt(run_dir)
     anew = write_run(root.parent / "anew", "aa", scores=(1, 2)) / "journal-1-0.jsonl"
     shutil.copy(anew, run_dir)
-    return "journal-1-0.jsonl:11: it is not the journal that journal-2-0.jsonl knows"
+    return "journal-1-0.jsonl:11: it is not the journal that journal-2-0.jsonl names"
 
 
 def cut_before_a_supervisors_last_row(root: Path, run_dir: Path) -> str:
     with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
         journal.append(ShutdownEnded(wall_ns=1, exit_code=0, signal=None, overdue=False, anchors=anchors_of(run_dir)))
     cut(run_dir / "journal-1-0.jsonl", 1)
-    return "journal-1-0.jsonl:11: it was cut: journal-1-supervisor.jsonl knows 11 rows of it"
+    return "journal-1-0.jsonl:11: it was cut: journal-1-supervisor.jsonl names 11 rows of it"
 
 
 def cut_what_is_scored(root: Path, run_dir: Path) -> str:
@@ -134,7 +134,7 @@ def two_runs_of_one_id(root: Path, run_dir: Path) -> str:
         two_runs_of_one_id,
     ],
 )
-def test_what_was_done_to_a_run_is_named_and_leaves_the_others_alone(
+def test_damage_of_one_run_is_named_and_other_runs_stay_readable(
     tmp_path: Path, attack: Callable[[Path, Path], str]
 ) -> None:
     root = tmp_path / "logs"
@@ -160,7 +160,7 @@ def test_a_report_leaves_a_damaged_run_out_and_exits_with_1(tmp_path: Path) -> N
     assert "journal-evaluation-1.jsonl:1: it is a copy of journal-evaluation-0.jsonl" in line
 
 
-def test_telemetry_may_be_left_out_of_what_is_kept(tmp_path: Path) -> None:
+def test_journals_of_telemetry_need_not_be_kept(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     telemetry = run_dir / "journal-1-telemetry.jsonl"
     with Journal(telemetry) as journal:
@@ -170,9 +170,7 @@ def test_telemetry_may_be_left_out_of_what_is_kept(tmp_path: Path) -> None:
     assert not read_ledger(tmp_path, tolerate_damage=True).damage
 
 
-def test_what_was_written_while_the_ledger_was_read_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_written_while_the_ledger_is_read_are_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_dir = write_run(tmp_path, "aa")
     path, late = run_dir / "journal-1-0.jsonl", run_dir / "journal-2-0.jsonl"
     whole = path.read_bytes()
@@ -215,7 +213,7 @@ def test_symbolic_links_are_followed_once(tmp_path: Path) -> None:
     assert run.declared.run_id == "aa"
 
 
-def test_a_process_is_known_by_more_than_its_number_and_the_clock(tmp_path: Path) -> None:
+def test_a_process_is_identified_by_more_than_pid_and_clock(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     run_dir = write_run(tmp_path, "aa", status=None)
     identity = identify_process(child.pid)

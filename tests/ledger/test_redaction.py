@@ -47,11 +47,11 @@ def test_named_secrets_are_replaced(value: object) -> None:
     "token",
     ["ghp_" + "a1" * 18, "hf_" + "Ab3" * 10, "AKIA" + "ABCD1234" * 2, "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q"],
 )
-def test_tokens_are_known_by_their_shape(token: str) -> None:
+def test_tokens_are_recognized_by_their_form(token: str) -> None:
     assert Redactor({}).text(f"seen {token} here") == f"seen {REDACTED} here"
 
 
-def test_what_the_environment_keeps_secret_is_found_anywhere() -> None:
+def test_secret_values_of_the_environment_are_redacted_anywhere() -> None:
     redactor = Redactor({"WANDB_API_KEY": SECRET, "HOME": "/home/somebody", "SHORT_TOKEN": "cart"})
     text = f"/home/somebody/{SECRET}/cartpole"
     assert redactor.text(text) == f"/home/somebody/{REDACTED}/cartpole"
@@ -71,7 +71,7 @@ def test_what_the_environment_keeps_secret_is_found_anywhere() -> None:
         "a" * 40,
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_harmless_values_stay(text: str) -> None:
     assert Redactor({}).text(text) == text
 
 
@@ -98,21 +98,21 @@ PEM = f"-----BEGIN RSA PRIVATE KEY-----\nMIIE{SECRET}\nabc=\n-----END RSA PRIVAT
         (f"AccountKey={SECRET};x", f"AccountKey={REDACTED}"),
     ],
 )
-def test_a_secret_goes_and_all_else_stays(text: str, clean: str) -> None:
+def test_a_secret_is_replaced_and_the_rest_stays(text: str, clean: str) -> None:
     assert Redactor({}).text(text) == clean
 
 
-def test_whatever_stands_under_a_secret_name_is_replaced() -> None:
+def test_all_values_under_a_secret_name_are_replaced() -> None:
     value = {"credentials": {"user": SECRET, "port": 3, "more": [SECRET]}}
     assert Redactor({}).value(value) == {"credentials": {"user": REDACTED, "port": 3, "more": [REDACTED]}}
 
 
-def test_what_follows_a_secret_flag_is_found_anywhere() -> None:
+def test_the_value_of_a_secret_flag_is_redacted_anywhere() -> None:
     redactor = Redactor({}, ["train.py", "--wandb_api_key", SECRET, f"agent.db_password=x{SECRET}x"])
     assert redactor.text(f"refused: {SECRET}, x{SECRET}x") == f"refused: {REDACTED}, {REDACTED}"
 
 
-def test_what_a_row_is_about_is_never_taken_for_a_secret() -> None:
+def test_fields_that_identify_a_row_are_never_redacted() -> None:
     row = declared("aa", cohort="ant-lr-sweep-0001", command=["--x", "ant-lr-sweep-0001"])
     for environment in ({"SWEEP_TOKEN": "ant-lr-sweep-0001"}, {"SWEEP_KEY": "ant-lr-sweep"}):
         data = Redactor(environment).row(row)
@@ -135,14 +135,14 @@ def configurations(letters: str) -> st.SearchStrategy[object]:
 
 
 @given(configurations("abc \"'\n:#|,{}[]=0"), st.booleans())
-def test_a_dumped_configuration_stays_one_and_holds_no_secret(configuration: object, flow: bool) -> None:
+def test_a_redacted_configuration_is_valid_yaml_without_secrets(configuration: object, flow: bool) -> None:
     clean = Redactor({}).text(yaml.safe_dump(configuration, default_flow_style=flow, width=10_000))
     assert SECRET not in clean
     assert shape(yaml.safe_load(clean)) == shape(configuration)
 
 
 @given(configurations("abc \"'\\\n:#|,{}[]=0"))
-def test_a_text_of_json_stays_one_and_holds_no_secret(configuration: object) -> None:
+def test_redacted_json_is_valid_json_without_secrets(configuration: object) -> None:
     clean = Redactor({}).text(json.dumps(configuration))
     assert SECRET not in clean
     assert shape(json.loads(clean)) == shape(configuration)
@@ -152,16 +152,16 @@ def shape(value: object) -> object:
     return {key: shape(each) for key, each in value.items()} if isinstance(value, dict) else None
 
 
-def test_words_of_any_length_are_looked_at_in_passing() -> None:
+def test_long_words_are_searched_quickly() -> None:
     for word in ("a" * 1_000_000, "a.b-" * 250_000, "token" * 200_000):
         assert Redactor({}).text(word) == word, "a search that begins at every letter would take hours"
 
 
-def test_words_are_no_secrets_even_where_one_is_expected() -> None:
+def test_plain_words_are_not_secrets() -> None:
     assert Redactor({"WANDB_API_KEY": "disabled"}).text("mirrors are disabled") == "mirrors are disabled"
 
 
-def test_files_that_others_wrote_are_cleaned_and_else_left_alone(tmp_path: Path) -> None:
+def test_files_are_changed_only_if_they_hold_secrets(tmp_path: Path) -> None:
     dumped, clean = tmp_path / "agent.yaml", tmp_path / "env.yaml"
     dumped.write_text(f"seed: 3\nwandb_api_key: {SECRET}\n")
     clean.write_bytes(b"seed: 3\r\nname: caf\xe9\n")
@@ -180,7 +180,7 @@ def test_a_log_keeps_its_line_ends_and_its_mode(tmp_path: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_is_written_without_secrets_however_the_text_comes() -> None:
+def test_a_log_is_redacted_however_the_text_is_split() -> None:
     log = io.StringIO()
     stream = RedactedStream(log)
     for piece in ("a\nto", f"ken={SECRET[:5]}", f"{SECRET[5:]}\nb\n", "c"):

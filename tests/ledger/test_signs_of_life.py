@@ -1,4 +1,4 @@
-"""Of an attempt on another host, silence alone tells that it is lost."""
+"""An attempt on another host counts as lost after a time of silence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fakes.ledgers import declared
         (False, 16, Status.LOST),
     ],
 )
-def test_who_is_supervised_is_missed_soon(
+def test_a_silent_supervised_run_is_lost_sooner(
     supervised: bool, minutes: int, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class EarlierClock:

@@ -1,4 +1,4 @@
-"""Tallies spare readers the rows before them, say what these come to bit for bit, and hide nothing."""
+"""Tallies replace the rows before them exactly, and hide no change."""
 
 from __future__ import annotations
 
@@ -151,9 +151,7 @@ samples = st.builds(Telemetry, wall_ns=counts, host=st.none() | hosts, devices=s
     ratio=st.sampled_from([0, 0, 3]),
     torn=st.integers(0, 2000),
 )
-def test_whoever_believes_tallies_finds_what_one_finds_that_adds_up_every_row(
-    rows: list[Row], least: int, ratio: int, torn: int
-) -> None:
+def test_reading_with_tallies_gives_the_sums_of_all_rows(rows: list[Row], least: int, ratio: int, torn: int) -> None:
     with tempfile.TemporaryDirectory() as folder, tallies_after(least, ratio), mock.patch.object(os, "fsync"):
         path = written(Path(folder, "journal-1-0.jsonl"), rows)
         os.truncate(path, max(0, path.stat().st_size - torn))
@@ -169,7 +167,7 @@ def test_whoever_believes_tallies_finds_what_one_finds_that_adds_up_every_row(
         assert content[place.offset : place.offset + place.length] == lines[place.sequence]
 
 
-def test_rows_before_a_tally_are_not_added_up_again(tmp_path: Path) -> None:
+def test_rows_before_a_tally_are_not_added_again(tmp_path: Path) -> None:
     path = written(tmp_path / "journal-1-0.jsonl", mixed(1000))
     real, added = WindowSums.add, []
     with mock.patch.object(WindowSums, "add", lambda self, fields: (added.append(1), real(self, fields))[1]):
@@ -180,7 +178,7 @@ def test_rows_before_a_tally_are_not_added_up_again(tmp_path: Path) -> None:
     assert digest.rows > 2200, "all have been counted, and verified"
 
 
-def test_a_journal_says_what_its_rows_come_to_as_often_as_it_is_worth_its_bytes(tmp_path: Path) -> None:
+def test_tallies_are_written_as_often_as_their_size_allows(tmp_path: Path) -> None:
     with tallies_after(10):
         journal = read_journal(written(tmp_path / "journal-1-0.jsonl", mixed(50)))
         kinds = [type(row) for row in journal.rows]
@@ -201,7 +199,7 @@ def spoiled(line: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("thorough", [False, True])
-def test_a_row_that_was_tampered_with_is_found_wherever_it_stands(tmp_path: Path, thorough: bool) -> None:
+def test_a_changed_row_is_detected_at_any_position(tmp_path: Path, thorough: bool) -> None:
     with tallies_after(6):
         lines = written(tmp_path / "journal-1-0.jsonl", mixed(25)).read_bytes().splitlines(keepends=True)
     assert sum(b'"kind":"Tally"' in line for line in lines) >= 8
@@ -218,7 +216,7 @@ def test_a_row_that_was_tampered_with_is_found_wherever_it_stands(tmp_path: Path
                 digest_journal(path, thorough=thorough)
 
 
-def test_a_journal_is_torn_within_a_tally_as_within_any_row(tmp_path: Path) -> None:
+def test_a_line_may_be_torn_within_a_tally(tmp_path: Path) -> None:
     with tallies_after(6):
         path = written(tmp_path / "journal-1-0.jsonl", mixed(3))
     whole = path.read_bytes()
@@ -243,7 +241,7 @@ def rechained(lines: list[bytes], number: int, data: bytes) -> bytes:
     return b"".join(forged)
 
 
-def test_a_tally_that_lies_is_found_by_verification(tmp_path: Path) -> None:
+def test_verification_detects_a_wrong_tally(tmp_path: Path) -> None:
     with tallies_after(6):
         path = written(tmp_path / "journal-1-0.jsonl", mixed(20))
     lines = path.read_bytes().splitlines(keepends=True)
@@ -260,7 +258,7 @@ def test_a_tally_that_lies_is_found_by_verification(tmp_path: Path) -> None:
         digest_journal(path)
 
 
-def test_an_invalid_row_after_the_last_tally_is_told_before_later_damage(tmp_path: Path) -> None:
+def test_an_invalid_row_after_the_last_tally_is_reported_before_later_damage(tmp_path: Path) -> None:
     lines: list[bytes] = []
     for number in range(2000):  # more than wait for a tally
         fields = encode_fields(window(number, number, {"learn": 1}, number)) if number != 3 else b'{"luck":7}'
@@ -273,7 +271,7 @@ def test_an_invalid_row_after_the_last_tally_is_told_before_later_damage(tmp_pat
 
 
 @pytest.mark.parametrize("interrupted", ["adding", "appending"])
-def test_a_signal_while_a_tally_is_made_leaves_none_that_lies(tmp_path: Path, interrupted: str) -> None:
+def test_a_signal_while_a_tally_is_made_leaves_no_wrong_tally(tmp_path: Path, interrupted: str) -> None:
     path, rows = tmp_path / "journal-1-0.jsonl", mixed(30)
     owner, name = (TelemetrySums, "add") if interrupted == "adding" else (Journal, "_append")
     real, calls = getattr(owner, name), Counter[str]()
@@ -298,7 +296,7 @@ def test_a_signal_while_a_tally_is_made_leaves_none_that_lies(tmp_path: Path, in
     assert len(journal_read.of(Tally)) >= 8
 
 
-def test_no_tally_is_made_of_rows_that_wait_for_room(tmp_path: Path) -> None:
+def test_no_tally_covers_rows_that_wait_for_disk_space(tmp_path: Path) -> None:
     path, full = tmp_path / "journal-1-0.jsonl", OSError(28, "No space left on device")
     with tallies_after(6), Journal(path) as journal:
         for number in range(6):
@@ -314,7 +312,7 @@ def test_no_tally_is_made_of_rows_that_wait_for_room(tmp_path: Path) -> None:
     assert content.of(Telemetry) == [sample(number) for number in range(1, 12)]
 
 
-def test_a_row_in_another_place_than_it_names_is_found_though_the_chain_holds(tmp_path: Path) -> None:
+def test_a_row_with_a_wrong_sequence_number_is_detected(tmp_path: Path) -> None:
     lines: list[bytes] = []
     for number in (0, 1, 2, 7, 4):
         fields = encode_fields(window(number, number, {"learn": 1}, number))

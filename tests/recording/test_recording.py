@@ -1,4 +1,4 @@
-"""A trainer of any framework leaves the same rows as LedgerLab's own, however it ends."""
+"""A trainer of any framework writes the same rows as LedgerLab's own trainings, however it ends."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
     assert attempt.windows[-2].iteration == 1
 
 
-def test_a_second_run_of_a_process_does_not_pay_for_the_first(tmp_path: Path) -> None:
+def test_a_second_run_of_a_process_is_not_billed_for_the_first(tmp_path: Path) -> None:
     with begin(tmp_path, since_process_start=False) as run:
         run.iteration(1, env_steps=20)
     assert only_run(tmp_path).attempts[0].wall_ns < 10_000_000_000
@@ -203,7 +203,7 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         saved = save(run)
         other = RecordedPanel("panel", seeds=range(100), definition={"environment": "F"})
-        with pytest.raises(UserError, match="not the one that the run declared"):
+        with pytest.raises(UserError, match="the run declared another panel"):
             run.screen(saved, other, outcomes(other.seeds, 100))
         with pytest.raises(UserError, match="no screening and no other confirmation has seen"):
             run.confirm(saved, PANEL, outcomes(PANEL.seeds, 100))
@@ -244,7 +244,7 @@ def test_an_invalid_declaration_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_confirmation_needs_seeds_of_its_own(tmp_path: Path) -> None:
+def test_each_confirmation_needs_fresh_seeds(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         saved, fresh = save(run), PANEL.fresh(100)
         with pytest.raises(UserError, match="each once"):

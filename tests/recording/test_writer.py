@@ -1,4 +1,4 @@
-"""The rows of an attempt are written once each, and none contradicts another."""
+"""Each row of an attempt is written once, and no row contradicts another."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def score(writer: RunWriter, saved: CheckpointSaved, found: Outcomes, **changes:
     return writer.result(saved, found, **{**fields, **changes})
 
 
-def test_the_first_process_alone_writes_what_belongs_to_the_whole_run(tmp_path: Path) -> None:
+def test_only_the_first_process_writes_rows_about_the_whole_run(tmp_path: Path) -> None:
     written = {}
     for rank in (0, 1):
         writer, rows = make(tmp_path / str(rank), rank)
@@ -74,7 +74,7 @@ def test_the_first_process_alone_writes_what_belongs_to_the_whole_run(tmp_path: 
     assert written[1] == ["AttemptStarted", "PhaseWindow"]
 
 
-def test_a_checkpoint_is_a_file_of_the_run_that_nothing_overwrites(tmp_path: Path) -> None:
+def test_a_checkpoint_must_be_a_file_of_the_run_that_is_not_overwritten(tmp_path: Path) -> None:
     writer, rows = make(tmp_path / "run")
     writer.directory.mkdir()
     saved = save(writer)
@@ -110,7 +110,7 @@ def test_a_score_that_an_earlier_attempt_wrote_is_not_written_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("ended_row", [AttemptEnded, EvaluationEnded])
-def test_the_end_comes_after_the_last_beat_and_is_left_to_whoever_answers_for_it(
+def test_the_end_follows_the_last_beat_and_is_returned_to_the_caller(
     ended_row: type[AttemptEnded],
 ) -> None:
     rows: list[Row] = []

@@ -23,7 +23,7 @@ from ledger_lab.ledger import (
     Telemetry,
     read_ledger,
 )
-from ledger_lab.panels.room import slots_in_all
+from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import declared, result, window, write_run
 

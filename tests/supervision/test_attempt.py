@@ -1,4 +1,4 @@
-"""An attempt ends with one status, whatever ends it."""
+"""Every end of an attempt gives exactly one status."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def test_every_end_has_its_status(error: BaseException, status: Status, tmp_path
     assert ended.reason is not None and ended.reason.startswith(type(error).__name__)
 
 
-def test_a_device_that_cannot_be_asked_any_more_costs_the_figure_and_not_the_end(tmp_path: Path) -> None:
+def test_an_unreadable_device_loses_its_figure_and_not_the_end(tmp_path: Path) -> None:
     ended = live(tmp_path / "journal-1-0.jsonl", RuntimeError("illegal memory access"), peak=RuntimeError("again"))
     assert (ended.status, ended.peak_gpu_memory_bytes) == (Status.CRASHED, None)
 
 
-def test_a_second_signal_does_not_come_between(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_interrupt_the_end(tmp_path: Path) -> None:
     path = tmp_path / "journal-1-0.jsonl"
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
@@ -125,14 +125,14 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
     assert "device lost" in str(attempt.error)
 
 
-def test_the_users_own_mistakes_exit_with_2(tmp_path: Path) -> None:
+def test_errors_that_the_user_can_fix_exit_with_2(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
             raise UserError("checkpoint gone")
         assert attempt.exit_status == 2
 
 
-def test_a_device_that_fails_in_the_very_end_does_not_hide_it(tmp_path: Path) -> None:
+def test_a_device_that_fails_at_the_end_does_not_hide_the_end(tmp_path: Path) -> None:
     lost = False
 
     def synchronize() -> None:
@@ -168,7 +168,7 @@ def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
     done = 0
     with Journal(path) as journal:
         with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
-            with attempt.polite():
+            with attempt.signals_deferred():
                 os.kill(os.getpid(), signal.SIGUSR1)
                 os.kill(os.getpid(), signal.SIGTERM)
                 done += 1
@@ -183,13 +183,13 @@ def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("signum", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_good_moment_that_does_not_come_is_not_waited_for(
+def test_a_signal_is_raised_if_no_good_moment_comes_in_time(
     signum: signal.Signals, exit_status: int, tmp_path: Path
 ) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        clock, tell_end = PhaseClock(time.perf_counter_ns()), into(journal)
-        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, tell_end, grace_s=0.5) as attempt:
-            with attempt.polite():
+        clock, write_end = PhaseClock(time.perf_counter_ns()), into(journal)
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, grace_s=0.5) as attempt:
+            with attempt.signals_deferred():
                 os.kill(os.getpid(), signum)
                 asked_s = time.monotonic()
                 with contextlib.suppress(BaseException):
@@ -200,21 +200,21 @@ def test_a_good_moment_that_does_not_come_is_not_waited_for(
         assert attempt.exit_status == exit_status
 
 
-def test_outside_of_what_can_wait_a_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_signal_that_is_not_deferred_ends_the_attempt_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
-            with attempt.polite():
+            with attempt.signals_deferred():
                 pass
             os.kill(os.getpid(), signal.SIGTERM)
             raise AssertionError("the signal did not end it")
         assert attempt.exit_status == 143
 
 
-def test_who_goes_on_from_a_state_can_be_resumed_from_the_first_moment_on(tmp_path: Path) -> None:
+def test_a_resumed_attempt_can_be_resumed_again_from_its_start(tmp_path: Path) -> None:
     statuses = []
     with Journal(tmp_path / "journal-2-0.jsonl") as journal:
         clock = PhaseClock(time.perf_counter_ns())
-        tell = lambda end, status: statuses.append(status)  # noqa: E731
-        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, tell, resumable=True):
+        write_end = lambda end, status: statuses.append(status)  # noqa: E731
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, resumable=True):
             signal.raise_signal(signal.SIGTERM)
     assert statuses == [75]

@@ -1,4 +1,4 @@
-"""Every program ends when it is asked to, whatever its libraries do with signals."""
+"""Every program ends after a signal, even if its libraries replace signal handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEAF = str(ROOT / "tests" / "fakes" / "deaf.py")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_one_that_hears_no_signal_is_killed(signum: signal.Signals) -> None:
+def test_a_program_that_ignores_signals_is_killed(signum: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, DEAF], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         (child,) = psutil.Process(process.pid).children()
@@ -36,8 +36,8 @@ def test_a_watched_program_keeps_its_exit_status(status: int) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_what_opens_a_simulation_is_watched(script: Path) -> None:
-    """The process that hears signals imports nothing that could take them over."""
+def test_every_script_that_opens_a_simulation_is_watched(script: Path) -> None:
+    """The supervisor imports no module that could replace its signal handlers."""
     tree = ast.parse(script.read_text())
     called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert bool(called & {"run_watched", "run_supervised"}) is (script.stem in SIMULATES)

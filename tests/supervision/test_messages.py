@@ -1,4 +1,4 @@
-"""What is no message is refused, and a secret is handed over sealed."""
+"""Invalid messages are refused, and secrets are encrypted."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ MESSAGES: list[Message] = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_what_is_read_is_what_was_sent(message: Message) -> None:
+def test_messages_are_read_as_they_were_sent(message: Message) -> None:
     assert decode(message.encode(), Done, type(message)) == message
     with pytest.raises(MessageError):
         decode(message.encode(), type(MESSAGES[0]) if message is MESSAGES[-1] else Done)
 
 
 @pytest.mark.parametrize("message", MESSAGES[:-1], ids=lambda message: type(message).__name__)
-def test_every_field_must_be_there_and_have_its_type(message: Message) -> None:
+def test_every_field_must_exist_and_have_its_type(message: Message) -> None:
     content = json.loads(message.encode())
     for name in content.keys() - {"kind"}:
         for value in ({}, ["a"], True if not isinstance(content[name], bool) else 1):
@@ -60,7 +60,7 @@ def test_every_field_must_be_there_and_have_its_type(message: Message) -> None:
         decode(json.dumps({**content, "more": 1}).encode(), type(message))
 
 
-def test_the_longest_paths_fit_and_nothing_larger_is_sent() -> None:
+def test_the_longest_paths_fit_and_larger_messages_are_refused() -> None:
     longest = str(Path("/") / ("\udce9" * 4095))
     begin = Begin(journal=longest, run_id="a" * 16, attempt=1, rank=0, device="cpu", grace_s=None, log=longest)
     assert decode(begin.encode(), Begin) == begin
@@ -68,7 +68,7 @@ def test_the_longest_paths_fit_and_nothing_larger_is_sent() -> None:
         Listen(address="a" * LARGEST_BYTES).encode()
 
 
-def test_neither_half_a_message_nor_drops_of_it_hold_the_reader_up() -> None:
+def test_an_incomplete_or_slow_message_does_not_block_the_reader() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         channel = Channel(ours, 0.5)
@@ -85,7 +85,7 @@ def test_neither_half_a_message_nor_drops_of_it_hold_the_reader_up() -> None:
             channel.arrived()
 
 
-def test_a_secret_is_read_by_its_receiver_only() -> None:
+def test_only_the_receiver_can_decrypt_a_secret() -> None:
     sender, receiver, listener = KeyExchange(), KeyExchange(), KeyExchange()
     secret = new_secret()
     sealed = bytes.fromhex(sender.seal(secret, receiver.public))
@@ -97,7 +97,7 @@ def test_a_secret_is_read_by_its_receiver_only() -> None:
             sender.seal(secret, public)
 
 
-def test_the_group_is_one_of_a_safe_prime() -> None:
+def test_the_prime_is_a_safe_prime() -> None:
     for number in (_PRIME, (_PRIME - 1) // 2):
         for _ in range(8):
             assert pow(secrets.randbelow(number - 3) + 2, number - 1, number) == 1

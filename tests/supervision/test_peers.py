@@ -1,4 +1,4 @@
-"""The end of one process is heard by the supervisors of all others."""
+"""The supervisors of all ranks learn how the process of one rank ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def end(status: Status, reason: str | None = None) -> AttemptEnded:
 
 
 def hub(ranks: int) -> tuple[Peers, tuple[str, int]]:
-    """Return the first of several supervisors, and where the others find it."""
+    """Return the supervisor of the first rank, and its address."""
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     return Peers(rank=0, secret=SECRET, admission=Admission(listener, SECRET, range(1, ranks))), address
@@ -44,7 +44,7 @@ def hub(ranks: int) -> tuple[Peers, tuple[str, int]]:
 
 @contextmanager
 def doing(what: Callable[[], object]) -> Iterator[threading.Thread]:
-    """Do something in a thread meanwhile."""
+    """Run a function in a thread during the context."""
     thread = threading.Thread(target=what, daemon=True)
     thread.start()
     yield thread
@@ -53,7 +53,7 @@ def doing(what: Callable[[], object]) -> Iterator[threading.Thread]:
 
 
 def admit(middle: Peers, others: int) -> None:
-    """Let the first supervisor hear until so many others are in."""
+    """Let the first supervisor read messages until a number of others have joined."""
     deadline_s = time.monotonic() + 60.0
     while len(middle._lines) < others:
         assert time.monotonic() < deadline_s
@@ -62,7 +62,7 @@ def admit(middle: Peers, others: int) -> None:
 
 
 def member(address: tuple[str, int], rank: int) -> Channel:
-    """Connect as a supervisor that knows the secret, but may say anything then."""
+    """Connect as a supervisor that knows the secret, to send arbitrary messages."""
     channel = Channel(socket.create_connection(address), 30.0)
     answer_challenge(channel, SECRET)  # type: ignore[arg-type]
     deliver_challenge(channel, SECRET)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def member(address: tuple[str, int], rank: int) -> Channel:
 
 @pytest.fixture
 def peers() -> Iterator[list[Peers]]:
-    """Three supervisors that know each other."""
+    """Three connected supervisors, the first rank first."""
     middle, address = hub(3)
     others = [Peers(rank=rank, secret=SECRET) for rank in (1, 2)]
     for known, other in enumerate(others, start=1):
@@ -93,11 +93,11 @@ def settled_while(peers: Peers, row: AttemptEnded, middle: Peers) -> AttemptEnde
     return settled[0]
 
 
-def test_who_ends_first_is_the_end_of_all(peers: list[Peers]) -> None:
+def test_the_first_end_is_the_end_of_all_ranks(peers: list[Peers]) -> None:
     middle, first, second = peers
     killed = end(Status.KILLED, "SIGKILL")
     assert settled_while(first, killed, middle) == killed, "its own end is its own"
-    second.hear()  # it was passed on before the first one went
+    second.hear()  # the hub forwarded it before it closed
     for other in (middle, second):
         row, _ = other.settle(end(Status.CRASHED, "CollectiveError: closed"), 1, asked=False)
         assert (row.status, row.reason) == (Status.KILLED, f"rank 1 on {HERE}: SIGKILL")
@@ -113,7 +113,7 @@ def test_the_end_of_the_first_rank_reaches_the_others(peers: list[Peers]) -> Non
         assert (row.status, row.reason) == (Status.NON_FINITE, f"rank 0 on {HERE}: NaN")
 
 
-def test_who_goes_without_a_word_is_missed(peers: list[Peers]) -> None:
+def test_a_supervisor_that_vanishes_is_reported(peers: list[Peers]) -> None:
     middle, first, second = peers
     first.close()
     middle.hear(5.0)
@@ -123,7 +123,7 @@ def test_who_goes_without_a_word_is_missed(peers: list[Peers]) -> None:
         assert other.first.in_words == f"rank 1 on {HERE}: gone, with its supervisor, and without a word"
 
 
-def test_an_end_that_all_agree_on_is_nobodys_fault(peers: list[Peers]) -> None:
+def test_an_agreed_end_is_not_reported_as_a_cause(peers: list[Peers]) -> None:
     middle, first, second = peers
     for each in (first, middle, second):
         row, _ = each.settle(end(Status.TARGET_REACHED), 0, asked=False)
@@ -135,14 +135,14 @@ def test_an_end_that_all_agree_on_is_nobodys_fault(peers: list[Peers]) -> None:
     assert second.settle(row, 1, asked=False) == (row, 1)
 
 
-def test_what_somebody_asked_for_before_is_no_consequence(peers: list[Peers]) -> None:
+def test_a_rank_that_was_asked_to_end_first_keeps_its_own_status(peers: list[Peers]) -> None:
     middle, first, _ = peers
     settled_while(first, end(Status.PREEMPTED, "SIGTERM"), middle)
     own = end(Status.INTERRUPTED, "SIGINT")
     assert middle.settle(own, 130, asked=True) == (own, 130)
 
 
-def test_what_a_user_can_mend_stays_that_for_all(peers: list[Peers]) -> None:
+def test_an_error_that_the_user_can_fix_has_its_exit_status_on_all_ranks(peers: list[Peers]) -> None:
     middle, first, _ = peers
     refused = end(Status.CRASHED, "UserError: the task's reset draws from numpy")
     teller = threading.Thread(target=lambda: first.settle(refused, 2, asked=False))
@@ -153,7 +153,7 @@ def test_what_a_user_can_mend_stays_that_for_all(peers: list[Peers]) -> None:
     teller.join()
 
 
-def test_nobody_can_connect_once_all_are_in() -> None:
+def test_no_connection_is_accepted_after_all_ranks_have_joined() -> None:
     middle, address = hub(2)
     other = Peers(rank=1, secret=SECRET)
     with socket.create_connection(address), doing(lambda: other.connect(*address, HERE)):
@@ -199,7 +199,7 @@ RAW: dict[str, bytes] = {
 
 @pytest.mark.parametrize("noise", RAW.values(), ids=RAW)
 @pytest.mark.parametrize("stays", [True, False], ids=["stays", "hangs up"])
-def test_nothing_that_a_stranger_sends_ends_or_delays_a_training(noise: bytes, stays: bool) -> None:
+def test_a_stranger_can_neither_end_nor_delay_a_training(noise: bytes, stays: bool) -> None:
     middle, address = hub(2)
     stranger = socket.create_connection(address)
     stranger.sendall(noise)
@@ -214,7 +214,7 @@ def test_nothing_that_a_stranger_sends_ends_or_delays_a_training(noise: bytes, s
 
 
 @pytest.mark.parametrize("noise", FRAMED.values(), ids=FRAMED)
-def test_nothing_that_a_member_sends_but_its_own_end_ends_a_training(noise: bytes) -> None:
+def test_a_member_can_end_a_training_only_with_its_own_end(noise: bytes) -> None:
     middle, address = hub(3)
     with doing(lambda: None):
         joined: list[Channel] = []
@@ -237,7 +237,7 @@ def test_nothing_that_a_member_sends_but_its_own_end_ends_a_training(noise: byte
     middle.close()
 
 
-def test_a_member_that_breaks_off_within_a_message_has_vanished() -> None:
+def test_a_member_that_disconnects_within_a_message_has_vanished() -> None:
     middle, address = hub(2)
     joined: list[Channel] = []
     with doing(lambda: joined.append(member(address, 1))):
@@ -274,7 +274,7 @@ def test_a_rank_is_admitted_once() -> None:
     joined[0].close()
 
 
-def test_without_the_secret_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_without_the_secret_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     middle, address = hub(2)
     sent: list[bytes] = []
     send = Channel.send_bytes
@@ -298,7 +298,7 @@ def test_without_the_secret_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> N
         each.close()
 
 
-def test_what_only_pretends_to_be_the_first_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_false_first_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CONNECT_S", 1.0)
     other = Peers(rank=1, secret=SECRET)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -335,7 +335,7 @@ time.sleep(600)
 """
 
 
-def test_silent_strangers_take_no_descriptors_and_keep_nobody_out() -> None:
+def test_silent_strangers_neither_use_up_descriptors_nor_block_ranks() -> None:
     middle, address = hub(2)
     used = len(list(Path("/proc/self/fd").iterdir()))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -361,7 +361,7 @@ def test_silent_strangers_take_no_descriptors_and_keep_nobody_out() -> None:
         middle.close()
 
 
-def test_without_free_descriptors_the_supervisor_goes_on() -> None:
+def test_a_supervisor_without_free_descriptors_continues() -> None:
     middle, address = hub(2)
     with socket.create_connection(address):
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""Where memory or the disk has no more room, an attempt still ends with one true status."""
+"""An attempt ends with one correct status when memory or disk space runs out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.fakes.supervised import attempt_of, run_of, worker
         ("4:memory:/docker/a", "sys/fs/cgroup/memory/memory.oom_control", "proc/vmstat"),
     ],
 )
-def test_who_else_is_killed_for_memory_does_not_count(tmp_path: Path, groups: str, own: str, farther: str) -> None:
+def test_memory_kills_of_other_processes_do_not_count(tmp_path: Path, groups: str, own: str, farther: str) -> None:
     for name, text in (("proc/self/cgroup", groups), (own, "oom_kill 3\n"), (farther, "oom_kill 5\n")):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,14 +37,14 @@ def test_who_else_is_killed_for_memory_does_not_count(tmp_path: Path, groups: st
     assert kills.happened()
 
 
-def test_where_nobody_counts_kills_for_memory_nothing_is_said_of_them(tmp_path: Path) -> None:
+def test_without_a_counter_memory_kills_are_not_mentioned(tmp_path: Path) -> None:
     assert OutOfMemoryKills(tmp_path).happened() is None
     status, reason = status_of_exit(-signal.SIGKILL, None, None, killed_for_memory=None)
     assert status is Status.KILLED and "does not tell" in reason
 
 
 @pytest.mark.parametrize("how", ["complete", "disk_full"])
-def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -> None:
+def test_a_full_disk_has_a_status_of_its_own_and_reserved_space(tmp_path: Path, how: str) -> None:
     small = tmp_path / "small"
     with worker(small, how, prefix=tuple(tiny_disk(small, "400k", kept=tmp_path))) as process:
         assert process.wait(60) == (0 if how == "complete" else 1)
@@ -55,7 +55,7 @@ def test_a_full_disk_is_a_status_and_has_room_for_it(tmp_path: Path, how: str) -
         assert "No space left on device" in str(attempt.ended.reason)
 
 
-def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
+def test_kills_by_the_kernel_are_distinguished_from_other_kills(tmp_path: Path) -> None:
     with little_memory(150 * 2**20) as prefix, worker(tmp_path, "killed_for_memory", prefix=tuple(prefix)) as process:
         assert process.wait(120) == 1
     attempt = attempt_of(tmp_path)
@@ -64,9 +64,7 @@ def test_the_kernels_own_killer_is_told_from_others(tmp_path: Path) -> None:
     assert "want of host memory" in str(attempt.ended.reason)
 
 
-def test_an_end_that_the_disk_takes_only_at_last_is_written_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_that_is_written_after_retries_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.ledger import AttemptEnded, Journal, read_journal
     from ledger_lab.supervision.supervisor import Supervisor
 
@@ -94,7 +92,7 @@ def test_an_end_that_the_disk_takes_only_at_last_is_written_once(
     assert read_journal(tmp_path / "journal-1-supervisor.jsonl").rows == (end,)
 
 
-def test_where_no_end_would_find_room_nothing_begins(tmp_path: Path) -> None:
+def test_without_space_for_its_end_no_attempt_begins(tmp_path: Path) -> None:
     small = tmp_path / "small"
     with worker(small, "complete", prefix=tuple(tiny_disk(small, "32k", kept=tmp_path))) as process:
         assert process.wait(60) == 1

@@ -1,4 +1,4 @@
-"""Whatever ends an attempt becomes one status, and one exit status that tells the truth."""
+"""Every end of an attempt gives one status and the matching exit status."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -28,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _signals_given_back() -> Iterator[None]:
-    """Hear signals again after a supervisor has run in this process: it leaves the world deaf to them."""
+    """Restore signal handlers after a supervisor has run in this process, because it leaves signals ignored."""
     before = {signum: signal.getsignal(signum) for signum in signal.valid_signals()}
     yield
     for signum, handler in before.items():
@@ -74,7 +75,7 @@ def test_every_end_has_its_status(
         (signal.SIGXCPU, Status.PREEMPTED, 143),
     ],
 )
-def test_a_signal_to_the_supervisor_reaches_the_work(
+def test_a_signal_to_the_supervisor_reaches_the_worker(
     tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
 ) -> None:
     with worker(tmp_path, "wait") as process:
@@ -90,9 +91,7 @@ def test_a_signal_to_the_supervisor_reaches_the_work(
 
 
 @pytest.mark.parametrize(("saved", "told"), [(True, 1), (False, 0)])
-def test_after_a_kill_the_command_that_resumes_is_told_if_there_is_a_state(
-    tmp_path: Path, saved: bool, told: int
-) -> None:
+def test_after_a_kill_the_resume_command_is_printed_if_there_is_a_state(tmp_path: Path, saved: bool, told: int) -> None:
     if saved:
         (tmp_path / STATE_FILE).write_bytes(b"")
     with worker(tmp_path, "wait", "10", "60", "7") as process:
@@ -102,11 +101,11 @@ def test_after_a_kill_the_command_that_resumes_is_told_if_there_is_a_state(
         assert process.wait(60) == 137
         assert process.stderr is not None
         said = process.stderr.read()
-    line = f"supervisor: go on with it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
-    assert said.count(line) == said.count("go on with it") == told
+    line = f"supervisor: resume it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
+    assert said.count(line) == said.count("resume it") == told
 
 
-def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path: Path) -> None:
+def test_a_signal_to_worker_and_supervisor_counts_once(tmp_path: Path) -> None:
     with worker(tmp_path, "wait") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         (child,) = psutil.Process(process.pid).children()
@@ -129,7 +128,7 @@ def test_a_signal_that_reaches_work_and_supervisor_at_once_ends_it_once(tmp_path
         (signal.SIGUSR1, [], 143),
     ],
 )
-def test_one_that_is_asked_to_end_before_it_has_begun_may_requeue_itself_if_it_resumes_a_run(
+def test_a_resumed_run_that_is_ended_before_it_begins_exits_for_requeue(
     tmp_path: Path, signum: signal.Signals, resume: list[str], exit_status: int
 ) -> None:
     with worker(tmp_path, "start", "20", "60", *resume) as process:
@@ -140,7 +139,7 @@ def test_one_that_is_asked_to_end_before_it_has_begun_may_requeue_itself_if_it_r
 
 
 @pytest.mark.parametrize("limits", [["0.5", "60"], ["20", "60", "0.5"]], ids=["the supervisor's", "its own"])
-def test_work_that_does_not_end_when_it_is_asked_to_is_killed(tmp_path: Path, limits: list[str]) -> None:
+def test_a_worker_that_does_not_end_after_a_signal_is_killed(tmp_path: Path, limits: list[str]) -> None:
     with worker(tmp_path, "wait_deaf", *limits) as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         process.send_signal(signal.SIGTERM)
@@ -152,7 +151,7 @@ def test_work_that_does_not_end_when_it_is_asked_to_is_killed(tmp_path: Path, li
     assert attempt.shutdown.overdue
 
 
-def test_the_work_is_suspended_and_goes_on_with_its_supervisor(tmp_path: Path) -> None:
+def test_the_worker_is_suspended_and_continued_with_its_supervisor(tmp_path: Path) -> None:
     with worker(tmp_path, "wait") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         both = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
@@ -167,7 +166,7 @@ def test_the_work_is_suspended_and_goes_on_with_its_supervisor(tmp_path: Path) -
     assert attempt_of(tmp_path).status is Status.PREEMPTED
 
 
-def test_no_deadline_runs_on_while_nobody_could_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadlines_are_postponed_by_suspensions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both processes were suspended: the clock has jumped when the supervisor looks again."""
     from ledger_lab.supervision import supervisor as module
 
@@ -199,13 +198,13 @@ def test_no_deadline_runs_on_while_nobody_could_look(monkeypatch: pytest.MonkeyP
     assert supervisor._killed is None
 
 
-def test_what_the_work_printed_keeps_no_secret_even_if_it_was_killed(tmp_path: Path) -> None:
+def test_the_log_of_a_killed_worker_is_redacted(tmp_path: Path) -> None:
     with worker(tmp_path, "tell_a_secret") as process:
         assert process.wait(60) == 137
     assert (tmp_path / "console.log").read_text() == "connecting with api_key=[redacted]\n"
 
 
-def test_any_number_of_runs_is_taken_charge_of(tmp_path: Path) -> None:
+def test_any_number_of_runs_can_be_supervised(tmp_path: Path) -> None:
     """All of their paths are more than a socket holds at once, and they share one reserve on their disk."""
     from ledger_lab.ledger import read_journal
     from ledger_lab.supervision.link import Link
@@ -220,7 +219,7 @@ def test_any_number_of_runs_is_taken_charge_of(tmp_path: Path) -> None:
 
         def answer() -> None:
             while not began.is_set():
-                supervisor._hear()
+                supervisor._answer_messages()
                 time.sleep(0.001)
 
         answering = threading.Thread(target=answer)
@@ -238,27 +237,30 @@ def test_any_number_of_runs_is_taken_charge_of(tmp_path: Path) -> None:
     assert [read_journal(path).rows[0].run_id for path in journals] == [f"run{number}" for number in range(80)]  # type: ignore[attr-defined]
 
 
-def test_a_shutdown_that_hangs_is_ended_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_hanging_shutdown_is_killed_and_keeps_the_status(tmp_path: Path) -> None:
     with worker(tmp_path, "hang_in_the_end", "20", "0.5") as process:
         assert process.wait(60) == 0
         assert process.stderr is not None
-        assert "did not go within 0.5 s" in process.stderr.read()
+        assert "did not exit within 0.5 s" in process.stderr.read()
     attempt = attempt_of(tmp_path)
     assert attempt.status is Status.COMPLETED
     assert attempt.shutdown is not None
     assert (attempt.shutdown.overdue, attempt.shutdown.signal) == (True, "SIGKILL")
 
 
-def test_a_fault_in_shutdown_is_told_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_fault_in_shutdown_is_printed_and_keeps_the_status(tmp_path: Path) -> None:
     with worker(tmp_path, "crash_in_the_end") as process:
         assert process.wait(60) == 0
-        assert process.stderr is not None and "SIGSEGV while it shut down" in process.stderr.read()
+        assert process.stderr is not None and "SIGSEGV ended the process while it shut down" in process.stderr.read()
     attempt = attempt_of(tmp_path)
     assert attempt.status is Status.COMPLETED
-    assert attempt.shutdown == ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+    assert attempt.shutdown is not None
+    expected = ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+    assert replace(attempt.shutdown, anchors={}) == expected
+    assert {"journal-1-0.jsonl", "journal-1-telemetry.jsonl"} <= attempt.shutdown.anchors.keys()
 
 
-def test_what_the_work_leaves_behind_goes_with_it(tmp_path: Path) -> None:
+def test_processes_that_the_worker_leaves_behind_are_killed(tmp_path: Path) -> None:
     with worker(tmp_path, "leave_a_child") as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline().split()[1])
@@ -269,7 +271,7 @@ def test_what_the_work_leaves_behind_goes_with_it(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
-def test_telemetry_can_be_left_out_of_what_is_kept(tmp_path: Path) -> None:
+def test_journals_of_telemetry_need_not_be_kept(tmp_path: Path) -> None:
     with worker(tmp_path, "complete") as process:
         assert process.wait(60) == 0
     before = attempt_of(tmp_path)
@@ -283,7 +285,7 @@ def test_telemetry_can_be_left_out_of_what_is_kept(tmp_path: Path) -> None:
     assert verify_ledger(["--log_root", str(tmp_path)]) == 0
 
 
-def test_without_its_supervisor_the_work_ends_and_the_run_is_lost(tmp_path: Path) -> None:
+def test_without_its_supervisor_the_worker_ends_and_the_run_is_lost(tmp_path: Path) -> None:
     with worker(tmp_path, "wait") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         (child,) = psutil.Process(process.pid).children()
@@ -300,15 +302,15 @@ def test_without_its_supervisor_the_work_ends_and_the_run_is_lost(tmp_path: Path
     assert all(path.suffix == ".jsonl" for path in tmp_path.iterdir())
 
 
-def test_who_interrupts_twice_means_it(tmp_path: Path) -> None:
+def test_a_second_interrupt_kills_the_worker(tmp_path: Path) -> None:
     with worker(tmp_path, "wait_deaf") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
-        while process.poll() is None:  # it is killed by the first one that comes a second after another
+        while process.poll() is None:  # an interrupt more than a second after the first one kills it
             process.send_signal(signal.SIGINT)
             time.sleep(1.5)
         assert process.wait(60) == 130
     ended = attempt_of(tmp_path).ended
-    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted once more"
+    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted again"
 
 
 DEAF_TO_CHILDREN = """
@@ -328,7 +330,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     ],
     ids=["output", "output and errors", "input", "ends of children"],
 )
-def test_what_a_parent_took_away_is_not_missed(tmp_path: Path, prefix: tuple[str, ...]) -> None:
+def test_closed_streams_and_ignored_signals_of_a_parent_do_no_harm(tmp_path: Path, prefix: tuple[str, ...]) -> None:
     with worker(tmp_path, "complete", prefix=prefix) as process:
         assert process.wait(60) == 0
     attempt = attempt_of(tmp_path)
@@ -336,7 +338,7 @@ def test_what_a_parent_took_away_is_not_missed(tmp_path: Path, prefix: tuple[str
     assert attempt.shutdown is not None
 
 
-def test_nobody_needs_to_listen(tmp_path: Path) -> None:
+def test_a_closed_standard_error_does_no_harm(tmp_path: Path) -> None:
     with worker(tmp_path, "kill") as process:
         assert process.stderr is not None
         process.stderr.close()
@@ -345,7 +347,7 @@ def test_nobody_needs_to_listen(tmp_path: Path) -> None:
     assert attempt_of(tmp_path).shutdown is not None
 
 
-def test_an_error_of_any_length_is_told(tmp_path: Path) -> None:
+def test_an_error_of_any_length_is_reported(tmp_path: Path) -> None:
     with worker(tmp_path, "fail_at_length") as process:
         assert process.wait(60) == 1
     ended = attempt_of(tmp_path).ended
@@ -353,8 +355,8 @@ def test_an_error_of_any_length_is_told(tmp_path: Path) -> None:
     assert ended.reason.startswith("RuntimeError: \\udce90.0, 0.0, ")
 
 
-def test_no_terminal_stops_the_work(tmp_path: Path) -> None:
-    """It runs behind the group that has the terminal: who reads from it is stopped there, and so may be who writes."""
+def test_no_terminal_stops_the_worker(tmp_path: Path) -> None:
+    """A worker in a background process group is stopped if it reads from the terminal, and may be if it writes."""
     worker_file = str(ROOT / "tests" / "fakes" / "worker.py")
     pid, terminal = pty.fork()
     if pid == 0:
@@ -385,5 +387,7 @@ def test_no_terminal_stops_the_work(tmp_path: Path) -> None:
         (1, signal.SIGTERM, Status.CRASHED),
     ],
 )
-def test_a_signal_before_the_work_began_is_no_crash(code: int, asked: signal.Signals | None, status: Status) -> None:
+def test_a_signal_before_the_work_begins_is_not_a_crash(
+    code: int, asked: signal.Signals | None, status: Status
+) -> None:
     assert status_of_exit(code, asked, None, killed_for_memory=False)[0] is status

@@ -1,4 +1,4 @@
-"""Bad input gets one clear line with the way out, exit status 2, and leaves nothing that looks like a run."""
+"""Bad input is refused in one line with the way out and exit status 2, and leaves no run behind."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TRAIN_MISTAKES = [
     ),
     (
         ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],
-        r"it has seen policy.joint_pos where the task has 'base_height': what it has seen must come first",
+        r"it was trained with policy.joint_pos where the task has 'base_height': its observations must come first",
     ),
     (
         ["--checkpoint", POLICY, "env.observations.policy.joint_pos.scale=2"],
-        r"it has seen policy.joint_pos where the task has another one: what it has seen must come first",
+        r"it was trained with policy.joint_pos where the task has another one: its observations must come first",
     ),
     (
         ["--checkpoint", POLICY, "env.observations.policy.history_length=2"],
-        r"it has seen policy put together otherwise: .*, and .*'history_length': 2.* now",
+        r"group policy is combined differently: .* in its training, .*'history_length': 2.* now",
     ),
     (
         ["--checkpoint", POLICY, "env.actions.cart_force.scale=50"],
@@ -44,7 +44,7 @@ TRAIN_MISTAKES = [
     ),
     (
         ["--task", LIDAR, "--checkpoint", LIDAR, "env.scene.lidar.pattern_cfg.horizontal_res=22.5"],
-        r"it has seen policy.nearness where the task has another one",
+        r"it was trained with policy.nearness where the task has another one",
     ),
     (
         [
@@ -54,7 +54,7 @@ TRAIN_MISTAKES = [
             "LedgerLab-Velocity-Flat-AnymalC",
             'agent.obs_groups={"actor": ["policy", "more"], "critic": ["policy"]}',
         ],
-        r"policy has grown, and more comes behind it: only the last group can",
+        r"policy has grown, and more follows it: only the last group can grow",
     ),
     (["--checkpoint", "Isaac-Cartpole"], r"no policy of Isaac-Cartpole comes with this ledger_lab"),
     (["--checkpoint", POLICY, 'agent.obs_groups={"actor": [], "critic": ["policy"]}'], r"agent.obs_groups was .* now"),
@@ -135,8 +135,8 @@ TRAIN_MISTAKES = [
         r"env.sim.physics.deterministic: MuJoCo-Warp then computes nothing for env.scene.joint_wrench; leave it out",
     ),
     (["physics=newton_kamino", "env.sim.physics.deterministic=true"], r"deterministic: newton/kaminopadmm can't be;"),
-    (["--distributed"], r"--distributed: RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or say --nproc N"),
-    (["--npro", "2"], r"--nproc 2: write it in full"),
+    (["--distributed"], r"--distributed: RANK, WORLD_SIZE, .* are not set: start with torchrun, .* or use --nproc N"),
+    (["--npro", "2"], r"--nproc 2: pass it to train.py itself"),
     (["--cohort", "../out"], r"--cohort '../out': must be a name of letters"),
     (["--cohort", "c", "--cohort_size", "0"], r"--cohort_size 0: must be at least 1"),
     (["--cohort_size", "3"], r"--cohort_size 3: name the cohort with --cohort"),
@@ -163,7 +163,7 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     assert not (tmp_path / "logs").exists()
 
 
-def test_a_policy_that_nobody_could_judge_is_refused_unless_nobody_shall(
+def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.errors import UserError
@@ -178,7 +178,7 @@ def test_a_policy_that_nobody_could_judge_is_refused_unless_nobody_shall(
     assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
 
 
-def test_the_program_says_it_in_one_line_with_status_2(tmp_path: Path) -> None:
+def test_the_program_refuses_in_one_line_with_status_2(tmp_path: Path) -> None:
     finished = script("train", "--task", "LedgerLab-Cartpol", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
     assert finished.stdout == ""
@@ -228,7 +228,7 @@ def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
         ("play", ["model.pt", "--video", "--log_root", "nowhere"], "no checkpoint, run directory or run id 'model.pt'"),
     ],
 )
-def test_other_programs_refuse_what_is_not_there(name: str, arguments: list[str], complaint: str) -> None:
+def test_other_programs_refuse_missing_files_and_runs(name: str, arguments: list[str], complaint: str) -> None:
     finished = script(name, *arguments)
     assert finished.returncode == 2
     assert complaint in finished.stderr
@@ -254,7 +254,7 @@ def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
         ("env.rewards.pole_pos.weight=-2", "env_cfg.rewards.pole_pos.weight", -2),
     ],
 )
-def test_overrides_of_isaac_lab_are_taken(override: str, path: str, value: object, tmp_path: Path) -> None:
+def test_overrides_of_isaac_lab_are_accepted(override: str, path: str, value: object, tmp_path: Path) -> None:
     import functools
 
     plan = planned(override, log_root=tmp_path)
@@ -262,15 +262,13 @@ def test_overrides_of_isaac_lab_are_taken(override: str, path: str, value: objec
 
 
 @pytest.mark.parametrize("choice", ["physics=ovphysx", "env.sim.physics=ovphysx", "physics=newton_kamino"])
-def test_physics_engines_are_chosen_in_either_way(choice: str, tmp_path: Path) -> None:
+def test_physics_engines_are_chosen_by_either_kind_of_override(choice: str, tmp_path: Path) -> None:
     plan = planned(choice, log_root=tmp_path)
     engine = plan.identity.fields["physics"]["engine"]
     assert engine == ("ovphysx" if "ovphysx" in choice else "newton/kaminopadmm")
 
 
-def test_the_panel_id_follows_what_changes_an_episode_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_panel_id_depends_only_on_what_changes_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = [(), ("--seed", "7"), ("--num_envs", "32"), ("env.rewards.pole_pos.weight=-2",)]
     others = [
         ("env.events.reset_pole.params.position_range=[-0.1,0.1]",),
@@ -333,7 +331,7 @@ def test_a_panel_with_more_episodes_than_memory_allows_is_refused(
         planned(log_root=tmp_path)
 
 
-def test_tasks_whose_episodes_a_seed_does_not_fix_are_refused() -> None:
+def test_tasks_with_episodes_that_a_seed_does_not_determine_are_refused() -> None:
     from ledger_lab.errors import UserError
     from ledger_lab.panels.seedable import require_seedable
     from ledger_lab.runners.configs import resolve_configs

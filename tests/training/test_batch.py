@@ -1,4 +1,4 @@
-"""The batch arithmetic of a request: what works out, and what the learning rate makes of it."""
+"""The batch arithmetic of a request, and the learning rate that follows from it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_library_that_fixes_the_size_of_minibatches_needs_environments_to_fill
         ),
     ],
 )
-def test_a_refused_batch_names_what_was_given(arguments: list[str], complaint: str, tmp_path: Path) -> None:
+def test_a_refused_batch_names_the_flag_or_setting(arguments: list[str], complaint: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=complaint):
         planned(*arguments, log_root=tmp_path)
 
@@ -72,7 +72,7 @@ def test_the_effective_batch_counts_every_epoch() -> None:
     assert batch(minibatches=4).effective_batch(256) == 256 * 16 * 4
 
 
-def test_the_learning_rate_follows_the_batch_and_is_an_override_like_any_other(tmp_path: Path) -> None:
+def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tmp_path: Path) -> None:
     from ledger_lab.training.show import describe_batch
 
     plan = planned("--scale_lr", "--num_envs", "1024", log_root=tmp_path)

@@ -1,4 +1,4 @@
-"""A task of somebody else's package, found through its entry point, trains and is judged with no other code."""
+"""A task from the package of a user is found through its entry point, trained and judged without other code."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def better_than_most(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
 
 @pytest.fixture(scope="module", autouse=True)
 def _acme_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package, installed where only the programs that these tests start look for it."""
+    """The package, installed in a folder that only the programs of these tests search."""
     tree, site = tmp_path_factory.mktemp("acme"), tmp_path_factory.mktemp("site")
     (tree / "acme_tasks").mkdir()
     for name, text in (
@@ -290,7 +290,7 @@ def test_every_example_cell_can_be_judged(parking: Path, panel: Path, tmp_path: 
     assert (result.invalid, set(result.outcomes.ended_by) - {"horizon", "off_the_rail"}) == (None, set())
 
 
-def test_the_programs_know_the_task(parking: Path) -> None:
+def test_other_scripts_accept_the_task(parking: Path) -> None:
     listed = script("list_envs", "--keyword", "acme")
     assert listed.returncode == 0, listed.stderr
     assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [[TASK, "rsl_rl"]]
@@ -374,7 +374,7 @@ def test_a_checkpoint_is_not_scored_by_a_function_of_the_wrong_type(parking: Pat
         ("(x.T @ x)[0, 0] > x[:, 0]", "mixes environments: it calls torch.mm"),
     ],
 )
-def test_a_success_function_must_answer_for_each_environment_by_itself(
+def test_a_success_function_must_return_one_value_per_environment(
     success: str, complaint: str | None, panel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.panels import predicate

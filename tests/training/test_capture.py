@@ -1,4 +1,4 @@
-"""Whatever changes in a tree of objects is found, saved, and put back."""
+"""All values that change in a tree of objects are found, saved and restored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ledger_lab.training.capture import Capture
 
 @dataclass
 class Term:
-    """One of a user's own, with every kind of thing in it."""
+    """A term of a user, with every kind of value."""
 
     level: int = 0
     scale: float = float("nan")
@@ -34,13 +34,13 @@ class Term:
 
 @dataclass(frozen=True)
 class Value:
-    """What nobody changes."""
+    """A constant."""
 
     number: int
 
 
 class Physics:
-    """Keeps what it has in its class."""
+    """Keeps its values in its class."""
 
     time: float = 0.0
     positions: Any = None
@@ -84,7 +84,7 @@ def look(roots: Any) -> Any:
     )
 
 
-def test_a_tree_that_is_built_again_becomes_what_the_first_one_was() -> None:
+def test_a_rebuilt_tree_gets_the_values_of_the_first_tree() -> None:
     first = tree()
     capture = Capture(first, closed=[])
     capture.begin()
@@ -107,7 +107,7 @@ def test_a_tree_that_is_built_again_becomes_what_the_first_one_was() -> None:
     assert Physics.positions.ptr == address, "recorded graphs know the address"
 
 
-def test_what_was_taken_does_not_change_with_the_tree() -> None:
+def test_a_snapshot_does_not_change_with_the_tree() -> None:
     roots = tree()
     capture = Capture(roots)
     capture.begin()
@@ -118,7 +118,7 @@ def test_what_was_taken_does_not_change_with_the_tree() -> None:
     assert {place: str(value) for place, value in saved.items()} == before
 
 
-def test_memory_that_is_shared_is_saved_once() -> None:
+def test_shared_memory_is_saved_once() -> None:
     roots = tree()
     capture = Capture(roots)
     capture.begin()
@@ -127,21 +127,21 @@ def test_memory_that_is_shared_is_saved_once() -> None:
     assert saved["physics", "positions"] is saved["root", "view"]
 
 
-def test_rows_that_lie_apart_in_memory_are_each_saved() -> None:
+def test_rows_that_are_separate_in_memory_are_each_saved() -> None:
     whole = [wp.full((50, 3), float(number), dtype=float, device="cpu") for number in range(8)]
     roots = {str(number): SimpleNamespace(rows=array[:, 1:]) for number, array in enumerate(whole)}
     saved = Capture(roots).take_all()
     assert [float(saved[name, "rows"].mean()) for name in roots] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
 
 
-def test_places_that_cannot_be_what_they_were_are_named() -> None:
+def test_places_that_cannot_be_restored_are_named() -> None:
     roots = tree()
     capture = Capture(roots)
     gone, other_shape = ("root.elsewhere", "level"), ("physics", "positions")
     assert capture.put({gone: 3, other_shape: torch.zeros(5)}) == [gone, other_shape]
 
 
-def test_closed_objects_and_attributes_are_left_alone() -> None:
+def test_closed_objects_and_attributes_are_skipped() -> None:
     roots: Any = tree()
     term = roots["root"]["terms"][0]
     capture = Capture(roots, closed=[term.parent], only={Term: frozenset({"level", "parent"})})

@@ -1,4 +1,4 @@
-"""``--cohort``, ``--cohort_size`` and ``--prices`` of ``train.py``: what they declare, and what they refuse."""
+"""``--cohort``, ``--cohort_size`` and ``--prices`` of ``train.py``."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def planned(log_root: Path, *arguments: str) -> Any:
     return plan
 
 
-def test_the_first_run_of_a_cohort_declares_it_and_the_next_ones_join(tmp_path: Path) -> None:
+def test_the_first_run_declares_a_cohort_and_later_runs_join_it(tmp_path: Path) -> None:
     first = planned(tmp_path, "--cohort", "c", "--cohort_size", "3")
     second = planned(tmp_path, "--cohort", "c")
     assert (first.request.cohort, second.request.cohort) == ("c", "c")
     assert read_journal(cohort_journal(tmp_path, "c")).rows == (CohortDeclared(cohort="c", size=3),)
 
 
-def test_another_size_is_refused_and_leaves_no_run(tmp_path: Path) -> None:
+def test_another_cohort_size_is_refused_and_leaves_no_run(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 3)
     with pytest.raises(UserError, match=r"--cohort_size 4: cohort c is declared with 3 runs already") as caught:
         planned(tmp_path, "--cohort", "c", "--cohort_size", "4")
@@ -54,7 +54,7 @@ def test_another_size_is_refused_and_leaves_no_run(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cohorts"]
 
 
-def test_a_book_of_ones_own_may_price_the_local_machine(tmp_path: Path) -> None:
+def test_a_price_file_of_the_user_may_price_the_local_machine(tmp_path: Path) -> None:
     (tmp_path / "book.toml").write_text(BOOK)
     plan = planned(tmp_path / "logs", "--prices", str(tmp_path / "book.toml"))
     assert (plan.price.instance, plan.price.market, plan.price.usd_per_hour) == ("local", "owned", pytest.approx(1.0))

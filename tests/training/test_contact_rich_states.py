@@ -1,4 +1,4 @@
-"""Simulations full of contacts go on bit for bit in the middle of episodes, with all that their tasks keep."""
+"""Simulations with many contacts continue bit for bit in the middle of episodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger_lab.panels.view import TrainingView
 from tests.fakes.held_out import Trial, task_cfg
 
 TRAINING = 6
-"""Slots beside the two held-out ones."""
+"""Training slots, besides the two held-out slots."""
 
 
 def walking(observations: Any) -> torch.Tensor:
@@ -61,7 +61,9 @@ def steps(view: Any, slots: Any, count: int) -> list[torch.Tensor]:
         ("LedgerLab-Navigation-Flat-AnymalC", "navigation_flat_anymal_c_v1", 12),
     ],
 )
-def test_it_goes_on_bit_for_bit_in_the_middle_of_episodes(task: str, panel: str, episode_steps: int) -> None:
+def test_a_contact_rich_training_continues_bit_for_bit_in_the_middle_of_episodes(
+    task: str, panel: str, episode_steps: int
+) -> None:
     from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
 

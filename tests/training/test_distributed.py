@@ -52,7 +52,7 @@ def run_of(log_root: Path) -> Run:
     return run
 
 
-def test_each_process_has_its_journal_and_the_first_one_speaks(by_two: Path) -> None:
+def test_each_process_writes_a_journal_and_only_the_first_process_prints(by_two: Path) -> None:
     run = run_of(by_two)
     (attempt,) = run.attempts
     assert attempt.status is Status.COMPLETED
@@ -76,7 +76,7 @@ def test_each_process_has_its_journal_and_the_first_one_speaks(by_two: Path) -> 
     assert "2 processes × 32 environments" in text
 
 
-def test_the_shares_of_a_panel_are_what_one_process_would_have_judged(by_two: Path) -> None:
+def test_the_shares_of_a_panel_have_the_outcomes_of_a_single_process(by_two: Path) -> None:
     judged = {row.checkpoint: row for row in run_of(by_two).results}
     assert {(row.purpose, row.outcomes.episodes) for row in judged.values()} == {("screening", 256)}
     run_dir = one_run_dir(by_two)
@@ -90,7 +90,7 @@ def test_the_shares_of_a_panel_are_what_one_process_would_have_judged(by_two: Pa
         assert alone[name].outcomes == row.outcomes, "to the last bit, and so is the verdict"
 
 
-def test_the_report_tells_who_waited_for_whom_and_bills_the_machine_once(by_two: Path) -> None:
+def test_the_report_shows_waiting_ranks_and_bills_the_machine_once(by_two: Path) -> None:
     (run,) = json.loads(script("report", "--log_root", by_two, "--json", "-").stdout)["runs"]
     assert (run["num_envs"], run["world_size"], run["env_steps"]) == (32, 2, 2 * 32 * 32 * 4)
     assert [(rank["rank"], rank["host"], rank["seed"]) for rank in run["ranks"]] == [(0, HOST, 42), (1, HOST, 43)]
@@ -104,7 +104,7 @@ def test_the_report_tells_who_waited_for_whom_and_bills_the_machine_once(by_two:
 
 
 @pytest.mark.slow
-def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_two: Path, tmp_path: Path) -> None:
+def test_a_signal_to_one_process_ends_all_and_they_resume_bit_for_bit(by_two: Path, tmp_path: Path) -> None:
     request = [*TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True"]
     interrupted = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *request]
     interrupted += ["--log_root", str(tmp_path), "2:SIGTERM"]
@@ -128,7 +128,7 @@ def test_one_that_is_asked_to_end_takes_all_along_and_they_go_on_bit_for_bit(by_
 
 
 @pytest.mark.slow
-def test_launchers_of_two_machines_make_one_run(tmp_path: Path) -> None:
+def test_launchers_on_two_machines_form_one_run(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         meeting = f"127.0.0.1:{free.getsockname()[1]}"
     train, *_ = command("train")[1:]
@@ -148,7 +148,7 @@ def test_launchers_of_two_machines_make_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:
+def test_processes_with_different_learners_are_detected(tmp_path: Path) -> None:
     faulty = str(ROOT / "tests" / "fakes" / "unequal_ranks.py")
     arguments = [*TWO, "--max_iterations", "4", "--no_eval", "--log_root", str(tmp_path)]
     finished = subprocess.run([sys.executable, faulty, *arguments], capture_output=True, text=True, check=False)
@@ -166,7 +166,7 @@ def test_processes_that_drift_apart_are_found(tmp_path: Path) -> None:
     assert attempt.ended.reason.partition(": ")[2] in finished.stdout
 
 
-def test_a_process_that_is_killed_ends_the_run_with_its_name(tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_run_and_is_named(tmp_path: Path) -> None:
     training = subprocess.Popen(
         command("train", *TWO, "--max_iterations", "100000", "--no_eval", "--log_root", tmp_path),
         stdout=subprocess.PIPE,

@@ -23,7 +23,7 @@ def attempt_under(log_root: Path) -> Attempt:
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_ends_a_training_with_all_that_was_committed(tmp_path: Path) -> None:
+def test_a_full_disk_ends_a_training_and_keeps_all_committed_rows(tmp_path: Path) -> None:
     small, kept = tmp_path / "small", tmp_path / "kept"
     kept.mkdir()
     finished = subprocess.run(
@@ -45,7 +45,7 @@ def test_a_disk_that_fills_up_ends_a_training_with_all_that_was_committed(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_training_that_the_kernel_kills_for_memory_is_out_of_memory(tmp_path: Path) -> None:
+def test_a_training_killed_by_the_kernel_for_memory_is_out_of_memory(tmp_path: Path) -> None:
     with little_memory(700 * 2**20) as prefix:
         finished = subprocess.run(
             [*prefix, *command("train", *LONG, "--log_root", tmp_path)],

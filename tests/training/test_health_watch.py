@@ -1,4 +1,4 @@
-"""Health events on their way from the monitor to the ledger, the terminal, and the end of a run."""
+"""Health events are written into the ledger, printed, and may end a run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ledger_lab.training.health_watch import HealthWatch, parse_stop_on
 from tests.conftest import script
 
 
-def test_non_finite_always_stops_and_events_are_kept_in_one_order() -> None:
+def test_non_finite_always_stops_and_events_have_a_fixed_order() -> None:
     assert parse_stop_on("") == parse_stop_on("non_finite") == ["non_finite"]
     assert parse_stop_on("slowdown, kl_out_of_range") == ["non_finite", "kl_out_of_range", "slowdown"]
 
 
-def test_an_unknown_event_is_refused_with_the_nearest() -> None:
+def test_an_unknown_event_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match=r"--stop_on 'entropy_collaps': no such event: did you mean 'entropy_collapse'"):
         parse_stop_on("non_finite,entropy_collaps")
 
@@ -41,7 +41,7 @@ def collapse(watch: HealthWatch) -> None:
         watch.on_iteration(iteration, 10, {"action_std": 0.5**iteration}, {})
 
 
-def test_an_event_becomes_one_row_and_one_line_and_training_goes_on() -> None:
+def test_an_event_becomes_one_row_and_one_line_and_training_continues() -> None:
     watch, rows, said = watched(["non_finite"])
     collapse(watch)
     (row,) = rows
@@ -50,7 +50,7 @@ def test_an_event_becomes_one_row_and_one_line_and_training_goes_on() -> None:
     assert watch.stopped is None
 
 
-def test_an_event_that_was_chosen_stops() -> None:
+def test_an_event_in_stop_on_stops_the_training() -> None:
     watch, rows, said = watched(["non_finite", "entropy_collapse"])
     collapse(watch)
     assert [row.stops for row in rows] == [True]
@@ -58,7 +58,7 @@ def test_an_event_that_was_chosen_stops() -> None:
     assert "--stop_on" in said.getvalue()
 
 
-def test_numbers_that_are_not_finite_are_told_whoever_finds_them() -> None:
+def test_non_finite_numbers_that_a_library_finds_are_reported() -> None:
     watch, rows, _ = watched(["non_finite"])
     with pytest.raises(ValueError, match="NaN"), watch.ending():
         raise ValueError("observations contain NaN values")
@@ -67,7 +67,7 @@ def test_numbers_that_are_not_finite_are_told_whoever_finds_them() -> None:
     ]
 
 
-def test_they_are_told_once_and_other_errors_are_none_of_them() -> None:
+def test_non_finite_numbers_are_reported_once_and_other_errors_are_not() -> None:
     watch, rows, _ = watched(["non_finite"])
     with pytest.raises(FloatingPointError), watch.ending():
         watch.on_iteration(1, 10, {"value_loss": math.nan}, {})

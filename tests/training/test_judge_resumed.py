@@ -1,4 +1,4 @@
-"""A judge that goes on in another attempt: no confirmation is forgotten, and none is asked twice about its seeds."""
+"""A judge in a resumed run keeps all confirmations, and uses the seeds of each one for one policy only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PANEL = load_panel("cartpole_v1")
 
 
 class Slots:
-    """Held-out slots in which every policy fails or succeeds, as it is told."""
+    """Held-out slots in which each policy has a given number of successes."""
 
     first, count = 0, 256
 
@@ -84,8 +84,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
             simulation={},
             env_cfg=None,
             device="cpu",
-            stop_at_target=True,
-            request=SimpleNamespace(eval_every=None),
+            request=SimpleNamespace(eval_every=None, stop_at_target=True),
         )
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []
@@ -100,7 +99,7 @@ STATE = {"confirmations": 0, "screened": 5, "taking": [([1, 2], True), ([0], Fal
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_seeds_that_another_policy_was_asked_are_spent(judged: Any, whole: bool) -> None:
+def test_seeds_used_for_another_policy_are_not_used_again(judged: Any, whole: bool) -> None:
     judge, slots, rows = judged("new", 256)
     judge.resume(STATE, [confirmation(1, "lost", 200)], whole)
     judge.after_iteration(10)
@@ -111,7 +110,7 @@ def test_seeds_that_another_policy_was_asked_are_spent(judged: Any, whole: bool)
     assert rows[-1].needed > confirmation(1, "lost", 200).needed, "of one error budget"
 
 
-def test_the_same_policy_is_asked_the_same_again_where_everything_repeats(judged: Any) -> None:
+def test_the_same_policy_is_confirmed_on_the_same_seeds_again(judged: Any) -> None:
     judge, slots, rows = judged("lost", 256)
     judge.resume(STATE, [confirmation(1, "lost", 200)], True)
     judge.after_iteration(10)
@@ -120,7 +119,7 @@ def test_the_same_policy_is_asked_the_same_again_where_everything_repeats(judged
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_confirmation_in_flight_goes_on_or_begins_anew_on_its_seeds(judged: Any, whole: bool) -> None:
+def test_a_running_confirmation_continues_or_restarts_on_its_seeds(judged: Any, whole: bool) -> None:
     judge, slots, _ = judged("new", 256)
     state = {**STATE, "confirmations": 2, "evaluation": evaluation("m", 2, 244)}
     judge.resume(state, [confirmation(1, "old", 200)], whole)
@@ -129,7 +128,7 @@ def test_a_confirmation_in_flight_goes_on_or_begins_anew_on_its_seeds(judged: An
     assert judge.state()["evaluation"] == state["evaluation"] and judge.state()["confirmations"] == 2
 
 
-def test_an_evaluation_that_ended_in_lost_work_is_not_taken_again_by_chance(judged: Any) -> None:
+def test_a_finished_evaluation_is_not_repeated(judged: Any) -> None:
     judge, slots, _ = judged("new", 256)
     state = {**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}
     judge.resume(state, [confirmation(1, "m", 200)], False)

@@ -1,4 +1,4 @@
-"""A training is the same to the ledger, whichever library does it. What ``trained`` shows of RSL-RL is not repeated."""
+"""Every library writes the same rows. Tests of RSL-RL with the fixture ``trained`` are not repeated here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def require_scored_alike(log_root: Path) -> None:
     assert judged and all(again[name] == outcomes for name, outcomes in judged.items()), "bit for bit"
 
 
-def test_a_library_trains_and_is_judged_like_any_other(root: Path) -> None:
+def test_each_library_trains_and_is_judged(root: Path) -> None:
     run = run_of(root)
     (attempt,) = run.attempts
     library = run.declared.rl_library
@@ -77,7 +77,7 @@ def test_a_library_trains_and_is_judged_like_any_other(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_policy_is_exported_and_played(root: Path, tmp_path: Path) -> None:
+def test_the_policy_of_each_library_is_exported_and_played(root: Path, tmp_path: Path) -> None:
     run = run_of(root)
     checkpoint = run.directory / run.checkpoints[-1].path
     exported = script("export_policy", checkpoint, "--device", "cpu", "--to", tmp_path)
@@ -89,7 +89,7 @@ def test_its_policy_is_exported_and_played(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_interrupted_and_resumed_it_comes_to_the_same_bit_for_bit(root: Path, tmp_path: Path) -> None:
+def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(root: Path, tmp_path: Path) -> None:
     whole = run_of(root)
     fake = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *short(whole.declared.rl_library)]
     fake += ["--log_root", str(tmp_path), "2:SIGTERM"]
@@ -111,7 +111,7 @@ def test_interrupted_and_resumed_it_comes_to_the_same_bit_for_bit(root: Path, tm
 
 
 @pytest.mark.slow
-def test_two_processes_judge_what_they_trained_as_one_would(root: Path, tmp_path: Path) -> None:
+def test_two_processes_judge_like_one_process(root: Path, tmp_path: Path) -> None:
     request = short(run_of(root).declared.rl_library)
     finished = script("train", "--nproc", "2", *request, "--log_root", tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr

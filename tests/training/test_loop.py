@@ -1,4 +1,4 @@
-"""What follows an iteration of a training: it is written, judged, saved, and may end the run."""
+"""After each iteration of a training, rows are written, policies judged, states saved, and the run may end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Judge:
 
 
 class Keeper:
-    """Notes when it is told to save."""
+    """Records when it must save."""
 
     overdue = False
 
@@ -70,7 +70,7 @@ class Keeper:
 
 
 class Watch:
-    """Stops a training that has one more bad score than it bears."""
+    """Stops a training after a score without successes."""
 
     def __init__(self) -> None:
         self.stopped: HealthEvent | None = None
@@ -106,7 +106,7 @@ class Made:
         self.loop = TrainingLoop(plan, ALONE, self.attempt, writer, *parts, Console(quiet=True))
 
 
-def test_each_iteration_is_written_with_the_steps_so_far_and_the_last_one_saved() -> None:
+def test_each_iteration_is_written_and_the_last_state_is_saved() -> None:
     made = Made(Trainer(mean_return=1.5))
     assert made.loop.run() is Status.COMPLETED
     windows = [row for row in made.rows if isinstance(row, PhaseWindow)]

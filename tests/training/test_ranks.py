@@ -1,4 +1,4 @@
-"""One run in several processes: how it ends, whichever of them does, and what each of them judges."""
+"""A run in several processes: how it ends, and what each process compares, saves and prints."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def attempt_of(run_dir: Path) -> Attempt:
         ("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room"),
     ],
 )
-def test_the_end_of_one_process_ends_all(
+def test_the_end_of_one_process_ends_all_processes(
     tmp_path: Path, how: str, status: Status, exit_status: int, reason: str
 ) -> None:
     with two_ranks(tmp_path, how) as process:
@@ -78,7 +78,7 @@ def test_the_end_of_one_process_ends_all(
         assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
 
 
-def test_a_process_that_dies_before_the_run_begins_is_named(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_before_the_run_begins_is_named(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "kill_early") as process:
         assert process.wait(240) == 137
         assert process.stderr is not None
@@ -87,7 +87,7 @@ def test_a_process_that_dies_before_the_run_begins_is_named(tmp_path: Path) -> N
     assert not read_ledger(tmp_path).runs
 
 
-def test_the_secret_of_the_supervisors_does_not_travel_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_of_the_supervisors_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.runners.process_group import ProcessGroup
     from ledger_lab.supervision.messages import Join
     from ledger_lab.supervision.secret import KeyExchange
@@ -115,7 +115,7 @@ def test_the_secret_of_the_supervisors_does_not_travel_in_clear(monkeypatch: pyt
     assert secret not in repr(travelled)
 
 
-def test_interrupting_the_launcher_interrupts_all(tmp_path: Path) -> None:
+def test_interrupting_the_launcher_interrupts_all_processes(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None
         for _ in range(2):
@@ -125,7 +125,7 @@ def test_interrupting_the_launcher_interrupts_all(tmp_path: Path) -> None:
     assert [row.status for row in attempt_of(tmp_path).of(AttemptEnded)] == [Status.INTERRUPTED] * 2
 
 
-def test_without_their_launcher_processes_end(tmp_path: Path) -> None:
+def test_processes_end_when_their_launcher_ends(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None
         for _ in range(2):
@@ -191,7 +191,7 @@ def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_pat
         ((True, signal.SIGINT, True), (True, signal.SIGINT, True)),
     ],
 )
-def test_one_vote_is_enough_to_end_all_processes(
+def test_one_vote_ends_all_processes(
     other: tuple[bool, signal.Signals | None, bool],
     agreed: tuple[bool, signal.Signals | None, bool],
     monkeypatch: pytest.MonkeyPatch,
@@ -213,7 +213,7 @@ def test_one_vote_is_enough_to_end_all_processes(
     assert ranks.agree_on_ending(process_group.ALONE, nothing) == nothing
 
 
-def test_each_process_takes_the_gpu_of_its_own_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from ledger_lab.runners.session import resolve_device

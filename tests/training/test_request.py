@@ -1,4 +1,4 @@
-"""What a user asks of a training: checked as it is made, stored whole, and read again."""
+"""Requests of a training are checked when they are made, stored completely, and read again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
     assert asked("--device", "cpu").given == ("device",)
 
 
-def test_the_launcher_gets_its_own_flags_and_no_other() -> None:
+def test_the_launcher_gets_only_its_own_flags() -> None:
     flags = asked("--viz", "newton_gl", "--verbose", "--num_envs", "64").launcher_args("cpu")
     assert (flags["visualizer"], flags["verbose"]) == (["newton_gl"], True)
     assert not {*flag_names(TrainRequest), "overrides", "given"} & {*flags}
@@ -69,16 +69,16 @@ def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: p
         ({"grace_s": 0.0}, "--grace_s 0: must lie above 0"),
         ({"cohort": "../out"}, "--cohort '../out': must be a name"),
         ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),
-        ({"nproc": 2}, "--nproc 2: write it in full"),
-        ({"allow_changed_code": True}, "--allow_changed_code: there is nothing to go on with"),
+        ({"nproc": 2}, "--nproc 2: pass it to train.py itself"),
+        ({"allow_changed_code": True}, "--allow_changed_code: only a resumed run can have changed code"),
     ],
 )
-def test_what_no_task_could_mend_is_refused_as_the_request_is_made(flags: dict[str, Any], complaint: str) -> None:
+def test_impossible_values_are_refused_when_the_request_is_made(flags: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         TrainRequest(**flags)
 
 
-def test_the_ledger_keeps_no_secret_of_a_request(tmp_path: Path) -> None:
+def test_secrets_of_a_request_are_not_stored(tmp_path: Path) -> None:
     secret = "ghp_" + 24 * "a"
     request = TrainRequest(
         overrides=("agent.wandb.api_key=hunter2hunter2",), launcher={"kit_args": f"--/app/token={secret}"}
@@ -131,7 +131,7 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
-def test_a_scaled_learning_rate_is_what_its_override_makes(library: str, tmp_path: Path) -> None:
+def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.candidate import hash_configs
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks

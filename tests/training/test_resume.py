@@ -1,4 +1,4 @@
-"""A training that is interrupted goes on where it was, bit for bit on Newton on the CPU, with true totals."""
+"""An interrupted training continues with correct totals; on Newton on the CPU, it continues bit for bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Train with somebody who sends a signal at an iteration."""
+    """Train, and send a signal to the training at an iteration."""
     return fake("interrupted", *arguments, when)
 
 
@@ -50,9 +50,9 @@ def only_run(root: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of a ledger with the short training of the tests, asked to end in its first iteration, killed in its second.
+    """Root of a ledger with a short training that got SIGTERM in iteration 1 and SIGKILL in iteration 2.
 
-    The kill comes before the state of that iteration is saved: it is lost.
+    SIGKILL comes before the state of iteration 2 is saved, so this iteration is lost.
     """
     root = tmp_path_factory.mktemp("resumed")
     asked = interrupted("1:SIGTERM", *SHORT, "--log_root", root, "--usd_per_hour", "3.6", "--cohort", "tests")
@@ -61,25 +61,23 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert f"scripts/train.py --resume {one_run_dir(root)}" in asked.stdout
     killed = interrupted("2:SIGKILL", "--resume", run_id, "--log_root", root)
     assert killed.returncode == 137, killed.stdout + killed.stderr
-    assert killed.stderr.rstrip().endswith(
-        f"go on with it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(root)}"
-    )
+    assert killed.stderr.rstrip().endswith(f"resume it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(root)}")
     finished = script("train", "--resume", one_run_dir(root), "--num_envs", "64", "--device", "cpu")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert f"run {run_id} · attempt 3, from iteration 1 ·" in finished.stdout
     return root
 
 
-def test_after_ctrl_c_the_run_can_be_resumed_and_nothing_is_called_an_error(tmp_path: Path) -> None:
+def test_after_ctrl_c_the_run_can_be_resumed_and_no_error_is_printed(tmp_path: Path) -> None:
     stopped = interrupted("1:SIGINT", *SHORT, "--log_root", tmp_path)
     assert stopped.returncode == 130, stopped.stdout + stopped.stderr
     said = stopped.stdout.splitlines()
     assert "SIGINT asked the process to end" in said
-    assert said[-1] == f"go on with it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(tmp_path)}"
+    assert said[-1] == f"resume it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(tmp_path)}"
     assert not [line for line in said if line.startswith(("error", "KeyboardInterrupt"))]
 
 
-def test_it_comes_to_the_same_bit_for_bit(trained: Path, resumed: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_run_bit_for_bit(trained: Path, resumed: Path) -> None:
     whole, parts = only_run(trained), only_run(resumed)
     assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
     assert [(row.checkpoint, row.needed, row.outcomes) for row in parts.results] == [
@@ -91,7 +89,7 @@ def test_it_comes_to_the_same_bit_for_bit(trained: Path, resumed: Path) -> None:
     assert [(row.attempt, row.iteration, row.exactness, row.reasons) for row in restored] == [(1, 1, "bitwise", [])] * 2
 
 
-def test_every_attempt_has_its_end_and_the_ledger_is_whole(resumed: Path) -> None:
+def test_every_attempt_has_an_end_and_the_ledger_is_intact(resumed: Path) -> None:
     run = only_run(resumed)
     assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.KILLED, Status.COMPLETED]
     assert "SIGTERM" in str(run.attempts[0].ended and run.attempts[0].ended.reason)
@@ -125,7 +123,7 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     [([], [1, 2, 3]), (["--save_state_every", "50"], [1, 3]), (["--nproc", "2"], [1, 2, 3])],
     ids=["alone", "as asked", "by two"],
 )
-def test_between_rare_checkpoints_a_state_is_saved_when_the_last_one_is_old(
+def test_a_state_is_saved_between_checkpoints_when_the_last_state_is_old(
     flags: list[str], saved: list[int], tmp_path: Path
 ) -> None:
     request = ("--num_envs", "16", "--max_iterations", "3", "--device", "cpu", "--no_eval", "agent.save_interval=50")
@@ -136,7 +134,7 @@ def test_between_rare_checkpoints_a_state_is_saved_when_the_last_one_is_old(
 
 
 @pytest.mark.slow
-def test_other_physics_goes_on_with_fresh_episodes(tmp_path: Path) -> None:
+def test_other_physics_engines_resume_with_fresh_episodes(tmp_path: Path) -> None:
     request = ("--num_envs", "64", "--max_iterations", "20", "--device", "cpu", "physics=ovphysx")
     asked = interrupted("16:SIGUSR1", *request, "--log_root", tmp_path)
     assert asked.returncode == 75, asked.stdout + asked.stderr
@@ -145,12 +143,12 @@ def test_other_physics_goes_on_with_fresh_episodes(tmp_path: Path) -> None:
     run = only_run(tmp_path)
     (restored,) = run.attempts[1].of(StateRestored)
     assert (restored.iteration, restored.exactness) == (16, "statistical")
-    assert restored.reasons == ["ovphysx keeps its state to itself"]
+    assert restored.reasons == ["ovphysx does not expose its state"]
     assert [w.iteration for _, w in run.windows if w.figures] == list(range(1, 21))
     assert summarize_run(run).env_steps == 20 * 32 * 64
     entropy = {w.iteration: w.figures["entropy"] for _, w in run.windows if w.figures}
     learned = abs(entropy[16] - entropy[1])
-    assert abs(entropy[17] - entropy[16]) < 0.3 * learned, "the learner goes on, it does not begin anew"
+    assert abs(entropy[17] - entropy[16]) < 0.3 * learned, "the learner goes on, it does not start from scratch"
     assert len(before) >= 16
 
 
@@ -237,25 +235,29 @@ def gone(root: Path) -> None:
         (lambda root: write(root, status=Status.TARGET_REACHED), [], r"has ended: target reached. There is nothing to"),
         (lambda root: write(root, status=Status.COMPLETED), [], r"has ended: completed"),
         (lambda root: write(root, status=Status.STOPPED), [], r"has ended: stopped"),
-        (lambda root: write(root, state=None), [], r"ended before it had saved a state"),
+        (lambda root: write(root, state=None), [], r"ended before it saved a state"),
         (damaged, [], r"training_state.pt is damaged: its SHA-256 is e3b98a4da31a…, which the ledger does not know"),
-        (gone, [], r"training_state.pt is gone"),
+        (gone, [], r"training_state.pt is missing"),
         (write, ["--task", "LedgerLab-Ant"], r"LedgerLab-Ant: run aaaaaaaa was declared with LedgerLab-Cartpole"),
         (
             lambda root: write(root, world_size=2),
             [],
-            r"run aaaaaaaa was declared for 2 processes, and here are 1: say --nproc 2",
+            r"run aaaaaaaa was declared for 2 processes, not 1: use --nproc 2",
         ),
         (write, ["--num_envs", "128"], r"--num_envs 128: run aaaaaaaa was declared with 64"),
         (write, ["--max_iterations", "9"], r"--max_iterations 9: run aaaaaaaa was declared with 2"),
         (write, ["--no_eval"], r"--no_eval True: run aaaaaaaa was declared with False"),
         (write, ["--device", "cuda:1"], r"--device cuda:1: run aaaaaaaa was declared with cpu"),
         (write, ["--stop_on", "no_convergence"], r"--stop_on .*no_convergence.*: run .* was declared with non_finite"),
-        (write, ["--usd_per_hour", "1"], r"--usd_per_hour 1.0: run aaaaaaaa was declared without it, and goes on as"),
+        (
+            write,
+            ["--usd_per_hour", "1"],
+            r"--usd_per_hour 1.0: run aaaaaaaa was declared without it, which can't change",
+        ),
         (
             lambda root: write(root, request=asked(usd_per_hour=2.0)),
             ["--usd_per_hour", "1"],
-            r"--usd_per_hour 1.0: run aaaaaaaa was declared with 2.0, and goes on as it was declared",
+            r"--usd_per_hour 1.0: run aaaaaaaa was declared with 2.0, which can't change: leave",
         ),
         (
             lambda root: write(root, request=None),
@@ -270,7 +272,7 @@ def gone(root: Path) -> None:
         (write, ["agent.seed=3"], r"override 'agent.seed=3': run aaaaaaaa was declared without it"),
     ],
 )
-def test_what_cannot_be_resumed_is_refused(
+def test_runs_that_cannot_be_resumed_are_refused(
     make: Callable[[Path], object], arguments: list[str], complaint: str, tmp_path: Path
 ) -> None:
     make(tmp_path)
@@ -285,13 +287,13 @@ def test_the_request_of_a_resumed_run_is_the_stored_one(tmp_path: Path) -> None:
     argv = ["--resume", "aaaa", "--num_envs", "64", "--log_root", str(tmp_path)]
     request, resumed = resumption(*argv)
     assert (request.num_envs, request.eval_every, request.target, request.seed) == (64, 3, 0.5, None)
-    assert (request.save_state_every, request.grace_s, request.mirror) == (5, 20.0, ()), "said anew by each attempt"
+    assert (request.save_state_every, request.grace_s, request.mirror) == (5, 20.0, ()), "each attempt sets these flags"
     assert (request.resume, request.log_root) == ("aaaa", tmp_path)
     assert (resumed.attempt, resumed.saved_by, resumed.state.iteration, resumed.train_ns) == (2, 1, 1, 2 * SECOND)
     assert resumption(*argv, "--save_state_every", "7")[0].save_state_every == 7
 
 
-def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
+def test_a_resumed_run_accepts_its_original_flags(tmp_path: Path) -> None:
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
     more = {"instance": "mine", "usd_per_hour": 1.0, "prices": Path("p.toml"), "cohort": "c", "cohort_size": 3}
     write(tmp_path, request=asked(**more, scale_lr=True, overrides=("agent.seed=3",)))
@@ -300,7 +302,7 @@ def test_flags_may_be_repeated_as_they_were(tmp_path: Path) -> None:
     assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), True, 290)
 
 
-def test_flags_may_be_said_as_the_run_resolved_them(tmp_path: Path) -> None:
+def test_a_resumed_run_accepts_flags_with_the_resolved_values(tmp_path: Path) -> None:
     write(tmp_path, request=asked())
     argv = [
         "--resume",
@@ -318,45 +320,45 @@ def test_flags_may_be_said_as_the_run_resolved_them(tmp_path: Path) -> None:
     assert (request.seed, request.device, request.rl_library) == (None, None, None)
 
 
-def test_a_run_of_other_code_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> None:
     from ledger_lab.runners.process_group import ALONE
-    from ledger_lab.training.resume import require_unchanged
+    from ledger_lab.training.resume import require_same_declaration
 
     code, hardware = {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64}, {"cpu_cores": 2, "torch_threads": 2}
     write(tmp_path, git={"commit": "aaa"}, code_sha256=code, versions={"torch": "2.10"}, hardware=hardware)
     _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
     same = resumed.declared
     free = replace(same, command=["other"], request=None, git={"commit": "bbb", "changes_sha256": "c"})
-    assert require_unchanged(free, resumed, ALONE, False).reasons == ()
+    assert require_same_declaration(free, resumed, ALONE, False).reasons == ()
     edited = replace(same, code_sha256={**code, "acme_tasks": "c" * 64})
     difference = "the source of acme_tasks: 'cccccccccccc' != 'bbbbbbbbbbbb'"
-    with pytest.raises(UserError, match=rf"by other code: {difference} \(now != then\).*--allow_changed_code"):
-        require_unchanged(edited, resumed, ALONE, False)
-    assert require_unchanged(edited, resumed, ALONE, True).reasons == (f"other code: {difference}",)
+    with pytest.raises(UserError, match=rf"with other code: {difference} \(now != then\).*--allow_changed_code"):
+        require_same_declaration(edited, resumed, ALONE, False)
+    assert require_same_declaration(edited, resumed, ALONE, True).reasons == (f"other code: {difference}",)
     with pytest.raises(UserError, match=r"versions.torch: '2.11' != '2.10'"):
-        require_unchanged(replace(same, versions={"torch": "2.11"}), resumed, ALONE, False)
-    with pytest.raises(UserError, match=r"would be another one now: panel_id: 'p1-bb' != 'p1-aa'"):
-        require_unchanged(replace(same, panel_id="p1-bb"), resumed, ALONE, True)
-    elsewhere = require_unchanged(replace(same, hardware={**hardware, "cpu_cores": 4}), resumed, ALONE, False)
+        require_same_declaration(replace(same, versions={"torch": "2.11"}), resumed, ALONE, False)
+    with pytest.raises(UserError, match=r"was declared differently: panel_id: 'p1-bb' != 'p1-aa'"):
+        require_same_declaration(replace(same, panel_id="p1-bb"), resumed, ALONE, True)
+    elsewhere = require_same_declaration(replace(same, hardware={**hardware, "cpu_cores": 4}), resumed, ALONE, False)
     assert elsewhere.reasons == ("other hardware: hardware.cpu_cores: 4 != 2",)
     spread = replace(same, hardware={**hardware, "torch_threads": 4})
-    reason = "torch computes in 4 threads now, and did in 2: its sums may round otherwise"
-    assert require_unchanged(spread, resumed, ALONE, False).reasons == (reason,)
+    reason = "torch computes in 4 threads now, in 2 before: its sums may round differently"
+    assert require_same_declaration(spread, resumed, ALONE, False).reasons == (reason,)
 
 
-def test_a_run_of_a_time_when_nobody_hashed_code_is_of_other_code(tmp_path: Path) -> None:
+def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> None:
     from ledger_lab.runners.process_group import ALONE
-    from ledger_lab.training.resume import require_unchanged
+    from ledger_lab.training.resume import require_same_declaration
 
     write(tmp_path)
     _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
     now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64}, hardware={"torch_threads": 2})
     with pytest.raises(UserError, match=r"the source of ledger_lab: 'aaaaaaaaaaaa' != None"):
-        require_unchanged(now, resumed, ALONE, False)
-    assert len(require_unchanged(now, resumed, ALONE, True).reasons) == 1
+        require_same_declaration(now, resumed, ALONE, False)
+    assert len(require_same_declaration(now, resumed, ALONE, True).reasons) == 1
 
 
-def test_the_code_of_a_run_is_ours_and_that_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium as gym
     import torch
 

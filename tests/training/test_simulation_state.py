@@ -1,4 +1,4 @@
-"""A simulation that is built again goes on where another one was, with everything in it that a task can have."""
+"""A rebuilt simulation continues from a saved state, for every kind of state that a task can have."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Loop:
         self.sums = torch.zeros(TRAINING)
 
 
-def test_it_goes_on_bit_for_bit_in_the_middle_of_episodes() -> None:
+def test_a_restored_state_continues_episodes_bit_for_bit() -> None:
     first = Loop()
     with simulation(True, first) as (view, slots, state):
         assert state.inexact is None
@@ -105,7 +105,7 @@ def test_it_goes_on_bit_for_bit_in_the_middle_of_episodes() -> None:
     assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * len(expected)
 
 
-def test_where_something_cannot_be_put_back_all_episodes_begin_anew() -> None:
+def test_fresh_episodes_begin_if_a_value_cannot_be_restored() -> None:
     with simulation(True, Loop(), lambda: task_cfg("LedgerLab-Cartpole")) as (view, slots, state):
         running = torch.full_like(slots._log._state, SlotState.RUNNING)
         places = {
@@ -114,19 +114,19 @@ def test_where_something_cannot_be_put_back_all_episodes_begin_anew() -> None:
             ("env.nowhere", "here"): 1,
             ("env.nowhere", "there"): 2,
         }
-        told = state.put({**state.take(), "places": places})
-        assert told == "env.nowhere.here could not be put back, nor 1 more"
+        missed = state.put({**state.take(), "places": places})
+        assert missed == "env.nowhere.here could not be restored, nor 1 more"
         assert not slots.idle
-        state.begin_anew()
+        state.begin_fresh()
         assert slots.idle
         slots.begin([still])
         steps(view, slots, 2)
         assert not slots.idle
 
 
-def test_what_outlasts_episodes_is_put_back_where_they_cannot_go_on() -> None:
+def test_values_that_outlast_episodes_are_restored_if_episodes_cannot_continue() -> None:
     with simulation(False, None) as (view, slots, state):
-        assert state.inexact == "networks remember what they saw in their episodes"
+        assert state.inexact == "the networks have a memory of their episodes"
         steps(view, slots, 130)
         saved = state.take()
         expected = outlasting(view)
@@ -134,7 +134,7 @@ def test_what_outlasts_episodes_is_put_back_where_they_cannot_go_on() -> None:
     with simulation(False, None) as (view, slots, state):
         assert outlasting(view)[2] < expected[2]
         assert state.put(saved) is None
-        state.begin_anew()
+        state.begin_fresh()
         for found, wanted in zip(outlasting(view), expected, strict=True):
             assert torch.equal(torch.as_tensor(found), torch.as_tensor(wanted))
         assert slots.idle
@@ -142,27 +142,29 @@ def test_what_outlasts_episodes_is_put_back_where_they_cannot_go_on() -> None:
 
 
 def outlasting(view: Any) -> tuple[int, torch.Tensor, float, torch.Tensor]:
-    """Return steps, ages of training episodes, what the curriculum has made of the command, and terrain levels."""
+    """Return steps, ages of training episodes, the command's scale from the curriculum, and terrain levels."""
     levels = view.scene.terrain.terrain_levels[:TRAINING].clone()
     scale = view.command_manager.get_term("number").cfg.scale
     return view.common_step_counter, view.episode_length_buf.clone(), scale, levels
 
 
 @pytest.mark.parametrize(
-    ("physics", "device", "mujoco", "goes_on", "why"),
+    ("physics", "device", "mujoco", "continues_episodes", "why"),
     [
         ("newton_mjwarp", "cpu", False, True, None),
-        ("newton_mjwarp", "cpu", False, False, "networks remember what they saw in their episodes"),
-        ("newton_mjwarp", "cuda:0", False, True, "on GPUs only what outlasts an episode is saved"),
-        ("newton_mjwarp", "cpu", True, True, "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state to itself"),
-        ("ovphysx", "cpu", False, True, "ovphysx keeps its state to itself"),
+        ("newton_mjwarp", "cpu", False, False, "the networks have a memory of their episodes"),
+        ("newton_mjwarp", "cuda:0", False, True, "on GPUs, only values that outlast an episode are saved"),
+        ("newton_mjwarp", "cpu", True, True, "MuJoCo, which replaces MuJoCo-Warp here, does not expose its state"),
+        ("ovphysx", "cpu", False, True, "ovphysx does not expose its state"),
     ],
 )
-def test_what_cannot_be_saved_is_told(physics: str, device: str, mujoco: bool, goes_on: bool, why: str | None) -> None:
+def test_an_inexact_state_names_the_reason(
+    physics: str, device: str, mujoco: bool, continues_episodes: bool, why: str | None
+) -> None:
     from ledger_lab.training.simulation_state import why_inexact
 
     cfg = task_cfg("LedgerLab-Cartpole", f"physics={physics}")
     cfg.sim.device = device
     if mujoco:
         cfg.sim.physics.solver_cfg.use_mujoco_cpu = True
-    assert why_inexact(cfg, goes_on=goes_on) == why
+    assert why_inexact(cfg, continues_episodes=continues_episodes) == why

@@ -12,7 +12,7 @@ from ledger_lab.training.spread_slots import merged, require_divisible, share_of
 from tests.fakes.ledgers import outcomes
 
 
-def test_the_shares_of_a_panel_make_up_the_panel() -> None:
+def test_the_shares_of_all_processes_form_the_panel() -> None:
     two_cells = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), cells=(Cell("a"), Cell("b")))
     for panel in (two_cells, two_cells.confirmation("aaaaaaaa", 1)):
         shares = [share_of(panel, rank, 4) for rank in range(4)]

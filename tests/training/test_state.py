@@ -1,4 +1,4 @@
-"""When the state of a training is saved, and by which attempt."""
+"""Saving and restoring the state of a training."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ledger_lab.runners.process_group import ALONE
 from ledger_lab.training.state import StateKeeper
 
 
-def test_an_attempt_that_was_taken_for_lost_ends_when_another_goes_on(tmp_path: Path) -> None:
-    nobody: Any = None
+def test_an_attempt_ends_when_a_later_attempt_has_begun(tmp_path: Path) -> None:
+    unused: Any = None
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,
         attempt=2,
@@ -23,23 +23,27 @@ def test_an_attempt_that_was_taken_for_lost_ends_when_another_goes_on(tmp_path: 
         batch=SimpleNamespace(save_interval=50),
     )
     group: Any = SimpleNamespace(world=SimpleNamespace(first=True))
-    keeper = StateKeeper(plan, group, nobody, nobody, None, nobody, nobody)
+    keeper = StateKeeper(plan, group, unused, unused, None, unused, unused)
     assert not keeper.after_iteration(1, 64)
     (tmp_path / "journal-3-0.jsonl").touch()
-    with pytest.raises(RuntimeError, match="a later one goes on"):
+    with pytest.raises(RuntimeError, match="a later attempt has begun"):
         keeper.after_iteration(2, 128)
 
 
 def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     import torch
 
-    nobody: Any = None
+    unused: Any = None
     path = tmp_path / "training_state.pt"
     torch.save({"learner": {}, "processes": []}, path)
     resumed = SimpleNamespace(state=SimpleNamespace(sha256=file_sha256(path)))
     plan: Any = SimpleNamespace(
-        run_dir=tmp_path, attempt=2, save_state_every=0, batch=SimpleNamespace(save_interval=50), resumed=resumed
+        run_dir=tmp_path,
+        attempt=2,
+        request=SimpleNamespace(save_state_every=0),
+        batch=SimpleNamespace(save_interval=50),
+        resumed=resumed,
     )
-    keeper = StateKeeper(plan, ALONE, nobody, nobody, None, nobody, nobody)
+    keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, unused)
     with pytest.raises(UserError, match="saved by another version of LedgerLab: resume with that version, or start"):
         keeper.begin()

@@ -35,7 +35,7 @@ def report(log_root: Path) -> dict[str, object]:
     return run
 
 
-def test_the_ledger_tells_the_whole_run(trained: Path) -> None:
+def test_the_ledger_describes_the_whole_run(trained: Path) -> None:
     (run,) = read_ledger(trained).runs
     (attempt,) = run.attempts
     assert attempt.status is Status.COMPLETED
@@ -71,7 +71,7 @@ def test_phases_sum_to_wall_clock_and_little_is_unattributed(trained: Path) -> N
     assert phases.get("unattributed", 0) < 0.05 * run["wall_s"]
 
 
-def test_the_report_answers_every_question(trained: Path) -> None:
+def test_the_report_shows_speed_cost_and_success(trained: Path) -> None:
     run = report(trained)
     assert run["env_steps"] == 64 * 32 * 3
     assert run["env_steps_per_s"] == pytest.approx(run["env_steps"] / run["train_s"])
@@ -91,11 +91,11 @@ def test_the_report_answers_every_question(trained: Path) -> None:
     assert "1 run, 0 reached the target" in text and "cohort tests" not in text, "nobody looked at its other runs"
 
 
-def test_libraries_chatter_goes_to_the_log(trained: Path) -> None:
+def test_output_of_libraries_goes_to_the_log(trained: Path) -> None:
     assert "[INFO]" in (one_run_dir(trained) / "console.log").read_text(errors="replace")
 
 
-def test_tensorboard_and_configs_lie_beside_the_journal(trained: Path) -> None:
+def test_tensorboard_files_and_configs_are_in_the_run_directory(trained: Path) -> None:
     run_dir = one_run_dir(trained)
     assert list(run_dir.glob("events.out.tfevents*"))
     assert (run_dir / "params" / "env.yaml").is_file() and (run_dir / "params" / "agent.yaml").is_file()
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_outcomes_checkpoint_by_checkpoint(trained:
     assert [(row.checkpoint, row.outcomes) for row in read_ledger(other).runs[0].results] != second
 
 
-def test_the_learner_does_not_notice_held_out_slots(trained: Path, tmp_path: Path) -> None:
+def test_held_out_slots_do_not_change_the_learner(trained: Path, tmp_path: Path) -> None:
     import torch
 
     alone = script("train", *SHORT, "--no_eval", "env.scene.env_spacing=0.0", "--log_root", tmp_path)
@@ -196,7 +196,7 @@ def test_kill_9_leaves_a_valid_ledger(tmp_path: Path, victim: str, status: str) 
         (signal.SIGTERM, Status.PREEMPTED, 75),
     ],
 )
-def test_signals_end_the_attempt_truthfully(
+def test_signals_end_the_attempt_with_the_right_status(
     tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
 ) -> None:
     training = started_training(tmp_path)

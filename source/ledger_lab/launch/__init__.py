@@ -1,4 +1,4 @@
-"""How the processes of a run are started. Pure functions that need neither torch nor Isaac Lab."""
+"""Starts the processes of a run. What this module exports needs neither torch nor Isaac Lab."""
 
 from ledger_lab.launch.addresses import (
     bound_listener,
@@ -9,12 +9,10 @@ from ledger_lab.launch.addresses import (
 )
 from ledger_lab.launch.torchrun import requested_processes, torchrun_argv, torchrun_environ
 from ledger_lab.launch.world import STORE, World, read_world
-from ledger_lab.terminal.exit_status import asks_to_resume
 
 __all__ = [
     "STORE",
     "World",
-    "asks_to_resume",
     "bound_listener",
     "hub_address",
     "listening_address",

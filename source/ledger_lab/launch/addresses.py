@@ -1,4 +1,4 @@
-"""The network addresses that the processes of a training listen at."""
+"""Network addresses where the processes of a training listen."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _ALL = ""
 
 
 def hub_address(master_addr: str, world: World) -> str:
-    """Return the address by which the processes reach the first one.
+    """Return the address where the processes reach the first process.
 
     Args:
-        master_addr: Name or address of the first machine, as the launcher says it.
+        master_addr: Name or address of the first machine, from the launcher.
         world: The processes.
     """
     return _LOOPBACK if world.one_machine else master_addr
 
 
 def listening_address(address: str) -> str:
-    """Return the address of this machine to listen at, so that others reach it by a name or an address.
+    """Return the address where this machine must listen so that others reach it by a name or an address.
 
     Args:
-        address: That name or address.
+        address: The name or address.
 
     Returns:
-        A numeric address. It is empty, for all interfaces, if the name means this machine here only: some systems
-        resolve their own name to an address of the loopback interface.
+        A numeric address. It is empty, for all interfaces, if this machine resolves the name to its loopback
+        interface, as some systems do with their own name.
 
     Raises:
         OSError: If the name is unknown.
@@ -47,7 +47,7 @@ def listening_address(address: str) -> str:
 
 
 def machine_addresses(environ: Mapping[str, str]) -> list[str]:
-    """Return the names or addresses that gloo, and NCCL as far as it is told, listen at on this machine.
+    """Return the names or addresses of this machine where gloo and NCCL listen, as far as the environment sets them.
 
     Args:
         environ: The environment.
@@ -61,11 +61,11 @@ def require_private(names: Iterable[str], *, allow: bool) -> None:
     """Refuse to listen at a public address.
 
     Args:
-        names: Names or addresses to listen at. Unknown names are skipped; connecting to them reports the error.
+        names: Names or addresses to listen at. Unknown names are skipped; a later connection reports the error.
         allow: Whether the user accepts public addresses.
 
     Raises:
-        UserError: If one is public.
+        UserError: If an address is public.
     """
     if allow:
         return
@@ -77,21 +77,21 @@ def require_private(names: Iterable[str], *, allow: bool) -> None:
         public = [each for each in ([address] if address else _interfaces()) if ipaddress.ip_address(each).is_global]
         if public:
             raise UserError(
-                f"{name} is at {public[0]}, a public address, and torch trusts everybody who can connect there: choose "
+                f"{name} is at {public[0]}, a public address, and torch trusts everyone who can connect to it: choose "
                 "a private network (MASTER_ADDR, GLOO_SOCKET_IFNAME, torchrun's --rdzv-endpoint and --local-addr), or "
-                f"say {ALLOW} if a firewall keeps strangers out"
+                f"pass {ALLOW} if a firewall protects the address"
             )
 
 
 def bound_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at the address by which others reach this machine.
+    """Return a socket that listens at the address where others reach this machine.
 
     Args:
-        host: The name or address that they use.
+        host: The name or address that others use.
         port: The port.
 
     Raises:
-        RuntimeError: If that is not possible, as torch's own stores do.
+        RuntimeError: If the socket can't listen; torch's own stores raise the same type.
     """
     try:
         address = listening_address(host)
@@ -118,10 +118,10 @@ def _resolved(name: str) -> str:
     """Return the first numeric address of a name, without a scope.
 
     Raises:
-        OSError: If it is unknown.
+        OSError: If the name is unknown.
     """
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError as error:
-        raise OSError(f"{name!r} is no host name") from error
+        raise OSError(f"{name!r} is not a host name") from error
     return str(found[0][4][0]).partition("%")[0]

@@ -13,7 +13,7 @@ from ledger_lab.terminal.console import tell_error
 def launch_processes() -> None:
     """Become torchrun if ``--nproc`` asks for several processes; otherwise remove the flag and return.
 
-    Nothing of this process is left then: signals and the terminal are torchrun's, and so is the exit status.
+    torchrun then replaces this process: it gets the signals and the terminal, and sets the exit status.
     """
     program, *argv = sys.argv
     try:
@@ -21,7 +21,7 @@ def launch_processes() -> None:
         if processes is not None and os.environ.get("WORLD_SIZE", "1") != "1":
             raise UserError(
                 f"--nproc {processes}: WORLD_SIZE is {os.environ['WORLD_SIZE']} already: a launcher has started this "
-                "process; say --distributed in its place"
+                "process; use --distributed instead"
             )
     except UserError as error:
         sys.exit(tell_error(error))

@@ -1,4 +1,4 @@
-"""How launchers of several processes meet, without a port that is open to everybody. Imports torch."""
+"""Connects launchers of several processes without a port that is open to strangers. Imports torch."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from torch.distributed.elastic.rendezvous import (
 from ledger_lab.launch.addresses import ALLOW, bound_listener, require_private
 from ledger_lab.launch.world import STORE
 
-_ALONE = "ledger_lab"
+_SINGLE = "ledger_lab"
 """Name of the rendezvous of a single launcher."""
 
 
-class _Alone(RendezvousHandler):
+class _SingleLauncher(RendezvousHandler):
     """The rendezvous of a single launcher, without other members."""
 
     def __init__(self, parameters: RendezvousParameters) -> None:
@@ -36,7 +36,7 @@ class _Alone(RendezvousHandler):
 
     def get_backend(self) -> str:
         """Return the name of this kind of rendezvous."""
-        return _ALONE
+        return _SINGLE
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Return a world of one launcher."""
@@ -54,16 +54,16 @@ class _Alone(RendezvousHandler):
         return 0
 
     def get_run_id(self) -> str:
-        """Return the name of this training among those that share a rendezvous."""
+        """Return the id of this training in a shared rendezvous."""
         return self._run_id
 
     def shutdown(self) -> bool:
-        """Close what is open, and tell whether that succeeded."""
+        """Close all connections, and tell whether that succeeded."""
         return True
 
 
 class _BoundStore(dist.TCPStore):
-    """A store that listens at the address by which others reach it; torch's own listens at all addresses."""
+    """A store that listens only at the address where others reach it; torch's own store listens at all addresses."""
 
     def __init__(
         self, host: str, port: int, world_size: int | None = None, is_master: bool = False, *args: Any, **options: Any
@@ -78,7 +78,7 @@ class _BoundStore(dist.TCPStore):
 
 @contextmanager
 def safe_rendezvous(args: Namespace) -> Iterator[None]:
-    """Let the launcher of a single machine open no port, and those of several listen at one address only.
+    """Within the context, the launcher of a single machine opens no port; launchers of several use one address only.
 
     Args:
         args: Parsed command line of torchrun; changed.
@@ -94,11 +94,11 @@ def safe_rendezvous(args: Namespace) -> Iterator[None]:
         )
         for module in (c10d_rendezvous_backend, static_tcp_rendezvous):
             module.TCPStore = _BoundStore
-        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # that one would listen at all addresses
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a shared store would listen at all addresses
         yield
         return
-    rendezvous_handler_registry.register(_ALONE, _Alone)
-    args.standalone, args.rdzv_backend, args.rdzv_endpoint = False, _ALONE, ""
+    rendezvous_handler_registry.register(_SINGLE, _SingleLauncher)
+    args.standalone, args.rdzv_backend, args.rdzv_endpoint = False, _SINGLE, ""
     args.local_addr = args.local_addr or "localhost"
     with tempfile.TemporaryDirectory(prefix="ledger_lab_") as folder:  # only this user may enter it
         os.environ[STORE] = str(Path(folder) / "store")

@@ -19,34 +19,36 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
         argv: Command line without the program's name.
 
     Returns:
-        The number of processes, ``None`` without the flag; and the other arguments.
+        The number of processes (``None`` without the flag), and the other arguments.
 
     Raises:
-        UserError: If it is not a number of at least 1, or contradicts another flag.
+        UserError: If the value is not a whole number of at least 1, or contradicts another flag.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--nproc")
     try:
         known, others = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
-        raise UserError(f"--nproc: {error.message}: say how many processes") from error
+        raise UserError(f"--nproc: {error.message}: give the number of processes") from error
     if known.nproc is None:
         return None, others
     if not known.nproc.isdecimal() or int(known.nproc) < 1:
         raise UserError(f"--nproc {known.nproc}: must be a whole number of at least 1")
     if "--distributed" in others:
-        raise UserError(f"--nproc {known.nproc}: starts the processes that --distributed is said to: leave one out")
+        raise UserError(
+            f"--nproc {known.nproc}: --distributed is for processes that another launcher starts: leave one out"
+        )
     return int(known.nproc), others
 
 
 def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:
     """Return the command line that runs a program in several processes on this machine.
 
-    The processes find each other by a file that only this user can open. So any number of trainings can share a
-    machine, and no port is open for the rendezvous.
+    The processes find each other through a file that only this user can open. No port is open for the rendezvous, so
+    any number of trainings can share a machine.
 
     Args:
-        processes: How many.
+        processes: Number of processes.
         program: Path of a Python program that takes ``--distributed``.
         arguments: Its other arguments.
     """
@@ -59,11 +61,11 @@ def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> lis
 
 
 def torchrun_environ(processes: int, cores: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for several processes on this machine. They share the cores unless it sets otherwise.
+    """Return the environment for several processes on this machine. They share the cores unless it sets a number.
 
     Args:
-        processes: How many.
-        cores: Cores that they may use.
+        processes: Number of processes.
+        cores: Number of cores to share.
         environ: The environment as it is.
     """
     return {"OMP_NUM_THREADS": str(max(1, cores // processes)), **environ}

@@ -1,10 +1,10 @@
 """``python -m ledger_lab.launch.torchrun_agent``: torchrun with the exit status of its processes.
 
-torchrun itself exits with status 1 and a long traceback, however its processes ended. If a signal asks it to end, its
-traceback says nothing about them. This module passes signals on, waits, and exits with the status of its processes.
+torchrun itself exits with status 1 and a long traceback, whatever the status of its processes. After a signal, its
+traceback does not describe them. This module forwards signals, waits, and exits with the status of its processes.
 
-torchrun's store listens at all addresses of the machine, and torchrun unpickles what it finds there: whoever can
-connect can run code. Here ``--standalone`` opens no port, and launchers of several machines listen at the address that
+torchrun's store listens at all addresses of the machine, and torchrun unpickles its content: everyone who can connect
+can run code. Here ``--standalone`` opens no port, and launchers of several machines listen at the address that
 they are given.
 """
 
@@ -27,8 +27,8 @@ from ledger_lab.ledger import Status
 from ledger_lab.terminal.console import tell_error
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, asks_to_resume, exit_status_of
 
-_PASSED_ON = tuple(signum for signum in ENDING if signum is not signal.SIGXCPU)
-"""Signals that are passed on. Not SIGXCPU: each process has a budget of its own."""
+_FORWARDED = tuple(signum for signum in ENDING if signum is not signal.SIGXCPU)
+"""Signals that are forwarded. SIGXCPU is not: each process has its own limit of processor time."""
 
 
 def main(argv: Sequence[str]) -> NoReturn:
@@ -38,13 +38,13 @@ def main(argv: Sequence[str]) -> NoReturn:
         argv: Command line of torchrun.
 
     Raises:
-        SystemExit: Always. The status is that of rank 0 if it failed by itself, else of the process that failed first.
-            A process ended by a signal counts as 128 + signal. If a signal comes before any process listens for it,
-            the status is that of an attempt that the signal ends. If no process could be started, it is 2.
+        SystemExit: Always. The status is that of rank 0 if it failed by itself, else that of the first failed process.
+            A process ended by a signal counts as 128 + signal. If a signal comes before there are processes, the status
+            is that of an attempt ended by this signal. If the processes can't be started, the status is 2.
     """
     resuming = asks_to_resume(argv)
-    for signum in _PASSED_ON:
-        signal.signal(signum, functools.partial(_pass_on, resuming))
+    for signum in _FORWARDED:
+        signal.signal(signum, functools.partial(_forward, resuming))
     # Imported only now: the import takes seconds, and a signal may come meanwhile.
     from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -59,10 +59,10 @@ def main(argv: Sequence[str]) -> NoReturn:
         with safe_rendezvous(args):
             run(args)
     except ChildFailedError as error:
-        first = next(iter(error.failures.values()))  # they stand in the order in which they were seen
+        first = next(iter(error.failures.values()))  # in the order in which torchrun found them
         failed = error.failures.get(0, first)
         if failed.exitcode < 0 or failed.exitcode in (EXIT_REQUEUE, exit_status_of(Status.PREEMPTED)):
-            failed = first  # torchrun ends the others when one has failed
+            failed = first  # torchrun ended rank 0 after another process had failed
         if -failed.exitcode in ENDING:
             sys.exit(exit_status_of(ENDING[signal.Signals(-failed.exitcode)], resuming))
         sys.exit(failed.exitcode if failed.exitcode >= 0 else 128 - failed.exitcode)
@@ -76,15 +76,15 @@ def main(argv: Sequence[str]) -> NoReturn:
     sys.exit(0)
 
 
-def _pass_on(resuming: bool, signum: int, _: FrameType | None) -> None:
-    """Pass a signal on to all processes, which end in their own time.
+def _forward(resuming: bool, signum: int, _: FrameType | None) -> None:
+    """Forward a signal to all processes, without waiting for their end.
 
     Args:
-        resuming: Whether they go on with a run.
+        resuming: Whether the processes resume a run.
         signum: The signal.
 
     Raises:
-        SystemExit: If there are none.
+        SystemExit: If there are no processes.
     """
     processes = psutil.Process().children()
     if not processes:

@@ -11,12 +11,12 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_AD
 """Environment variables that torchrun sets for each process."""
 
 STORE = "LEDGER_LAB_STORE"
-"""Environment variable that names the file by which the processes of one machine find each other."""
+"""Environment variable with the file through which the processes of one machine find each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The processes of a training, and which of them this is. By default there is no other."""
+    """The processes of a training, and the rank of this process. By default, there is one process."""
 
     rank: int = 0
     """Rank of this process, counted from 0."""
@@ -46,7 +46,7 @@ class World:
 
     @property
     def machines(self) -> int:
-        """Machines that the processes run on, as many on each; the last one may have fewer."""
+        """Number of machines. All have the same number of processes, except the last one, which may have fewer."""
         return -(-self.size // self.local_size)
 
     @property
@@ -60,7 +60,7 @@ def read_world(environ: Mapping[str, str], *, distributed: bool) -> World:
 
     Args:
         environ: The environment.
-        distributed: Whether ``--distributed`` was said.
+        distributed: Whether ``--distributed`` was given.
 
     Raises:
         UserError: If flag and environment contradict each other.
@@ -68,14 +68,15 @@ def read_world(environ: Mapping[str, str], *, distributed: bool) -> World:
     if not distributed:
         if environ.get("WORLD_SIZE", "1") != "1":
             raise UserError(
-                f"WORLD_SIZE is {environ['WORLD_SIZE']}: say --distributed to train in that many processes, or unset it"
+                f"WORLD_SIZE is {environ['WORLD_SIZE']}: pass --distributed to train in that many processes, or "
+                "unset it"
             )
         return World()
     missing = [name for name in _VARIABLES if not environ.get(name)]
     if missing:
         raise UserError(
             f"--distributed: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set: start with torchrun, "
-            "which sets them, or say --nproc N in its place"
+            "which sets them, or use --nproc N instead"
         )
     try:
         rank, size, local_rank, local_size = (int(environ[name]) for name in _VARIABLES[:4])

@@ -1,7 +1,7 @@
-"""What a row says of other journals of its run, so that a journal that was cut or removed later is noticed.
+"""Anchors: rows that name the other journals of a run, so that cut or removed journals are detected.
 
-A hash chain shows every change but one: rows that are missing at its end. So what is written last about a run, and
-whatever begins to write about it later, names the journals that are there, with their rows so far.
+A hash chain reveals every change except missing rows at its end. So the last row about a run, and the first row of
+each later attempt or evaluation, name all journals of the run with their number of rows and last hash.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
 
     Args:
         directory: The run's directory.
-        but: Journals to leave out: those of the caller.
+        but: Journals to leave out, such as the caller's own.
 
     Returns:
-        Anchors by the names of the journals, without the ending of a compressed one. Journals that are
+        Anchors by the names of the journals, without the suffix of compressed journals. Journals that are
         empty, damaged or unreadable are left out.
     """
     anchors = {}
@@ -33,7 +33,7 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
         try:
             _, digest = digest_journal(path, thorough=False)
         except (LedgerDamageError, OSError):
-            continue  # a reader of the ledger finds out; the row that is about to be written must not wait for that
+            continue  # readers of the ledger report it; it must not keep the caller from writing its row
         if digest.rows:
             anchors[path.name.removesuffix(COMPRESSED)] = Anchor(rows=digest.rows, hash=digest.last_hash)
     return anchors
@@ -44,22 +44,21 @@ class Anchored:
     """An anchor, and the journal that holds it."""
 
     name: str
-    """Name of the journal that it is about."""
+    """Name of the journal that the anchor describes."""
     anchor: Anchor
     holder: Path
 
 
 def require_anchored(anchored: Iterable[Anchored], journals: Mapping[str, tuple[Path, Digest]]) -> None:
-    """Check that journals still have the rows that they had when others named them.
+    """Check that journals still have the rows of their anchors.
 
     Args:
-        anchored: What others said of journals.
-        journals: Paths and digests of the journals that there are, by their names without the ending of a compressed
-            one.
+        anchored: The anchors.
+        journals: Paths and digests of the existing journals, by their names without the suffix of compressed journals.
 
     Raises:
-        LedgerDamageError: If a journal is missing, was cut, or is another one. Telemetry may be missing: it has a
-            journal of its own so that it can be left out of what is kept.
+        LedgerDamageError: If a journal is missing, was cut, or was replaced. Journals of telemetry may be missing,
+            because they need not be kept.
     """
     for each in anchored:
         if each.name not in journals:
@@ -69,14 +68,14 @@ def require_anchored(anchored: Iterable[Anchored], journals: Mapping[str, tuple[
         path, digest = journals[each.name]
         if digest.rows < each.anchor.rows:
             raise LedgerDamageError(
-                path, digest.rows + 1, f"it was cut: {each.holder.name} knows {each.anchor.rows} rows of it"
+                path, digest.rows + 1, f"it was cut: {each.holder.name} names {each.anchor.rows} rows of it"
             )
         if _hash_at(path, digest, each.anchor.rows) != each.anchor.hash:
-            raise LedgerDamageError(path, each.anchor.rows, f"it is not the journal that {each.holder.name} knows")
+            raise LedgerDamageError(path, each.anchor.rows, f"it is not the journal that {each.holder.name} names")
 
 
 def _hash_at(path: Path, digest: Digest, rows: int) -> str:
-    """Return the hash of the last of so many rows of a verified journal."""
+    """Return the hash of the last row among the first ``rows`` rows of a verified journal."""
     if rows == digest.rows:
         return digest.last_hash
     for place in digest.places:

@@ -192,14 +192,14 @@ class Digest:
 def find_journals(root: Path) -> list[Path]:
     """Return every journal under a directory, compressed or not, in a stable order.
 
-    Others may write, make directories and delete them at the same time. Symbolic links are followed; a directory that
-    several of them lead to is looked into once.
+    Other processes may create and delete files and directories at the same time. Symbolic links are followed; a
+    directory that several links lead to is read once.
 
     Args:
         root: The directory; it need not exist.
 
     Raises:
-        UserError: If a directory can't be read: what is in it must not be missing unnoticed.
+        UserError: If a directory can't be read. Its journals must not be left out silently.
     """
     found, seen = [], set()
     for directory, folders, names in os.walk(root, onerror=_require_gone, followlinks=True):
@@ -223,7 +223,7 @@ def is_journal(path: Path) -> bool:
 
 
 def _require_gone(error: OSError) -> None:
-    """Pass over a directory that is gone, and refuse one that can't be read."""
+    """Ignore a directory that was deleted, and refuse a directory that can't be read."""
     if not isinstance(error, FileNotFoundError):
         raise UserError(
             f"cannot read {error.filename}: {error.strerror}: make it readable, or move it out of the ledger"

@@ -82,7 +82,7 @@ def _selected(lines: list[Line], checkpoint: str | None) -> Iterator[Line]:
 
 
 def _without_anchors(line: Line) -> Line:
-    """Return a line that says nothing of how far other journals had been written: those of an excerpt are shorter."""
+    """Return a line without anchors, because the journals of an excerpt are shorter."""
     data = orjson.loads(line.data)
     return line if not data.get("anchors") else line._replace(data=encode_value({**data, "anchors": {}}))
 

@@ -1,4 +1,4 @@
-"""Whether the process that wrote a row still runs."""
+"""Checks whether the process that wrote a row still runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _here() -> tuple[str, int]:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return when a process started, in ticks since the boot; ``None`` where there is none, or only its remains."""
+    """Return when a process started, in ticks since the boot; ``None`` if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -31,10 +31,10 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def identify_process(pid: int) -> ProcessIdentity | None:
-    """Return what tells a process from all others; ``None`` where the system doesn't say.
+    """Return the identity of a process; ``None`` if the process or the information does not exist.
 
     Args:
-        pid: Its number here.
+        pid: Process id in the PID namespace of this process.
     """
     try:
         (boot_id, namespace), ticks = _here(), _start_ticks(pid)
@@ -44,22 +44,23 @@ def identify_process(pid: int) -> ProcessIdentity | None:
 
 
 def is_alive(pid: int, seen: datetime, identity: ProcessIdentity | None) -> bool | None:
-    """Tell whether a process that was seen on a host of this name still runs.
+    """Tell whether a process that wrote a row on a host of this name still runs.
 
     Args:
-        pid: Its number.
-        seen: When it was seen.
-        identity: What tells it from all others; ``None`` in rows of earlier versions.
+        pid: Its process id.
+        seen: When it wrote the row.
+        identity: Its identity; ``None`` in rows of earlier versions.
 
     Returns:
-        ``None`` if that can't be known here: it runs, or ran, in another boot of the kernel or another PID namespace.
+        Whether it runs; ``None`` if this process can't know, because the other process belongs to another boot of the
+        kernel or another PID namespace.
     """
     here = identify_process(os.getpid())
     if identity is not None and here is not None:
         if (identity.boot_id, identity.pid_namespace) != (here.boot_id, here.pid_namespace):
             return None
         return _start_ticks(pid) == identity.start_ticks
-    import psutil  # takes longer to load than all else here
+    import psutil  # slow to import
 
     try:
         process = psutil.Process(pid)

@@ -71,7 +71,7 @@ class Attempt:
 
     @property
     def supervision(self) -> JournalContent | None:
-        """The journal of the first process."""
+        """Journal of the first process's supervisor; ``None`` if there is no supervisor."""
         return next(iter(self.supervisions), None)
 
     @property
@@ -95,7 +95,7 @@ class Attempt:
 
     @property
     def silence_limit(self) -> timedelta:
-        """How long it may be silent on another host before it counts as lost [s]."""
+        """How long it may be silent on another host before it counts as lost."""
         return silence_limit(supervised=bool(self.supervisions))
 
     @property
@@ -140,7 +140,7 @@ class Attempt:
 
 
 def silence_limit(*, supervised: bool) -> timedelta:
-    """Return how long an attempt on another host may be silent before it counts as lost [s].
+    """Return how long an attempt on another host may be silent before it counts as lost.
 
     A supervisor writes every second. Without one, there may be no row for minutes while kernels are compiled.
 
@@ -188,7 +188,7 @@ class Run:
             return False
         return window.iteration is None or window.iteration > iteration
 
-    def led_on(self, attempt: Attempt) -> bool:
+    def was_resumed(self, attempt: Attempt) -> bool:
         """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
         return attempt.number in self._kept
 
@@ -204,7 +204,7 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether the run is finished: a policy is confirmed, and the training was to stop at the target."""
+        """Whether the run is finished: a policy is confirmed, and the training had to stop at the target."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
 
     @property
@@ -266,7 +266,7 @@ def telemetry_path(supervision: Path) -> Path:
 
 
 def without_telemetry(journals: Sequence[JournalContent]) -> list[JournalContent]:
-    """Return the supervisors' journals whose telemetry is missing: it was left out of the journals that are kept.
+    """Return the supervisors' journals whose telemetry was not kept.
 
     Args:
         journals: All journals that belong together, of any kind.
@@ -539,5 +539,5 @@ def _require_references(journals: Sequence[JournalContent], later: Sequence[Jour
                 raise LedgerDamageError(journal.path, 1, what)
         for row in journal.of(StateRestored):
             if row.sha256 not in states:
-                what = f"it goes on from a state of attempt {row.attempt} that no attempt of the run saved"
+                what = f"it resumes from a state of attempt {row.attempt} that no attempt of the run saved"
                 raise LedgerDamageError(journal.path, 1, what)

@@ -215,7 +215,7 @@ class RedactedStream(io.TextIOBase):
         self._stream, self._redactor, self._begun = stream, Redactor(), ""
 
     def write(self, text: str) -> int:
-        """Write the lines that are whole; keep the beginning of the next one."""
+        """Write the complete lines; keep the beginning of the next line."""
         *lines, self._begun = (self._begun + text).split("\n")
         if lines:
             self._stream.write(self._redactor.text("\n".join(lines)) + "\n")
@@ -223,7 +223,7 @@ class RedactedStream(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Write the last line, which has no end."""
+        """Write the last line, which has no newline."""
         self._stream.write(self._redactor.text(self._begun))
         self._begun = ""
         self._stream.flush()

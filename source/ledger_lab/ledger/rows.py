@@ -17,10 +17,10 @@ from ledger_lab.costs.prices import Price
 _INT64_MAX = (1 << 63) - 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
-"""A number of things, of bytes, or of nanoseconds: a signed integer of 64 bits, which SQL can hold, too."""
+"""A non-negative number of things, bytes or nanoseconds. It fits the signed 64-bit integers of SQL."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=_INT64_MAX)]
-"""A number of things of which there is at least one."""
+"""A number of things, at least 1."""
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 """A part of a whole, in [0, 1]."""
@@ -35,10 +35,10 @@ RunId = Annotated[str, msgspec.Meta(pattern=r"\A[\w.+-]{1,128}\Z")]
 """Id of a run."""
 
 PathBelow = Annotated[str, msgspec.Meta(pattern=r"\A(?!/)(?![\s\S]*(?:\A|/)\.\.(?:/|\Z))[^\0]+\Z")]
-"""Path of a file below a run's directory, from which it never leads out."""
+"""Relative path of a file inside a run's directory; it can't leave the directory."""
 
 _MOST_NESTED = 64
-"""How deep the fields of a row may be nested: what they are used for is written as recursive functions."""
+"""Deepest nesting of the fields of a row: recursive functions process them."""
 
 
 class Status(StrEnum):
@@ -102,7 +102,7 @@ class Row:
             "anchors",
         }
     )
-    """Fields by which rows are told apart and belong together. They are never taken for secrets."""
+    """Fields that identify what a row is about. They are never redacted."""
 
     def to_data(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
@@ -113,11 +113,11 @@ class Row:
         """Build the row from JSON, and check the type and the range of every field.
 
         Args:
-            data: What :meth:`to_data` returned, or what anybody else says that a row is.
+            data: The result of :meth:`to_data`, or any JSON value from an untrusted file.
 
         Raises:
-            ValueError: If it is no object, a field is missing or unknown, or a value has the wrong type or range. The
-                message names the field.
+            ValueError: If the JSON value is not an object, a field is missing or unknown, or a value has the wrong type
+                or range. The message names the field.
         """
         if not isinstance(data, dict):
             raise ValueError("its fields are not a JSON object")
@@ -145,19 +145,19 @@ class _BeganFrom(TypedDict):
     """Path below that run's directory."""
     sha256: str
     env_steps: Count
-    """Environment steps that went into it, those of what it had begun with included."""
+    """Environment steps of the training of the checkpoint, including earlier runs that its run began from."""
     wall_s: Amount
-    """The same for its wall-clock time [s]."""
+    """Wall-clock time of the same trainings [s]."""
     usd: Amount | None
-    """The same for its cost [USD]; ``None`` where the price is not known."""
+    """Cost of the same trainings [USD]; ``None`` if the price is unknown."""
 
 
 class _Git(TypedDict, total=False):
-    """Where source lies in version control."""
+    """State of source code in version control."""
 
     commit: str | None
     changes_sha256: str | None
-    """Hash of what was not committed; ``None`` where all was."""
+    """Hash of the uncommitted changes; ``None`` if there were none."""
 
 
 class _Hardware(TypedDict, total=False):
@@ -232,10 +232,10 @@ class RunDeclared(Row):
     run takes its request from here."""
 
     def __post_init__(self) -> None:
-        """Refuse nested values that are not what readers take them for.
+        """Check the nested values.
 
         Raises:
-            ValueError: If there is one.
+            ValueError: If a nested value has the wrong type or range.
         """
         Price.from_dict(self.price)
         msgspec.convert(self.git, _Git)
@@ -272,7 +272,7 @@ class CohortDeclared(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessIdentity:
-    """What tells a process from all others, on this machine and elsewhere, whatever the clock says."""
+    """Identity of a process, unique on this machine and elsewhere, and independent of the clock."""
 
     boot_id: str
     """Id of the boot of the kernel."""
@@ -284,11 +284,11 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """How far a journal had been written."""
+    """The rows that a journal had at one time."""
 
     rows: Positive
     hash: str
-    """Hash of the last one of these rows."""
+    """Hash of the last of these rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,7 +306,7 @@ class SupervisionStarted(Row):
     rank: Count = 0
     """Rank of the supervised process."""
     process: ProcessIdentity | None = None
-    """The supervisor's process; ``None`` where the system or an earlier version does not say."""
+    """The supervisor's process; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,9 +337,9 @@ class AttemptStarted(Row):
     seed: Seed | None = None
     """Training seed of this process; ``None`` if unknown."""
     process: ProcessIdentity | None = None
-    """This process; ``None`` where the system or an earlier version does not say."""
+    """This process; ``None`` if unknown."""
     anchors: dict[str, Anchor] = field(default_factory=dict)
-    """How far the journals of earlier attempts had been written, by their names."""
+    """Anchors of the journals of earlier attempts, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -465,7 +465,7 @@ class AttemptEnded(Row):
         """Refuse a status that is reserved for the reader.
 
         Raises:
-            ValueError: If it is one.
+            ValueError: If the status is reserved.
         """
         if self.status in (Status.LOST, Status.RUNNING):
             raise ValueError(f"an attempt that writes its end is not {self.status}")
@@ -484,7 +484,7 @@ class ShutdownEnded(Row):
     overdue: bool
     """Whether it was killed because it did not exit in time."""
     anchors: dict[str, Anchor] = field(default_factory=dict)
-    """How far the other journals of the run had been written, by their names."""
+    """Anchors of the other journals of the run, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -504,7 +504,7 @@ class EvaluationStarted(Row):
     pid: Count
     wall_ns: Count
     anchors: dict[str, Anchor] = field(default_factory=dict)
-    """How far the other journals of the run had been written, by their names."""
+    """Anchors of the other journals of the run, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ class Conditions:
             cells: The cell of each held-out slot.
 
         Raises:
-            UserError: If a cell perturbs something that the task doesn't have.
+            UserError: If a cell perturbs a part that the task doesn't have.
         """
         self._base, self._first = env.unwrapped, first
         count, device = len(cells), self._base.device
@@ -259,7 +259,7 @@ class Conditions:
                     physical.scale_effort(asset, params["joints"], factors)
 
     def _drives_by_effort(self, asset: str) -> bool:
-        """Tell whether the task's actions are efforts, which a weaker motor must scale down."""
+        """Tell whether the task commands the efforts of an asset; a weaker motor must scale these commands down."""
         from isaaclab.envs.mdp import JointEffortAction
 
         terms = self._base.action_manager._terms.values()
@@ -341,7 +341,7 @@ class Conditions:
 
 
 def _require_joints(base: ManagerBasedRLEnv, part: Perturbation) -> None:
-    """Refuse a push of joints that are not there."""
+    """Refuse a push of joints that the asset doesn't have."""
     asset, joints = part.params["asset"], part.params["joints"]
     entities = {**base.scene.articulations, **base.scene.rigid_objects}
     if asset not in entities:

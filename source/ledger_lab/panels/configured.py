@@ -38,7 +38,7 @@ class ConfiguredTerms:
             for owner, name, value in found:
                 setattr(owner, name, value)
 
-    def require_unchanged(self) -> None:
+    def require_as_configured(self) -> None:
         """Refuse to judge policies after a curriculum has changed a term that is computed for all slots at once.
 
         Raises:

@@ -30,7 +30,7 @@ class SlotState(IntEnum):
     NON_FINITE = -3
     """The episode ended by an observation or a reward that is not finite."""
     OVERFLOWED = -4
-    """The episode is worthless: the physics engine dropped contacts or constraints."""
+    """The episode proves nothing: the physics engine dropped contacts or constraints."""
     EMPTY = -5
     """The slot has no episode."""
 
@@ -51,7 +51,7 @@ class EpisodeLog:
             first: The first held-out slot; all slots after it are held out, too.
 
         Raises:
-            UserError: If the success function doesn't do what a success function does.
+            UserError: If the success function is not usable.
         """
         self._base = base = env.unwrapped
         self._panel, self._first = panel, first
@@ -96,7 +96,7 @@ class EpisodeLog:
         return int(self._overflow_steps)
 
     def observe(self) -> None:
-        """Record what the terminations, which have just been computed, and the success function tell of the step."""
+        """Record the results of the terminations, which have just been computed, and of the success function."""
         self.steps_done += 1
         at_horizon = self.steps_done == self.horizon
         manager = self._base.termination_manager
@@ -115,7 +115,7 @@ class EpisodeLog:
     def after_step(
         self, observations: Sequence[torch.Tensor], rewards: torch.Tensor, overflowed: torch.Tensor | None
     ) -> None:
-        """Record the rewards of the step, and end episodes that are not valid any more.
+        """Record the rewards of the step, and end episodes that became invalid.
 
         Args:
             observations: All observations of the held-out slots, each of shape (slots, ...).
@@ -130,8 +130,8 @@ class EpisodeLog:
         self._state[counted & ~finite] = SlotState.NON_FINITE
         # A hash of every bit that the policy saw: equal fingerprints mean equal episodes.
         places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
-        told = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
-        self._fingerprint = torch.where(counted, (self._fingerprint ^ told) * _PRIME, self._fingerprint)
+        digest = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
+        self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * _PRIME, self._fingerprint)
         if overflowed is not None:
             spoiled = counted & overflowed
             self._state[spoiled] = SlotState.OVERFLOWED

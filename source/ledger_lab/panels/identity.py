@@ -88,7 +88,7 @@ def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
         The differences; empty if there are none.
     """
     lines = differing_fields(left, right)
-    lines.sort(key=lambda line: line.startswith("packages."))  # packages tell least about two different engines
+    lines.sort(key=lambda line: line.startswith("packages."))  # versions of packages matter least if the engines differ
     more = [f"and {len(lines) - 4} more"] if len(lines) > 4 else []
     return "; ".join([*lines[:4], *more])
 

@@ -104,10 +104,10 @@ def find_panels() -> dict[str, Path]:
 
 
 def is_panel_file(name_or_path: str) -> bool:
-    """Tell whether a panel is named by the path of its file, and not by a name of the project's.
+    """Tell whether a panel is given by the path of its file, rather than by its name.
 
     Args:
-        name_or_path: What names it.
+        name_or_path: Name of a panel, or path of a file.
     """
     return name_or_path.endswith(".toml") or "/" in name_or_path
 

@@ -106,7 +106,7 @@ class _Mixing(TorchDispatchMode):
     """Records the first operation that mixes environments."""
 
     def __init__(self, num_envs: int) -> None:
-        """Begin.
+        """Start with no operation recorded.
 
         Args:
             num_envs: Number of environments. A single environment cannot be mixed.

@@ -99,7 +99,7 @@ class IntervalEvents:
                 yield index, due
 
     def apply(self, index: int, due: torch.Tensor) -> None:
-        """Draw the time to the next event, and let the event happen.
+        """Draw the time to the next event, and apply the event.
 
         Args:
             index: Number of the event.

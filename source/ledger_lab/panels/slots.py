@@ -65,7 +65,7 @@ class HeldOutSlots:
         places: int = 1,
         window: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Take the last slots of an environment.
+        """Use the last slots of an environment.
 
         Args:
             env: The environment, as ``gym.make`` returns it.
@@ -130,7 +130,7 @@ class HeldOutSlots:
             panel: The slots' panel with other seeds; the slots' panel itself by default.
         """
         if not self.idle:
-            raise RuntimeError("a panel is being taken already")
+            raise RuntimeError("a panel is due or running already")
         self._policies = [*policies, *[None] * (self.places - len(policies))]
         self._panel_taken = panel or self._panel
         self._state = "due"
@@ -209,7 +209,7 @@ class HeldOutSlots:
 
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
-        self._configured.require_unchanged()
+        self._configured.require_as_configured()
         taken = [place for place, policy in enumerate(self._policies) if policy is not None]
         return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
 
@@ -266,7 +266,7 @@ class HeldOutSlots:
             resample(slots)
 
     def on_interval_events(self, dt: float) -> None:
-        """Let interval events happen when the timers of the episodes say so, as the events were configured."""
+        """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
             with self.own_draws(due.cpu().numpy(), "an interval event"), self._configured.restored():
                 self._intervals.apply(event, due)

@@ -48,7 +48,7 @@ class SlotStreams:
         self._keys[slots], self._drawn[slots] = keys, 0
 
     def bits(self, slots: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
-        """Draw 64 random bits.
+        """Draw whole numbers of 64 random bits.
 
         Args:
             slots: Held-out slots, each at most once; shape (n,).

@@ -115,8 +115,8 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
     if request.trace or request.into:
         clock.announce(ranges.opened, ranges.closed)
     console.print(
-        f"profile {plan.run_id} · {plan.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} environments · "
-        f"{physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
+        f"profile {plan.run_id} · {plan.request.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} "
+        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
         plan.run_dir,
         "starting the simulation …",
         sep="\n",
@@ -127,7 +127,7 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scratch_", dir=plan.run_dir)))
         journal = stack.enter_context(Journal(scratch / "rows.jsonl"))
         stack.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
-        env = stack.enter_context(environment(plan.task, plan.env_cfg))
+        env = stack.enter_context(environment(plan.request.task, plan.env_cfg))
         stack.enter_context(recorded_physics(env))
         with Progress(console, "profiling", schedule.total) as progress:
             stages = Stages(schedule, probes, ranges, synchronize, progress.advance)
@@ -199,7 +199,7 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
     )
     findings: dict[str, Any] = {
         "run_id": plan.run_id,
-        "task": plan.task,
+        "task": plan.request.task,
         "rl_library": plan.adapter.library,
         "physics": physics_name(plan.env_cfg),
         "device": plan.device,

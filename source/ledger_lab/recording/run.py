@@ -93,7 +93,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         except OSError as trouble:
             if error is None:
                 raise
-            error.add_note(f"and the ledger could not be told: {trouble}")
+            error.add_note(f"and the end could not be written into the ledger: {trouble}")
         finally:
             self._journal = self._writer = None
             for each, handler in before.items():
@@ -182,10 +182,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             The row; its ``passes`` says whether the checkpoint is worth a confirmation.
 
         Raises:
-            UserError: If this is another panel, or the outcomes are not those of its seeds.
+            UserError: If the run declared another panel, or the outcomes are not those of its seeds.
         """
         if panel.id != self._declared.panel_id:
-            raise UserError(f"panel {panel.name}: is not the one that the run declared; screen on that one")
+            raise UserError(f"panel {panel.name}: the run declared another panel; screen on that panel")
         needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
         return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, needed, exactness)
 
@@ -196,10 +196,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         outcomes: Outcomes,
         exactness: Literal["bitwise", "statistical"] = "statistical",
     ) -> PanelResult:
-        """Record a checkpoint's score on fresh seeds. Only this can prove that the target is reached.
+        """Record a checkpoint's score on fresh seeds. Only a confirmation can prove that the target is reached.
 
-        The number of successes needed grows with the number of confirmations, so that all of them together err with at
-        most the run's error budget.
+        The number of successes needed grows with the number of confirmations, so that the probability of a wrong
+        claim stays within the run's error budget.
 
         Args:
             saved: A checkpoint that was screened.
@@ -264,7 +264,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """Return the writer.
 
         Raises:
-            RuntimeError: If this happens outside the ``with`` block.
+            RuntimeError: Outside the ``with`` block.
         """
         if self._writer is None:
             raise RuntimeError("a run is recorded inside its 'with' block")
@@ -281,7 +281,7 @@ def _phase(phase: Phase | str) -> Phase:
     """Return a phase by its name.
 
     Raises:
-        UserError: If there is none.
+        UserError: If there is no such phase.
     """
     if phase not in set(Phase):
         raise UserError(f"unknown phase {str(phase)!r}; {nearest(str(phase), map(str, Phase))}")
@@ -294,7 +294,7 @@ def _without_seeds(fields: Mapping[str, Any]) -> bytes:
 
 
 def _left_by_choice(error: BaseException) -> bool:
-    """Tell whether a program left by ``sys.exit()`` because it was done."""
+    """Tell whether an exception is ``sys.exit()`` with status 0."""
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 

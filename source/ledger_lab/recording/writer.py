@@ -173,7 +173,7 @@ class RunWriter(AttemptWriter):
         )
 
     def _anchors(self) -> dict[str, Anchor]:
-        """Return how far the journals of earlier attempts were written; the first process of an attempt says so."""
+        """Return anchors of the journals of earlier attempts; only the first process of an attempt writes them."""
         if self._attempt == 1 or self._rank != 0:
             return {}
         own = f"journal-{self._attempt}-"
@@ -206,7 +206,7 @@ class RunWriter(AttemptWriter):
             wall_ns=self.clock.wall_ns(),
         )
         if self._sha256_of.setdefault(saved.path, saved.sha256) != saved.sha256:
-            raise UserError(f"checkpoint {saved.path}: held another policy before; save each one in a file of its own")
+            raise UserError(f"checkpoint {saved.path}: held another policy before; use one file per policy")
         self._append_once(saved)
         return saved
 
@@ -265,7 +265,7 @@ class RunWriter(AttemptWriter):
         return result
 
     def _append_once(self, row: Row) -> None:
-        """Write a row that tells of the whole run, whatever the number of its processes."""
+        """Write a row about the whole run; only the first process writes it."""
         if self._rank == 0:
             self.append(row)
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.panels.room import slots_in_all
+from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.scaling import Scaling, fit_scaling
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 

@@ -169,6 +169,6 @@ class RunFacts:
             # A killed attempt may have written rows after its last window, and an attempt that ended takes a while to
             # exit. If the first process could not write its end, another process did, by its own clock.
             ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
-            total[Phase.RESTART if run.led_on(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
+            total[Phase.RESTART if run.was_resumed(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
             total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
         return {str(phase): total[phase] for phase in Phase if total[phase]}

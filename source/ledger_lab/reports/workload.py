@@ -10,7 +10,7 @@ from typing import Self
 from ledger_lab.ledger import Run, RunDeclared, Telemetry
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase
-from ledger_lab.panels.room import slots_in_all
+from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.recipes import DIALECTS
 from ledger_lab.reports.summary import RunSummary
 

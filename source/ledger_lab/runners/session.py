@@ -21,7 +21,7 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World
-from ledger_lab.panels.room import slots_in_all
+from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.ovphysx_rays import ordered_rays
 
@@ -108,7 +108,7 @@ def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:
 def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
     """Return the configuration of a simulation with held-out slots.
 
-    Slots are added until their number is a multiple of :data:`ledger_lab.panels.room.SLOTS_MULTIPLE`.
+    Slots are added until their number is a multiple of :data:`ledger_lab.panels.slot_count.SLOTS_MULTIPLE`.
 
     Args:
         env_cfg: Configuration of the training.

@@ -20,7 +20,7 @@ from ledger_lab.supervision.messages import Hello, MessageError, decode
 HANDSHAKE_S = 5.0
 """How long each message of a handshake may take [s]."""
 _MOST_STRANGERS = 64
-"""Connections that may be in their handshake at once, besides one for each rank that is missing."""
+"""Largest number of connections in their handshake at once, in addition to one for each missing rank."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SHORTAGE_S = 0.05
 """How long to wait when a connection can't be accepted for lack of descriptors or memory [s]."""
@@ -32,9 +32,8 @@ class Admission:
     """Accepts connections until all ranks are in.
 
     A connection must prove that it knows the secret of the training before anything else that it sends is parsed. Each
-    connection has its own thread, so a silent stranger delays no other connection. If there are too many, the oldest
-    one is
-    closed, because a handshake takes milliseconds.
+    connection has its own thread, so a silent stranger delays no other connection. If there are too many
+    connections, the oldest one is closed, because a handshake takes milliseconds.
     """
 
     def __init__(self, listener: socket.socket, secret: bytes, ranks: Iterable[int]) -> None:
@@ -108,7 +107,7 @@ class Admission:
                 if error.errno in _SHORTAGES:  # the next call tries again
                     time.sleep(_SHORTAGE_S)
                     return
-                continue  # that connection is gone already
+                continue  # that connection is closed already
             try:
                 channel = member_channel(connection)
             except OSError:  # the other end is gone already
@@ -139,11 +138,11 @@ class Admission:
             if wanted:
                 self._proven.put((channel, hello))
                 os.eventfd_write(self._news, 1)
-        if not wanted:  # its place was taken meanwhile, and it was ended: the other end tries again
+        if not wanted:  # a newer connection displaced it meanwhile; the other end tries again
             channel.close()
 
     def _drop(self, channel: Channel) -> None:
-        """Close a connection, and count it no more."""
+        """Close a connection, and stop counting it as a stranger."""
         with self._lock:
             self._strangers.pop(channel, None)
         channel.close()

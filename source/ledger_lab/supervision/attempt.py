@@ -24,11 +24,11 @@ PATIENCE = 0.6
 
 
 def resume_command(run_dir: Path, processes: int, grace_s: float) -> str:
-    """Return the command that goes on with a run.
+    """Return the command that resumes a run.
 
     Args:
-        run_dir: Its directory.
-        processes: Processes of the training that ``--nproc`` starts; 1 where each is started by another launcher.
+        run_dir: The run's directory.
+        processes: Processes of the training that ``--nproc`` starts; 1 if another launcher starts each process.
         grace_s: Time that an attempt may take to end after a signal [s].
     """
     flags = f" --nproc {processes}" if processes > 1 else ""
@@ -54,8 +54,8 @@ class Attempt:
         self.resumable = resumable
         """Whether a state on disk allows the run to be resumed."""
         self.asked: signal.Signals | None = None
-        """The signal that asked the process to end, if it came within :meth:`polite`."""
-        self._polite = False
+        """The signal that asked the process to end, if it came within :meth:`signals_deferred`."""
+        self._deferring = False
 
     @property
     def exit_status(self) -> int:
@@ -63,16 +63,16 @@ class Attempt:
         return EXIT_USER_ERROR if isinstance(self.error, UserError) else exit_status_of(self.status, self.resumable)
 
     @contextmanager
-    def polite(self) -> Iterator[None]:
+    def signals_deferred(self) -> Iterator[None]:
         """Within the context, keep a signal that asks the process to end in :attr:`asked` until a good moment.
 
         If there is no good moment in time, the signal is raised as an exception.
         """
-        self._polite = True
+        self._deferring = True
         try:
             yield
         finally:
-            self._polite = False
+            self._deferring = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def heed(self, ending: signal.Signals) -> None:
@@ -88,10 +88,10 @@ class Attempt:
         """Handle a signal that asks the process to end.
 
         Raises:
-            KeyboardInterrupt: For Ctrl-C, outside :meth:`polite` or when the wait for a good moment ran out.
+            KeyboardInterrupt: For Ctrl-C, outside :meth:`signals_deferred` or when the wait for a good moment ran out.
             Terminated: The same, for the system's signals.
         """
-        if self._polite and self.asked is None:
+        if self._deferring and self.asked is None:
             self.asked = ending
             signal.setitimer(signal.ITIMER_REAL, self._patience_s)
             return
@@ -112,7 +112,7 @@ class Attempt:
 def attempt_life(
     writer: AttemptWriter,
     peak_gpu_memory_bytes: Callable[[], int | None],
-    tell_end: Callable[[AttemptEnded, int], None],
+    write_end: Callable[[AttemptEnded, int], None],
     grace_s: float = GRACE_S,
     resumable: bool = False,
 ) -> Iterator[Attempt]:
@@ -123,7 +123,7 @@ def attempt_life(
     Args:
         writer: Writes into a journal that already holds the attempt's start.
         peak_gpu_memory_bytes: Called at the end.
-        tell_end: Writes the row of the end; called with the row and the program's exit status.
+        write_end: Writes the row of the end; called with the row and the program's exit status.
         grace_s: Time that the attempt may take to end after a signal [s].
         resumable: Whether a state on disk already allows the run to be resumed.
     """
@@ -137,7 +137,7 @@ def attempt_life(
         # Nothing may interrupt what follows: no second signal, and no device that fails again.
         for signum in (*ENDING, signal.SIGALRM):
             signal.signal(signum, signal.SIG_IGN)
-        tell_end(writer.end(attempt.status, attempt.error, peak_gpu_memory_bytes), attempt.exit_status)
+        write_end(writer.end(attempt.status, attempt.error, peak_gpu_memory_bytes), attempt.exit_status)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ _HEADER = struct.Struct("!i")
 class Channel:
     """A connected stream socket that carries messages, framed as :class:`multiprocessing.connection.Connection` does.
 
-    That class waits without a limit, also for the rest of half a message. This one has limits, and the two methods that
-    the HMAC challenge of :mod:`multiprocessing.connection` needs.
+    That class waits without a limit, also for the rest of an incomplete message. This class has limits, and the two
+    methods that the HMAC challenge of :mod:`multiprocessing.connection` needs.
     """
 
     def __init__(self, connection: socket.socket, limit_s: float) -> None:
@@ -23,7 +23,7 @@ class Channel:
 
         Args:
             connection: The socket.
-            limit_s: How long to wait for one message, or until one is sent [s].
+            limit_s: How long receiving or sending one message may take [s].
         """
         self._socket, self._limit_s = connection, limit_s
         self._unread = b""
@@ -84,7 +84,7 @@ class Channel:
         return messages
 
     def abort(self) -> None:
-        """End the connection; a thread that waits for it goes on."""
+        """End the connection; a thread that waits for a message gets an error."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -95,7 +95,7 @@ class Channel:
         self._socket.close()
 
     def _next(self, maxlength: int) -> bytes | None:
-        """Take the next whole message off what was read; ``None`` if there is none yet.
+        """Remove the next complete message from the bytes that were read; ``None`` if there is none yet.
 
         Raises:
             OSError: If it is larger than allowed.

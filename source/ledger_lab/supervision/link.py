@@ -1,4 +1,4 @@
-"""The working process's line to its supervisor."""
+"""The connection of the working process to its supervisor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ledger_lab.supervision.channel import Channel
 from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
 
 _ANSWER_S = 60.0
-"""How long to wait for an answer: the supervisor may be waiting for a disk."""
+"""How long to wait for an answer [s]: the supervisor may be waiting for a disk."""
 
 
 class Link:
-    """Tells the supervisor what it has to know; it answers when that is on disk."""
+    """Sends messages to the supervisor, and waits for its answers."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Take the line.
+        """Use a connection.
 
         Args:
             connection: Connected stream socket.
@@ -28,10 +28,10 @@ class Link:
         self._channel = Channel(connection, _ANSWER_S)
         self._secondhand = False
         self.ended: AttemptEnded | None = None
-        """How the attempt ended, as it is written: by the end of another rank's process where that came first."""
+        """The row of the end, as the supervisor wrote it; it may name another rank's end as the cause."""
 
     def listen(self, address: str) -> int:
-        """Let the supervisors of other ranks connect to this process's.
+        """Let the supervisors of other ranks connect to the supervisor of this process.
 
         Args:
             address: Address to listen at.
@@ -40,24 +40,24 @@ class Link:
             The port.
 
         Raises:
-            OSError: If that is not possible, or the supervisor is gone.
+            OSError: If the supervisor can't listen there, or has ended.
         """
         return self._ask(Listen(address=address), Listening).port
 
     def join(self, join: Join) -> None:
-        """Connect the supervisors of all ranks: from now on, when the process of one ends, so do the others.
+        """Connect the supervisors of all ranks. From now on, all processes end when one of them ends.
 
         Args:
-            join: Where they meet.
+            join: Address and secret of the connection.
 
         Raises:
-            OSError: If they can't be reached, or the supervisor of this process is gone.
+            OSError: If the supervisor of rank 0 can't be reached, or the supervisor of this process has ended.
         """
         self._ask(join, Done)
 
     @contextmanager
     def others_ended_first(self) -> Iterator[None]:
-        """Let the supervisor look for another rank's end when a collective fails inside."""
+        """If a collective fails within the context, let the supervisor first look for the end of another rank."""
         try:
             yield
         except CollectiveError:
@@ -74,19 +74,19 @@ class Link:
         rank: int = 0,
         grace_s: float | None = None,
     ) -> None:
-        """Put an attempt into the supervisor's charge: from now on it ends with a row, whatever ends it.
+        """Let the supervisor record an attempt. From now on, every end of the attempt is written.
 
         Args:
             journals: Files that the supervisor creates, one per run's directory.
-            run_ids: The run that each of them belongs to.
+            run_ids: The run of each journal.
             attempt: Number of the attempt; ``None`` for a stand-alone evaluation.
-            device: Where the work is done, as ``--device`` says it: what is metered.
-            log: What this process prints, if anything; when it is gone, secrets in there are replaced.
+            device: Device of the work, as in ``--device``; it is metered.
+            log: File with the output of this process; the supervisor redacts it at the end.
             rank: Rank of this process.
-            grace_s: How long this process may take to end once it was asked to [s]; ``None`` for as long as any.
+            grace_s: How long this process may take to end after a signal [s]; ``None`` for the supervisor's own limit.
 
         Raises:
-            OSError: If a journal can't be created, or the supervisor is gone.
+            OSError: If a journal can't be created, or the supervisor has ended.
         """
         for path, run_id in zip(journals, run_ids, strict=True):  # one by one: a message has a largest size
             self._ask(
@@ -103,29 +103,29 @@ class Link:
             )
 
     def end(self, row: AttemptEnded, exit_status: int) -> None:
-        """Say how the attempt ended.
+        """Let the supervisor write how the attempt ended.
 
         Args:
-            row: The end.
+            row: The row of the end.
             exit_status: Exit status of the whole program.
 
         Raises:
-            OSError: If it can't be written, or the supervisor is gone.
+            OSError: If the row can't be written, or the supervisor has ended.
         """
-        told = self._ask(End(row=row, exit_status=exit_status, secondhand=self._secondhand), Ended).row
-        self.ended = type(row).from_data(told.to_data())
+        ended = self._ask(End(row=row, exit_status=exit_status, secondhand=self._secondhand), Ended).row
+        self.ended = type(row).from_data(ended.to_data())
 
     def _ask[M: Message](self, message: Message, answer: type[M]) -> M:
-        """Send a message, wait until it is done, and return the answer.
+        """Send a message, and wait for the answer.
 
         Raises:
-            OSError: If it can't be done, or the supervisor is gone.
+            OSError: If the supervisor can't carry it out, or has ended.
         """
         self._channel.send_bytes(message.encode())
         try:
-            said = decode(self._channel.recv_bytes(), answer, Failed)
+            received = decode(self._channel.recv_bytes(), answer, Failed)
         except EOFError as error:
-            raise ConnectionError("the supervisor of this process is gone") from error
-        if isinstance(said, answer):
-            return said
-        raise OSError(said.reason if isinstance(said, Failed) else "no answer")
+            raise ConnectionError("the supervisor of this process has ended") from error
+        if isinstance(received, answer):
+            return received
+        raise OSError(received.reason if isinstance(received, Failed) else "no answer")

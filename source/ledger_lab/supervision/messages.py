@@ -25,7 +25,7 @@ _AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVAL
 
 
 class MessageError(ValueError):
-    """Bytes are no message of an expected kind."""
+    """Bytes are not a message of an expected kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Listening(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Message):
-    """A process asks its supervisor to connect to that of rank 0, or on rank 0 to admit all others."""
+    """A process asks its supervisor to connect to the supervisor of rank 0; on rank 0, to admit all others."""
 
     rank: int
     """Rank of the process."""
@@ -97,7 +97,7 @@ class Begin(Message):
     rank: int
     device: str
     grace_s: float | None
-    """How long the process may take to end once it was asked to [s]; ``None`` for the supervisor's own limit."""
+    """How long the process may take to end after a signal [s]; ``None`` for the supervisor's own limit."""
     log: str
     """Path of a file with what the process prints."""
 
@@ -162,7 +162,7 @@ class PeerEnd(Message):
         """Check numbers, lengths and the status.
 
         Raises:
-            ValueError: If one is out of range, or no process can say it of itself.
+            ValueError: If one is out of range, or the status is reserved for readers of the ledger.
         """
         if self.status in (Status.LOST, Status.RUNNING):
             raise ValueError(f"a process that reports its end is not {self.status}")
@@ -173,7 +173,7 @@ class PeerEnd(Message):
 
     @property
     def agreed(self) -> bool:
-        """Whether the other processes end the same way without being told."""
+        """Whether all processes reach this status together, without a message."""
         return self.status in _AGREED
 
     @property
@@ -183,7 +183,7 @@ class PeerEnd(Message):
 
 
 def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
-    """Return the message in some bytes, which may come from anyone.
+    """Return the message in some bytes, which may come from a stranger.
 
     Args:
         data: The bytes.
@@ -193,7 +193,7 @@ def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
         MessageError: If they are not a message of these kinds.
     """
     try:
-        content = json.loads(data, parse_constant=_refuse)  # paths may hold bytes that are no UTF-8
+        content = json.loads(data, parse_constant=_refuse)  # paths may hold bytes that are not UTF-8
         if not isinstance(content, dict):
             raise MessageError("not an object")
         kind = next((kind for kind in kinds if kind.__name__ == content.get("kind")), None)

@@ -33,7 +33,7 @@ class _Line:
     rank: int
     host: str
     ended: bool = False
-    """Whether it reported the end of its process; it may disconnect after that."""
+    """Whether the supervisor reported the end of its process; after that, it may disconnect."""
 
     def send(self, message: Message) -> None:
         """Send a message; ignore a broken connection."""
@@ -52,11 +52,11 @@ class Peers:
     admission: Admission | None = None
     """Admits the others; only on the first rank."""
     first: PeerEnd | None = None
-    """The first other process that ended before the rest."""
+    """The first end of another process that was not agreed."""
     _host: str = field(default_factory=socket.gethostname)
     _lines: dict[int, _Line] = field(default_factory=dict)
     _poll: select.epoll = field(default_factory=select.epoll)
-    _told: bool = False
+    _reported: bool = False
     _answered: bool = False
 
     def __post_init__(self) -> None:
@@ -68,12 +68,12 @@ class Peers:
         """Connect to the first rank's supervisor, and prove to each other that both belong to the training.
 
         Args:
-            address: Address that it listens on.
-            port: Port that it listens on.
+            address: Address of the first rank's supervisor.
+            port: Port of that supervisor.
             host: Host name of its machine.
 
         Raises:
-            OSError: If it can't be reached, or does not know the secret.
+            OSError: If that supervisor can't be reached, or does not know the secret.
         """
         deadline_s = time.monotonic() + _CONNECT_S
         while True:
@@ -127,7 +127,7 @@ class Peers:
                         self._welcome(channel, hello)
                         heard = True
             if not heard and time.monotonic() >= deadline_s:
-                return  # strangers may knock without end
+                return  # strangers may connect without end
 
     def settle(self, row: AttemptEnded, exit_status: int, *, asked: bool) -> tuple[AttemptEnded, int]:
         """Report our own process's end to the others before it is written to the ledger.
@@ -146,8 +146,8 @@ class Peers:
         if self.first is not None and not asked and not own.agreed:
             own = replace(own, status=self.first.status, reason=self.first.in_words, exit_status=self.first.exit_status)
             row = replace(row, status=own.status, reason=own.reason)
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._send(own)
             if not own.agreed:
                 self.hear(_ANSWER_S if self.admission is None else 0.0)  # the hub answers when all supervisors know
@@ -167,11 +167,11 @@ class Peers:
             line.send(end)
 
     def _welcome(self, channel: Channel, hello: Hello) -> None:
-        """Add the supervisor of another rank, and tell it what it has missed."""
+        """Add the supervisor of another rank, and send it the first end if there was one."""
         line = self._add(channel, hello.rank, hello.host)
         if self.first is not None:
             line.send(self.first)
-        self._read(line)  # it may have said more already
+        self._read(line)  # it may have sent more already
 
     def _add(self, channel: Channel, rank: int, host: str) -> _Line:
         """Add a connection."""
@@ -193,11 +193,11 @@ class Peers:
                 self._note(gone, None)
             return
         for message in messages:
-            with suppress(MessageError):  # what is no end ends nothing
+            with suppress(MessageError):  # ignore everything except a report of an end
                 self._take(line, decode(message, PeerEnd))
 
     def _take(self, line: _Line, end: PeerEnd) -> None:
-        """Act on an end that was reported: to the hub, by the supervisor of the process itself."""
+        """Act on a reported end. The hub accepts only reports of a supervisor about its own process."""
         if self.admission is not None and end.rank != line.rank:
             return
         line.ended = line.ended or end.rank == line.rank
@@ -213,7 +213,7 @@ class Peers:
             self.first = end
         if self.admission is None:
             return
-        if known is None and not self._told:
+        if known is None and not self._reported:
             self._send(end)
         elif heard_from is not None:
             heard_from.send(known or end)

@@ -1,7 +1,7 @@
-"""Hands a secret from one rank to all others over a connection that somebody may listen to.
+"""Sends a secret from one rank to all others over a connection that strangers may listen to.
 
 The ranks exchange public values (Diffie-Hellman, in the group of 2048 bits of RFC 3526), so the secret never travels in
-clear. This does not help against somebody who can also change what the ranks send to each other.
+clear. This does not help against an attacker who can also change the messages between ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES = 32
 
 
 class KeyExchange:
-    """One rank's part in the exchange. Use it for one secret only."""
+    """The key exchange of one rank. Use it for one secret only."""
 
     def __init__(self) -> None:
         """Draw a private number."""
@@ -32,7 +32,7 @@ class KeyExchange:
         """Value to send to all others; hexadecimal."""
 
     def seal(self, secret: bytes, public: str) -> str:
-        """Encrypt a secret for the owner of a public value, or decrypt it with that of the sender.
+        """Encrypt a secret for the rank with a public value, or decrypt a secret from that rank.
 
         Args:
             secret: 32 bytes.

@@ -1,8 +1,8 @@
-"""The supervisor of an attempt: a light process beside the one that works, which writes down how that one ended.
+"""The supervisor of an attempt: a light process that records how the working process, the worker, ends.
 
-Whatever becomes of the working process (it returns, raises, is interrupted, preempted, killed, runs out of memory, or
-hangs while it shuts down), its end is one row, written once. The supervisor imports neither torch nor Isaac Lab, so
-that nothing of what ends trainings ends it.
+The worker may return, raise an exception, be interrupted, preempted or killed, run out of memory, or hang in shutdown.
+In each case, the supervisor writes exactly one row about its end. The supervisor imports neither torch nor Isaac Lab,
+so their faults can't end it.
 """
 
 from __future__ import annotations
@@ -54,34 +54,34 @@ from ledger_lab.terminal.exit_status import (
 )
 
 _SAMPLE_S = 1.0
-_SAME_KEY_S = 1.0
-"""Interrupts that follow each other faster are one: terminal and wrapping programs both pass a single Ctrl-C on."""
+_SAME_INTERRUPT_S = 1.0
+"""Interrupts within this time count as one [s]: the terminal and wrapping programs may each forward one Ctrl-C."""
 _ANSWER_S = 1.0
-"""How long a process may take to read an answer, which it waits for [s]."""
+"""How long the worker may take to read an answer [s]."""
 _LONGEST_REASON = 1000
-"""Characters of an error that are sent to the process."""
-_NEWS_S = 5.0
-"""How long to wait for the end of another rank's process where a failure here can only be its consequence."""
-_ALONE_S = 5.0
-"""How long a process may take to end once that of another rank has failed."""
-_LATE_S = 1.0
-"""How much later than it wanted to a process may wake up that was not suspended."""
+"""Largest number of characters of an error that is sent to the worker."""
+_WAIT_FOR_PEER_S = 5.0
+"""How long to wait for the end of another rank's worker that may have caused a failed collective here [s]."""
+_AFTER_PEER_S = 5.0
+"""How long the worker may take to end after the worker of another rank has failed [s]."""
+_WAKE_UP_TOLERANCE_S = 1.0
+"""Longest delay of a wake-up that is not taken for a suspension [s]."""
 _WATCHED_GRACE_S = 5.0
-"""How long a program without an attempt may take to end once it was asked to [s]."""
+"""How long a program without an attempt may take to end after a signal [s]."""
 _RESERVE_BYTES = 64 * 1024
-"""Room on disk that is kept free for the end of an attempt, or of one run's part in an evaluation."""
+"""Disk space that is reserved for the row about the end of an attempt or an evaluation [B]."""
 
 type Program = Callable[[Sequence[str], int, Link], Any]
-"""Takes the command line without the program's name, when the process began, and the line to the supervisor."""
+"""Takes the command line without the program's name, the start time of the process, and the supervisor connection."""
 
 
 def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: float = 60.0) -> NoReturn:
-    """Run a program in a process of its own, supervise it to its end, and exit with its true status.
+    """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
 
     Args:
-        program: The program; it imports what is heavy by itself.
-        grace_s: How long it may take to end once it was asked to, until it says how long itself [s].
-        shutdown_s: How long it may take to go once its end is written [s].
+        program: The program; heavy imports must happen inside it.
+        grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
+        shutdown_s: How long the worker may take to exit after its end is written [s].
 
     Raises:
         SystemExit: Always; with status 0 only if all work was done.
@@ -89,13 +89,13 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     started_ns = process_started_ns()
     open_standard_streams()
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with(os.getppid())  # torchrun gives its processes sessions of their own, where nobody misses it
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
+        end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor_pid = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes are ready to hear them
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes can handle them
     pid = os.fork()
     if pid == 0:
         ours.close()
@@ -108,14 +108,14 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
-    """Run a program that writes no attempt, and end it when it is asked to end.
+    """Run a program that writes no attempt, and make sure that it ends after a signal.
 
-    Some libraries that a simulation loads take signals over, and then do nothing on SIGTERM. So the program runs in a
-    process of its own, which is killed if it does not end by itself.
+    Some libraries of a simulation replace signal handlers, and then ignore SIGTERM. So the program runs in a process of
+    its own, which is killed if it does not end by itself.
 
     Args:
-        program: Takes the command line without the program's name, and returns the exit status. It imports what is
-            heavy by itself.
+        program: Takes the command line without the program's name, and returns the exit status. Heavy imports must
+            happen inside it.
 
     Raises:
         SystemExit: Always; with the status of the program.
@@ -124,7 +124,7 @@ def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
 
 
 class Supervisor:
-    """Watches one process."""
+    """Watches one worker."""
 
     def __init__(
         self, pid: int, connection: socket.socket, started_ns: int, *, grace_s: float, shutdown_s: float
@@ -132,8 +132,8 @@ class Supervisor:
         """Begin to watch.
 
         Args:
-            pid: The process, which leads a process group of its own.
-            connection: Stream socket that it is connected by.
+            pid: The worker; it leads a process group of its own.
+            connection: Stream socket to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
             grace_s: See :func:`run_supervised`.
             shutdown_s: See :func:`run_supervised`.
@@ -147,10 +147,10 @@ class Supervisor:
         self._killed: str | None = None
         self._listener: socket.socket | None = None
         self._peers: Peers | None = None
-        self._following = False
+        self._peer_ended = False
         self._journals: list[Journal] = []
         self._telemetry: list[Journal] = []
-        """Journals that hold only the samples."""
+        """Journals that hold only telemetry."""
         self._reserves: dict[int, IO[bytes]] = {}
         self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
@@ -159,14 +159,14 @@ class Supervisor:
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
-        with suppress(OSError):  # it may have done so itself already, or be gone
+        with suppress(OSError):  # the worker may have done this itself already, or have ended
             os.setpgid(pid, pid)
 
     def run(self) -> int:
-        """Supervise the process to its end.
+        """Supervise the worker to its end.
 
         Returns:
-            The exit status that tells the truth.
+            The exit status of the worker, as its end is recorded.
         """
         with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._signal_group) as woken:
             selector.register(self._channel, selectors.EVENT_READ)
@@ -177,50 +177,50 @@ class Supervisor:
                 patience_s = self._patience_s()
                 ready = {key.fileobj for key, _ in selector.select(patience_s)}
                 before_s, looked_s = looked_s, time.monotonic()
-                self._excuse(looked_s - before_s, patience_s)
+                self._postpone_deadline(looked_s - before_s, patience_s)
                 if woken in ready:
                     woken.recv(4096)
-                if self._channel in ready and not self._hear():
+                if self._channel in ready and not self._answer_messages():
                     selector.unregister(self._channel)
                     listening = False
                 if self._peers is not None and self._peers not in selector.get_map():
                     selector.register(self._peers, selectors.EVENT_READ)
-                self._follow_peers()
-                self._pass_on_signals()
+                self._check_peers()
+                self._forward_signals()
                 self._sample()
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
                     self._kill(
                         f"as it did not end within {self._grace_s:g} s"
                         if self._exit_status is None
-                        else f"as it did not go within {self._shutdown_s:g} s after its work had ended"
+                        else f"as it did not exit within {self._shutdown_s:g} s after its work had ended"
                     )
                 if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                     if listening:
-                        self._hear()  # no more than one message: it waits for each answer
-                    # As long as it is not reaped its last processor seconds can be read, and its group is no other's.
+                        self._answer_messages()  # at most one message: the worker waits for each answer
+                    # Until the worker is reaped, its processor time can be read, and no other process gets its group.
                     self._sample(at_once=True)
-                    self._signal_group(signal.SIGKILL)  # what it leaves behind
+                    self._signal_group(signal.SIGKILL)  # processes that it left behind
                     _, wait_status = os.waitpid(self._pid, 0)
                     exit_status = self._conclude(wait_status)
-                    self._clean_log()
+                    self._redact_log()
                     return exit_status
 
     def _patience_s(self) -> float:
-        """Return how long nothing needs to be done [s]."""
+        """Return the time until the next sample or deadline [s]."""
         moments = [] if self._sampler is None else [self._next_sample_s]
         moments += [] if self._deadline_s is None else [self._deadline_s]
         return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
 
-    def _excuse(self, passed_s: float, patience_s: float) -> None:
-        """Let no deadline run on while this process could not look: where it was suspended, so was the other one."""
-        if self._deadline_s is not None and passed_s > patience_s + _LATE_S:
+    def _postpone_deadline(self, passed_s: float, patience_s: float) -> None:
+        """Postpone the deadline by the time for which this process was suspended: the worker was suspended, too."""
+        if self._deadline_s is not None and passed_s > patience_s + _WAKE_UP_TOLERANCE_S:
             self._deadline_s += passed_s
 
-    def _hear(self) -> bool:
-        """Take the messages of the process that have come, and answer them.
+    def _answer_messages(self) -> bool:
+        """Handle the messages that the worker has sent, and answer them.
 
         Returns:
-            Whether the process may say more.
+            Whether the connection is still open.
         """
         try:
             messages = self._channel.arrived()
@@ -228,15 +228,15 @@ class Supervisor:
             return False
         for message in messages:
             try:
-                answer = self._take(decode(message, Listen, Join, Begin, End))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor goes on
+                answer = self._handle(decode(message, Listen, Join, Begin, End))
+            except Exception as error:  # noqa: BLE001 - no error may end the supervisor
                 answer = Failed(reason=f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
-            with suppress(OSError):  # it died while it waited
+            with suppress(OSError):  # the worker has ended while it waited
                 self._channel.send_bytes(answer.encode())
         return True
 
-    def _take(self, message: Message) -> Message:
-        """Do what a message asks for, and return the answer."""
+    def _handle(self, message: Message) -> Message:
+        """Carry out the request of a message, and return the answer."""
         match message:
             case Listen():
                 family = socket.AF_INET6 if ":" in message.address else socket.AF_INET
@@ -256,21 +256,21 @@ class Supervisor:
                 return Done()
             case End():
                 if message.secondhand and self._peers is not None:
-                    self._peers.hear(_NEWS_S)
+                    self._peers.hear(_WAIT_FOR_PEER_S)
                 row = self._ended_row.from_data(message.row.to_data())
                 return Ended(row=self._write_end(row, message.exit_status))
             case _:
-                raise TypeError(f"{type(message).__name__}: no message of a process")
+                raise TypeError(f"{type(message).__name__}: not a message of a worker")
 
     def _begin(self, message: Begin) -> None:
-        """Take charge of an attempt, or of one run's part in a stand-alone evaluation."""
+        """Begin to record an attempt, or the part of one run in a stand-alone evaluation."""
         if message.attempt is None:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s or self._grace_s
         self._log = Path(message.log)
         path = Path(message.journal)
-        self._keep_room(path.parent)
-        journal = Journal(path, self._tell_trouble)
+        self._reserve_space(path.parent)
+        journal = Journal(path, self._report_trouble)
         self._journals.append(journal)
         journal.append(
             SupervisionStarted(
@@ -283,18 +283,18 @@ class Supervisor:
                 process=identify_process(os.getpid()),
             )
         )
-        telemetry = Journal(telemetry_path(path), self._tell_trouble)
+        telemetry = Journal(telemetry_path(path), self._report_trouble)
         self._telemetry.append(telemetry)
         telemetry.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
-        if self._sampler is None:  # only now: a process that forks must not have opened the driver
-            self._sampler = Sampler(self._pid, self._started_ns, open_devices(message.device, tell=_say))
+        if self._sampler is None:  # only now: the driver must not be open in a process that forks
+            self._sampler = Sampler(self._pid, self._started_ns, open_devices(message.device, tell=_print))
             self._next_sample_s = time.monotonic()
 
-    def _keep_room(self, folder: Path) -> None:
-        """Keep room for one more end on the file system of a folder.
+    def _reserve_space(self, folder: Path) -> None:
+        """Reserve space for one more end on the file system of a folder.
 
         Raises:
-            OSError: If there is none.
+            OSError: If there is no space.
         """
         device = folder.stat().st_dev
         if device not in self._reserves:
@@ -303,7 +303,7 @@ class Supervisor:
         os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, _RESERVE_BYTES)
 
     def _sample(self, at_once: bool = False) -> None:
-        """Write what host and devices do, once a second: the sign of life, too."""
+        """Write a sample of host and devices, once per second. This is also the heartbeat of the attempt."""
         now_s = time.monotonic()
         if self._sampler is None or (now_s < self._next_sample_s and not at_once):
             return
@@ -312,57 +312,57 @@ class Supervisor:
         for journal in self._telemetry:
             journal.append(row)
 
-    def _pass_on_signals(self) -> None:
-        """Let the process hear what we were told; who interrupts it twice means it."""
+    def _forward_signals(self) -> None:
+        """Forward ending signals to the worker; kill the worker after a second interrupt."""
         while self._signals:
             signum = self._signals.pop(0)
-            self._follow_peers()  # who is told to end because another one has, was told of that before
-            if self._following:
+            self._check_peers()  # if the signal is a consequence of another rank's end, that end was reported before
+            if self._peer_ended:
                 continue
             if self._asked is not None:
-                if signum is signal.SIGINT and time.monotonic() > self._asked_s + _SAME_KEY_S:
-                    self._kill("as it was interrupted once more")
+                if signum is signal.SIGINT and time.monotonic() > self._asked_s + _SAME_INTERRUPT_S:
+                    self._kill("as it was interrupted again")
                 continue
             self._asked, self._asked_s = signum, time.monotonic()
-            if self._exit_status is None:  # else it is shutting down, and has its deadline
+            if self._exit_status is None:  # otherwise the deadline of the shutdown holds
                 self._deadline_s = time.monotonic() + self._grace_s
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signum)
 
-    def _follow_peers(self) -> None:
-        """Let the process end when that of another rank has: it would wait for that one for ever."""
+    def _check_peers(self) -> None:
+        """End the worker when the worker of another rank has ended; otherwise it could wait for that rank for ever."""
         if self._peers is None:
             return
         self._peers.hear()
-        if self._peers.first is None or self._asked is not None or self._following:
+        if self._peers.first is None or self._asked is not None or self._peer_ended:
             return
-        self._following = True
+        self._peer_ended = True
         if self._exit_status is not None:
             return
         began, asked_too = bool(self._journals), self._peers.first.status in ENDING.values()
-        self._deadline_s = time.monotonic() + (_ALONE_S if began and not asked_too else self._grace_s)
-        if began:  # before that all may have refused the same request, and the process is telling why
+        self._deadline_s = time.monotonic() + (_AFTER_PEER_S if began and not asked_too else self._grace_s)
+        if began:  # otherwise, the worker may be printing why it refuses its request
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
 
     def _kill(self, reason: str) -> None:
-        """End the process group."""
+        """Kill the process group of the worker."""
         self._killed, self._deadline_s = reason, None
         self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, signum: signal.Signals) -> None:
-        """Signal the process and those of its descendants that stayed in its group."""
+        """Signal the worker and all descendants in its group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signum)
 
     def _write_end(self, row: AttemptEnded, exit_status: int) -> AttemptEnded:
-        """Write how it ended, the first time that somebody says so.
+        """Write the end of the attempt, unless it is written already.
 
         Returns:
-            How it ended: as the row says, or by the end of another rank's process.
+            The row that was written: the given row, or a row that names the end of another rank as the cause.
 
         Raises:
-            OSError: If the disk takes nothing, whatever is freed for it.
+            OSError: If the row can't be written even after the reserved space is freed.
         """
         if self._exit_status is not None:
             return row
@@ -370,17 +370,17 @@ class Supervisor:
             row, exit_status = self._peers.settle(row, exit_status, asked=self._asked is not None)
         for reserve in self._reserves.values():
             reserve.close()
-        self._exit_status = exit_status  # the journals keep what they can't write yet: it is said, and stands
+        self._exit_status = exit_status  # final: journals keep rows that can't be written yet
         insist(dict.fromkeys(self._journals, row))
         self._end_is_written = True
         self._deadline_s = time.monotonic() + self._shutdown_s
         return row
 
     def _conclude(self, wait_status: int) -> int:
-        """Write what is not written yet, now that the process is gone."""
+        """Write the remaining rows after the worker has ended, and return the exit status."""
         self._deadline_s = None
         if self._sampler is not None:
-            self._sample(at_once=True)  # what the devices drew while it went
+            self._sample(at_once=True)  # energy of the shutdown
             self._sampler.close()
         code = os.waitstatus_to_exitcode(wait_status)
         status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
@@ -398,54 +398,54 @@ class Supervisor:
             if self._peers is not None and code:
                 ended, exit_status = self._peers.settle(end, exit_status, asked=self._asked is not None)
                 if ended is not end and self._peers.rank == 0 and exit_status != EXIT_USER_ERROR:
-                    _say(f"{ended.status.replace('_', ' ')}: {ended.reason}")
+                    _print(f"{ended.status.replace('_', ' ')}: {ended.reason}")
             return exit_status
         fault = name_of(-code) if code < 0 else None
         try:
             if self._exit_status is None:
                 ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
                 who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
-                _say(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
-                self._say_how_to_resume()
+                _print(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
+                self._print_resume_command()
             elif self._killed is not None:
-                _say(f"the process was killed while it shut down, {self._killed}")
+                _print(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
-                _say(f"the process ended by {fault} while it shut down, after its work had ended")
+                _print(f"{fault} ended the process while it shut down, after its work had ended")
             self._close_telemetry()
-            gone = ShutdownEnded(
+            shutdown = ShutdownEnded(
                 wall_ns=self._wall_ns(),
                 exit_code=code if code >= 0 else None,
                 signal=fault,
                 overdue=self._killed is not None,
             )
             anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
-            insist({journal: replace(gone, anchors=found) for journal, found in anchors.items()})
+            insist({journal: replace(shutdown, anchors=found) for journal, found in anchors.items()})
             for journal in self._journals:
                 journal.close()
         except OSError as error:
             if not self._end_is_written:
-                _say(f"the end could not be written: {error}; the ledger will count this attempt as lost")
+                _print(f"the end could not be written: {error}; the ledger will count this attempt as lost")
                 return 1
-            _say(f"how the process went after its work had ended could not be written: {error}")
+            _print(f"the end of the shutdown could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status
 
     def _close_telemetry(self) -> None:
-        """Bring the last samples to disk; how the attempt ended does not hang on them."""
+        """Write the last samples. An error is printed only; the end of the attempt does not depend on them."""
         for journal in self._telemetry:
             try:
                 journal.close()
             except OSError as error:
-                _say(f"the last telemetry could not be written: {error}")
+                _print(f"the last telemetry could not be written: {error}")
 
-    def _clean_log(self) -> None:
-        """Replace secrets in what the process printed; whoever wrote there is gone."""
+    def _redact_log(self) -> None:
+        """Redact the log of the worker, now that no process writes to it."""
         try:
             redact_files([self._log] if self._log is not None and self._log.exists() else [])
         except OSError as error:
-            _say(f"{self._log} may hold secrets, as it could not be written anew: {error}")
+            _print(f"{self._log} may hold secrets, because it could not be redacted: {error}")
 
     def _is_resumable(self) -> bool:
-        """Tell whether there is a state that the run can be resumed from, as there is where it is being resumed."""
+        """Tell whether the run can be resumed. A run that was being resumed always can."""
         return asks_to_resume(sys.argv[1:]) or self._has_state()
 
     def _has_state(self) -> bool:
@@ -453,24 +453,24 @@ class Supervisor:
         saved = [(journal.path.parent / STATE_FILE).is_file() for journal in self._journals]
         return self._ended_row is AttemptEnded and bool(saved) and all(saved)
 
-    def _say_how_to_resume(self) -> None:
-        """If there is a state, print the command that goes on with the run; of several ranks, the first prints it."""
+    def _print_resume_command(self) -> None:
+        """Print the command that resumes the run if there is a state; only the first rank prints it."""
         if not self._has_state() or (self._peers is not None and self._peers.rank):
             return
         size = os.environ.get("WORLD_SIZE", "1")
         processes = int(size) if os.environ.get("LOCAL_WORLD_SIZE") == size else 1
-        _say(f"go on with it: {resume_command(self._journals[0].path.parent, processes, self._grace_s)}")
+        _print(f"resume it: {resume_command(self._journals[0].path.parent, processes, self._grace_s)}")
 
     def _wall_ns(self) -> int:
         """Return the age of the attempt [ns]."""
         return time.perf_counter_ns() - self._started_ns
 
-    def _tell_trouble(self, error: OSError) -> None:
-        """Say that telemetry waits for room."""
-        _say(f"telemetry cannot be written and waits: {error}")
+    def _report_trouble(self, error: OSError) -> None:
+        """Print that telemetry waits for disk space."""
+        _print(f"telemetry cannot be written and waits: {error}")
 
 
-def _say(text: str) -> None:
-    """Tell the user one line, if somebody still reads it."""
+def _print(text: str) -> None:
+    """Print one line for the user, unless standard error is closed."""
     with suppress(OSError):
         print(f"supervisor: {visible(text)}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Batch arithmetic: does it work out, and what does it ask of the learning rate?"""
+"""Checks the batch arithmetic of a training, and scales the learning rate to the batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def check_batch(num_envs: int, batch: BatchPlan, *, by_flag: bool = True) -> Non
     Args:
         num_envs: Environments per process.
         batch: The library's batch arithmetic.
-        by_flag: Whether the number of environments is from ``--num_envs``; otherwise it is the task's.
+        by_flag: Whether the user set the number of environments with ``--num_envs``; otherwise the task sets it.
 
     Raises:
-        UserError: If it doesn't, with numbers of environments that do.
+        UserError: If the batch does not split; the message names numbers of environments that work.
     """
     step = batch.num_envs_step()
     if num_envs % step == 0:
@@ -53,7 +53,7 @@ def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
         agent_cfg: The library's configuration.
 
     Raises:
-        UserError: If it contradicts itself.
+        UserError: If the configuration contradicts itself.
     """
     try:
         return adapter.plan(agent_cfg)
@@ -62,22 +62,22 @@ def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
 
 
 def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any, effective_batch: int) -> str:
-    """Scale a learning rate from the batch it was chosen for to the one asked for.
+    """Scale the learning rate to the batch of a request.
 
-    The reference is what the task is registered with: its number of environments, and the agent's own configuration, in
-    one process. Several processes average their gradients, so that each adds to the batch.
+    The reference is the batch that the registered task and agent configuration have in one process. Several processes
+    average their gradients, so each process adds to the batch.
 
     Args:
-        request: What is asked for.
+        request: The request.
         adapter: The library.
-        agent_cfg: The library's configuration, whose learning rate changes.
-        effective_batch: The batch asked for: samples of an iteration in all processes, each as often as it is used.
+        agent_cfg: The library's configuration; its learning rate is changed.
+        effective_batch: Samples of one iteration of the request, over all processes, times the passes over them.
 
     Returns:
         The override that sets the same learning rate.
 
     Raises:
-        UserError: If the learning rate is given on the command line, too.
+        UserError: If the command line also sets the learning rate, or the learning rate is not a number.
     """
     key = adapter.dialect.overrides["learning_rate"]
     if any(override.partition("=")[0] == key for override in request.overrides):
@@ -88,7 +88,7 @@ def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     reference = plan_batch(adapter, own_agent).effective_batch(own_env.scene.num_envs)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
-        raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is no learning rate to scale")
+        raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is not a number that can be scaled")
     scaled = scaled_learning_rate(learning_rate, effective_batch, reference)
     write_setting(agent_cfg, key, scaled)
     return f"{key}={scaled}"

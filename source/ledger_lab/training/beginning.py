@@ -1,4 +1,4 @@
-"""``train.py --checkpoint``: whose networks a run begins with, and what they had cost."""
+"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and what that checkpoint had cost."""
 
 from __future__ import annotations
 
@@ -25,39 +25,40 @@ from ledger_lab.tasks.registry import require_task
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
-_NETWORK = ("hidden_dims", "activation", "observation_normalization")
-"""Fields of a recipe without which weights are another network."""
-_GROUPS = ("agent.obs_groups", "agent.params.env.obs_groups")
-"""Settings that say which groups of observations a network takes, and in which order."""
-_UNSEEN = ("noise", "enable_corruption", "debug_vis")
-"""Settings that change what a training sees of observations, or what is shown of them, not what they mean."""
-_RAYS = ("class_type", "prim_path", "pattern_cfg", "offset", "ray_alignment")
-"""Settings of a sensor that say what its readings mean."""
+_NETWORK_FIELDS = ("hidden_dims", "activation", "observation_normalization")
+"""Fields of a recipe that must be equal for two networks to be alike."""
+_GROUP_SETTINGS = ("agent.obs_groups", "agent.params.env.obs_groups")
+"""Settings that name the observation groups of each network, in order."""
+_WITHOUT_MEANING = ("noise", "enable_corruption", "debug_vis")
+"""Settings that add noise or markers to observations, and do not change their meaning."""
+_SENSOR_SETTINGS = ("class_type", "prim_path", "pattern_cfg", "offset", "ray_alignment")
+"""Settings of a sensor that determine the meaning of its readings."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """A checkpoint that a run begins with."""
+    """A checkpoint that a run starts with."""
 
     path: Path
-    told: dict[str, Any]
-    """What the ledger keeps of it."""
+    began_from: dict[str, Any]
+    """The field of that name in :class:`ledger_lab.ledger.RunDeclared`."""
 
 
 def find_beginning(
     name: str, log_root: Path, adapter: Adapter, env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any
 ) -> Beginning:
-    """Find the checkpoint that a run is to begin with.
+    """Find the checkpoint that a run starts with.
 
     Args:
-        name: Checkpoint file, run id or run directory, or a task that a policy comes for.
+        name: Checkpoint file, run id or run directory, or a task whose policy comes with the package.
         log_root: Root of the ledger.
         adapter: The library of the run.
-        env_cfg: Its environment.
+        env_cfg: The environment's configuration.
         agent_cfg: The library's configuration.
 
     Raises:
-        UserError: If there is none, or its networks are others, or mean something else by what they see or do.
+        UserError: If there is no such checkpoint, its networks have another shape, or its observations or actions have
+            another meaning.
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
@@ -69,20 +70,21 @@ def find_beginning(
     what = f"--checkpoint {path}"
     require_recorded_hash(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
-    theirs, their_agent = declared_configs(found.run)
-    require_same_task(found.run, theirs, ("observations", "actions"), f"{what} has learned from something else")
-    taken = [read_setting(agent_cfg, setting) or {} for setting in _GROUPS]
-    _require_first(_seen(theirs), _seen(env_cfg), [names for groups in taken for names in groups.values()], what)
-    if differences := few_differences(_done(env_cfg), _done(theirs)):
+    then_env, then_agent = declared_configs(found.run)
+    require_same_task(found.run, then_env, ("observations", "actions"), f"{what} has learned from something else")
+    by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
+    inputs = [names for networks in by_network for names in networks.values()]
+    _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)
+    if differences := few_differences(_actions(env_cfg), _actions(then_env)):
         raise UserError(f"{what}: its actions would mean something else: {differences} (now != then)")
-    for setting in (*(adapter.dialect.overrides[field] for field in _NETWORK), *_GROUPS):
-        now, then = read_setting(agent_cfg, setting), read_setting(their_agent, setting)
+    for setting in (*(adapter.dialect.overrides[field] for field in _NETWORK_FIELDS), *_GROUP_SETTINGS):
+        now, then = read_setting(agent_cfg, setting), read_setting(then_agent, setting)
         if now != then:
             raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
     summary = summarize_run(found.run)
     earlier = declared.began_from or {}
     usd = (summary.declared_usd, earlier.get("usd", 0.0))
-    told = {
+    began_from = {
         "run_id": declared.run_id,
         "task": declared.task,
         "checkpoint": found.saved.path,
@@ -91,87 +93,92 @@ def find_beginning(
         "wall_s": summary.wall_s + earlier.get("wall_s", 0.0),
         "usd": None if usd[0] is None or usd[1] is None else usd[0] + usd[1],
     }
-    return Beginning(path.resolve(), told)
+    return Beginning(path.resolve(), began_from)
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Observations that a network takes together."""
+    """One group of observations."""
 
     layout: dict[str, Any]
-    """How terms are put together, and how many steps of them."""
+    """Settings of the group itself: how its terms are combined, and how many steps of each it holds."""
     terms: list[tuple[str, Any]]
-    """Names of the terms, and what says what each means, in order."""
+    """Name and meaning of each term, in order."""
 
 
-def _seen(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, _Group]:
-    """Return the groups of observations."""
+def _observation_groups(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, _Group]:
+    """Return the observation groups of an environment, by name."""
     groups = {}
     for name, group in vars(env_cfg.observations).items():
         if group is None:
             continue
         terms = {key: value for key, value in vars(group).items() if hasattr(value, "func")}
-        layout = {key: value for key, value in vars(group).items() if value and key not in {*terms, *_UNSEEN}}
+        layout = {key: value for key, value in vars(group).items() if value and key not in {*terms, *_WITHOUT_MEANING}}
         groups[name] = _Group(layout, [(key, _meaning(term, env_cfg)) for key, term in terms.items()])
     return groups
 
 
 def _meaning(term: Any, env_cfg: ManagerBasedRLEnvCfg) -> list[Any]:  # noqa: ANN401 - of any manager
-    """Return what says what a term means: its settings, and of sensors and commands that it names, theirs."""
-    said = [_plain(term)]
+    """Return the settings that determine the meaning of a term: its own, and those of its sensors and commands."""
+    settings = [_meaningful(term)]
     for value in (getattr(term, "params", None) or {}).values():
-        there = getattr(env_cfg.scene, value.name) if isinstance(value, SceneEntityCfg) else None
-        if isinstance(there, SensorBaseCfg):
-            said.append({key: setting for key, setting in _plain(there).items() if key in _RAYS})
+        entity = getattr(env_cfg.scene, value.name) if isinstance(value, SceneEntityCfg) else None
+        if isinstance(entity, SensorBaseCfg):
+            settings.append({key: each for key, each in _meaningful(entity).items() if key in _SENSOR_SETTINGS})
         elif isinstance(value, str) and (command := getattr(env_cfg.commands, value, None)) is not None:
-            said.append(_plain(command)["class_type"])
-    return said
+            settings.append(_meaningful(command)["class_type"])
+    return settings
 
 
-def _plain(cfg: Any) -> dict[str, Any]:  # noqa: ANN401 - any of Isaac Lab's configurations
-    """Return settings that mean something, files by what is in them."""
-    return {key: value for key, value in plain_config(cfg).items() if key not in _UNSEEN}
+def _meaningful(cfg: Any) -> dict[str, Any]:  # noqa: ANN401 - any of Isaac Lab's configurations
+    """Return the settings of a configuration that determine a meaning; files are represented by their contents."""
+    return {key: value for key, value in plain_config(cfg).items() if key not in _WITHOUT_MEANING}
 
 
-def _done(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
-    """Return the actions in their order, and of the robot of each what gives them, and observations, their meaning."""
-    said: dict[str, Any] = {}
+def _actions(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
+    """Return the action terms in order, each with the settings of its robot that determine its meaning."""
+    actions: dict[str, Any] = {}
     for name, term in vars(env_cfg.actions).items():
         if term is not None:
             robot = getattr(env_cfg.scene, term.asset_name)
             order = getattr(robot, "joint_ordering", None)
-            said[name] = {
-                **_plain(term),
-                "place": len(said),
+            actions[name] = {
+                **_meaningful(term),
+                "place": len(actions),
                 "default_joint_pos": getattr(getattr(robot, "init_state", None), "joint_pos", None),
                 "joint_ordering": order or ("newton" if is_newton(env_cfg) else "physx"),
             }
-    return said
+    return actions
 
 
-def _require_first(
-    theirs: dict[str, _Group], ours: dict[str, _Group], taken: Sequence[Sequence[str]], what: str
+def _require_known_first(
+    then_groups: dict[str, _Group], now_groups: dict[str, _Group], inputs: Sequence[Sequence[str]], what: str
 ) -> None:
-    """Refuse networks that have seen what is not seen now, or in another order.
+    """Check that the observations of a checkpoint are unchanged, and that new observations follow them.
 
     Args:
-        theirs: What they have seen.
-        ours: What is seen now.
-        taken: Per network, the groups that it takes, one behind the other.
-        what: What begins with them.
+        then_groups: Observation groups that the checkpoint was trained with.
+        now_groups: Observation groups of the run.
+        inputs: For each network, the groups that form its input, in order.
+        what: The flag and the checkpoint, for the error.
+
+    Raises:
+        UserError: If an observation is missing, changed or moved, or a group that is not the last input has grown.
     """
-    for name, then in theirs.items():
-        now = ours.get(name, _Group({}, []))
-        if name in ours and now.layout != then.layout:
-            raise UserError(f"{what}: it has seen {name} put together otherwise: {then.layout}, and {now.layout} now")
+    for name, then in then_groups.items():
+        now = now_groups.get(name, _Group({}, []))
+        if name in now_groups and now.layout != then.layout:
+            raise UserError(
+                f"{what}: group {name} is combined differently: {then.layout} in its training, {now.layout} now"
+            )
         for number, (term, meaning) in enumerate(then.terms):
             here = now.terms[number : number + 1]
             if here != [(term, meaning)]:
-                there = f"{here[0][0]!r}" if here and here[0][0] != term else "another one" if here else "nothing"
+                found = f"{here[0][0]!r}" if here and here[0][0] != term else "another one" if here else "nothing"
                 raise UserError(
-                    f"{what}: it has seen {name}.{term} where the task has {there}: what it has seen must come first, "
-                    "and unchanged"
+                    f"{what}: it was trained with {name}.{term} where the task has {found}: its observations must come "
+                    "first, and unchanged"
                 )
-        for names in taken:
+        for names in inputs:
             if name in names[:-1] and len(now.terms) > len(then.terms):
-                raise UserError(f"{what}: {name} has grown, and {names[-1]} comes behind it: only the last group can")
+                raise UserError(f"{what}: {name} has grown, and {names[-1]} follows it: only the last group can grow")

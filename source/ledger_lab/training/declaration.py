@@ -1,4 +1,4 @@
-"""What a run says of itself before anything is spent, and the directory that it says it in."""
+"""The declaration of a run, written before the run costs anything, and the run's directory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ledger_lab.training.plan import TrainPlan
 
 
 def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
-    """Declare the cohort of a planned run where its size is given, and make the run's directory.
+    """Declare the cohort of a planned run if the request gives its size, and make the run's directory.
 
     Args:
         plan: The plan.
-        group: The processes of the training, all of which come here: other machines may have disks of their own.
+        group: The processes of the training; all of them call this, because machines may have separate disks.
 
     Raises:
         UserError: If the cohort was declared with another size, or the directory can't be written to.
@@ -32,14 +32,14 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
 
 
 def _declare_cohort(plan: TrainPlan) -> None:
-    """Say how many runs the cohort is going to have, if this run says so."""
+    """Declare the size of the cohort if the request gives it."""
     request = plan.request
     if plan.resumed is None and request.cohort is not None and request.cohort_size is not None:
         declare_cohort(request.log_root, request.cohort, request.cohort_size)
 
 
 def _make_folder(run_dir: Path, log_root: Path) -> None:
-    """See to it that there is a directory, and that it can be written to."""
+    """Make a directory, and check that it can be written to."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -49,8 +49,8 @@ def _make_folder(run_dir: Path, log_root: Path) -> None:
 
 
 def declaration(plan: TrainPlan) -> RunDeclared:
-    """Return the row that says what the run is going to do."""
-    began_from = None if plan.beginning is None else plan.beginning.told
+    """Return the row that declares the run."""
+    began_from = None if plan.beginning is None else plan.beginning.began_from
     if plan.resumed is not None:
         began_from = plan.resumed.declared.began_from
     return RunDeclared(

@@ -1,4 +1,4 @@
-"""Watching a training's health: what is found goes into the journal and to the terminal, and may end the run."""
+"""Reports the health events of a training in the journal and the terminal; some of them end the run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ledger_lab.ledger.endings import status_of
 from ledger_lab.meters.health import Detection, Event, HealthMonitor, Iteration
 
 
-class HealthEvent(Exception):  # noqa: N818 - its name stands before the reason in the ledger
-    """A health event ended a run that was told to stop on it."""
+class HealthEvent(Exception):  # noqa: N818 - the ledger shows this name before the reason
+    """A health event that is listed in ``--stop_on`` ended the run."""
 
 
 class HealthWatch:
-    """Lets the monitor look at a training, and tells what it finds."""
+    """Passes the figures of a training to the health monitor, and reports its findings."""
 
     def __init__(
         self,
@@ -33,12 +33,12 @@ class HealthWatch:
         """Begin with nothing found.
 
         Args:
-            monitor: Knows what is wrong.
+            monitor: Finds health events.
             stop_on: Events that end the run.
             append: Writes a row.
-            wall_ns: Tells the age of the attempt [ns].
-            device_memory_bytes: Tells the device memory that the process holds; ``None`` where it holds none.
-            console: Where events are told.
+            wall_ns: Returns the age of the attempt [ns].
+            device_memory_bytes: Returns the device memory that the process holds; ``None`` without an accelerator.
+            console: Where events are printed.
         """
         self._monitor, self._stop_on = monitor, frozenset(stop_on)
         self._append, self._wall_ns, self._device_memory_bytes = append, wall_ns, device_memory_bytes
@@ -51,12 +51,12 @@ class HealthWatch:
     def on_iteration(
         self, iterations: int, env_steps: int, figures: Mapping[str, float], phase_ns: Mapping[str, int]
     ) -> None:
-        """Look at an iteration.
+        """Check an iteration.
 
         Args:
             iterations: Iterations completed.
-            env_steps: Environment steps of this one, over all processes.
-            figures: Figures by the names of :data:`ledger_lab.ledger.FIGURES`.
+            env_steps: Environment steps of this iteration, over all processes.
+            figures: Figures of the training, by the names of :data:`ledger_lab.ledger.FIGURES`.
             phase_ns: Nanoseconds per phase.
         """
         self._iterations = iterations
@@ -68,29 +68,29 @@ class HealthWatch:
             host_memory_bytes=self._process.memory_info().rss,
             device_memory_bytes=self._device_memory_bytes(),
         )
-        self._tell(self._monitor.on_iteration(seen))
+        self._report(self._monitor.on_iteration(seen))
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Tell of numbers that are not finite, too, when a library finds them first and ends the training."""
+        """Within the context, also report numbers that are not finite if a library finds them and raises an error."""
         try:
             yield
         except Exception as error:
             if status_of(error) is Status.NON_FINITE:
-                self._tell(self._monitor.on_failure(first_line(error)))
+                self._report(self._monitor.on_failure(first_line(error)))
             raise
 
     def on_panel(self, result: PanelResult, iteration: int) -> None:
-        """Look at a held-out score.
+        """Check a held-out score.
 
         Args:
             result: The score.
             iteration: Iterations completed when its checkpoint was saved.
         """
-        self._tell(self._monitor.on_panel(result, iteration))
+        self._report(self._monitor.on_panel(result, iteration))
 
-    def _tell(self, detections: Sequence[Detection]) -> None:
-        """Write what was found, say it, and note what ends the run."""
+    def _report(self, detections: Sequence[Detection]) -> None:
+        """Write detections into the journal, print them, and remember the first one that ends the run."""
         for found in detections:
             stops = found.event in self._stop_on
             self._append(
@@ -121,10 +121,10 @@ def parse_stop_on(text: str) -> list[str]:
         text: Names of events, separated by commas.
 
     Returns:
-        The events that end the run; ``non_finite`` is always among them, as nothing is learned from what is no number.
+        The events that end the run. ``non_finite`` is always among them: no policy learns from NaN or infinity.
 
     Raises:
-        UserError: If there is no such event.
+        UserError: If a name is not the name of an event.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     known = [str(event) for event in Event]
@@ -135,7 +135,7 @@ def parse_stop_on(text: str) -> list[str]:
 
 
 def stop_on_help() -> str:
-    """Return what ``--help`` says of ``--stop_on``."""
+    """Return the help text of ``--stop_on``."""
     events = "; ".join(f"{event}: {event.meaning}" for event in Event)
     return (
         "Health events that end the run with status stopped (default: non_finite, which always ends it). All other "

@@ -1,4 +1,4 @@
-"""Judging policies while training goes on: screening, confirmation, and when to stop."""
+"""Judges policies during a training: screening, confirmation, and the decision to stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledger_lab.training.spread_slots import SpreadSlots
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a checkpoint on a panel."""
+    """A checkpoint, and its result on a panel."""
 
     saved: CheckpointSaved
     result: PanelResult
@@ -39,10 +39,10 @@ class _Evaluation:
 
 
 class Judge:
-    """Decides which policy takes the panel next, and what its result means.
+    """Chooses the policy that is scored next, and decides what its result means.
 
-    Each snapshot is a checkpoint on disk: it is saved, hashed, and the policy that acts is loaded from that file. One
-    that passes the screening is confirmed on fresh seeds, with its share of the run's error budget.
+    Each scored policy is loaded from a checkpoint that was saved and hashed. A policy that passes the screening is
+    confirmed on fresh seeds. Each confirmation uses a share of the run's error budget.
     """
 
     def __init__(
@@ -57,36 +57,37 @@ class Judge:
 
         Args:
             plan: The run.
-            slots: Its held-out slots.
-            writer: Writes its panel results.
-            snapshot: Saves the policy of the last iteration, or returns what is saved of it already.
-            load: Makes a policy of a checkpoint.
+            slots: The held-out slots of all processes.
+            writer: Writes the panel results.
+            snapshot: Saves the policy of the last iteration, unless it is saved already, and returns its row.
+            load: Loads the policy of a checkpoint.
         """
         self._plan, self._slots, self._writer = plan, slots, writer
         self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
-        self._clock.share(*self._share)  # all along: between two panels they are simulated, too
+        self._clock.share(*self._share)  # always: held-out slots are also simulated between two panels
         self._rule = VerdictRule(plan.panel.target_success)
         self._evaluation: _Evaluation | None = None
         self._confirmations = 0
         self._screened: int | None = None
         self._spent: dict[int, str] = {}
+        """Hash of the checkpoint that earlier attempts scored in each confirmation, by the confirmation's number."""
         self._final: dict[tuple[str, int | None, str], PanelResult] = {}
         """Results of earlier attempts, by purpose, number of the confirmation, and hash of the checkpoint."""
         self.last: PanelResult | None = None
         """The newest result."""
         self.valid = 0
-        """Results that are proofs of something."""
+        """Number of valid results."""
         self.confirmed: PanelResult | None = None
         """The result that proved that a policy reaches the target."""
 
     @property
     def ends_training(self) -> bool:
-        """Whether a policy is proven, and the run was asked to end then."""
-        return self.confirmed is not None and self._plan.stop_at_target
+        """Whether a policy is confirmed, and the run is to end at the target."""
+        return self.confirmed is not None and self._plan.request.stop_at_target
 
     def state(self) -> dict[str, Any]:
-        """Return what judging goes on from when the training is resumed, as plain values, for this process."""
+        """Return the state of judging in this process as plain values, for :meth:`resume`."""
         running = self._evaluation
         evaluation = None
         if running is not None:
@@ -107,7 +108,7 @@ class Judge:
         """Continue from the state that an earlier attempt saved.
 
         Args:
-            state: What :meth:`state` returned.
+            state: The result of :meth:`state`.
             results: Results of earlier attempts, including those after the state was saved: a spent error budget stays
                 spent.
             whole: Whether held-out episodes continue in the middle. If not, an unfinished panel starts again on the
@@ -146,13 +147,13 @@ class Judge:
         return _Evaluation(self._load(row), row, purpose, confirmation, panel, needed)
 
     def after_iteration(self, iterations: int) -> list[Judged]:
-        """Take the result of a panel that is over, and let the next policy begin.
+        """Record the result of a panel that has ended, and begin to score the next policy.
 
         Args:
             iterations: Iterations completed.
 
         Returns:
-            What was found since the last call.
+            The results since the last call.
         """
         with self._clock.window(Phase.EVALUATE):
             found = self._conclude()
@@ -161,17 +162,17 @@ class Judge:
         return found
 
     def finish(self, on_step: Callable[[], None]) -> list[Judged]:
-        """Judge the last policy of a training that ended without a confirmed one.
+        """Judge the last policy of a training that ended without a confirmed policy.
 
         Args:
             on_step: Called after each step.
 
         Returns:
-            What was found.
+            The results.
         """
         found: list[Judged] = []
         idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
-        self._clock.share(1, 1)  # nobody trains meanwhile
+        self._clock.share(1, 1)  # there is no training meanwhile
         with torch.inference_mode():
             while self._evaluation is not None or self._last_is_unjudged():
                 if self._evaluation is None:
@@ -186,7 +187,7 @@ class Judge:
         return found
 
     def _is_due(self, iterations: int) -> bool:
-        """Tell whether the next policy is to be judged now."""
+        """Tell whether it is time to score the next policy."""
         every = self._plan.request.eval_every
         return every is None or self._screened is None or iterations - self._screened >= every
 
@@ -195,7 +196,7 @@ class Judge:
         return self._screened != self._snapshot().iteration
 
     def _screen(self) -> None:
-        """Let the newest policy take the panel."""
+        """Begin to screen the newest policy."""
         saved = self._snapshot()
         self._screened = saved.iteration
         number = self._confirmations + 1
@@ -203,52 +204,52 @@ class Judge:
         self._begin(_Evaluation(self._load(saved), saved, "screening", number, self._plan.panel, needed))
 
     def _confirm(self, screened: _Evaluation) -> None:
-        """Let a policy that passed the screening take the panel once more, with fresh seeds."""
+        """Begin to confirm a policy that passed the screening, on fresh seeds."""
         number = self._confirmations + 1
         if self._spent.get(number, screened.saved.sha256) != screened.saved.sha256:
-            number = max(self._spent) + 1  # an attempt that was lost has asked these seeds about another policy
+            number = max(self._spent) + 1  # an earlier attempt scored another policy on these seeds
         self._confirmations = number
         panel = self._plan.panel.confirmation(self._plan.run_id, number)
         needed = self._rule.confirmation_needs(number, len(panel.episodes))
         self._begin(_Evaluation(screened.policy, screened.saved, "confirmation", number, panel, needed))
 
     def _begin(self, evaluation: _Evaluation) -> None:
-        """Let a policy begin a panel."""
+        """Begin the episodes of an evaluation."""
         self._evaluation = evaluation
         self._slots.begin([evaluation.policy], evaluation.panel)
 
     def _conclude(self) -> list[Judged]:
-        """Write the result of an evaluation that is over, and confirm a policy that has passed its screening.
+        """Write the result of an evaluation that has ended, and begin to confirm a policy that passed its screening.
 
         Returns:
-            The result; nothing while episodes are running.
+            The result; empty while episodes are running.
         """
-        over = self._evaluation
-        if over is None or not self._slots.idle:
+        ended = self._evaluation
+        if ended is None or not self._slots.idle:
             return []
         (outcomes,) = self._slots.outcomes()
-        result = self._final.get((over.purpose, over.confirmation, over.saved.sha256))
-        if result is None:  # a result that is written is final, even if the same episodes went otherwise this time
-            result = self._write(over, outcomes)
+        result = self._final.get((ended.purpose, ended.confirmation, ended.saved.sha256))
+        if result is None:  # a written result is final, even if the episodes end differently this time
+            result = self._write(ended, outcomes)
         self._evaluation, self.last = None, result
         self.valid += result.invalid is None
         if result.confirms:
             self.confirmed = self.confirmed or result
-        elif over.purpose == "screening" and result.passes and self.confirmed is None:
-            self._confirm(over)
-        return [Judged(over.saved, result)]
+        elif ended.purpose == "screening" and result.passes and self.confirmed is None:
+            self._confirm(ended)
+        return [Judged(ended.saved, result)]
 
-    def _write(self, over: _Evaluation, outcomes: Outcomes) -> PanelResult:
+    def _write(self, ended: _Evaluation, outcomes: Outcomes) -> PanelResult:
         """Write the result of an evaluation."""
         return self._writer.result(
-            over.saved,
+            ended.saved,
             outcomes,
-            panel=over.panel.name,
-            panel_id=PanelIdentity.of(over.panel, self._plan.simulation).id,
-            seeds=[seed for _, seed in over.panel.episodes],
-            purpose=over.purpose,
-            confirmation=over.confirmation,
-            needed=over.needed,
+            panel=ended.panel.name,
+            panel_id=PanelIdentity.of(ended.panel, self._plan.simulation).id,
+            seeds=[seed for _, seed in ended.panel.episodes],
+            purpose=ended.purpose,
+            confirmation=ended.confirmation,
+            needed=ended.needed,
             exactness=exactness(self._plan.env_cfg),
             invalid=self._slots.invalid(outcomes),
         )

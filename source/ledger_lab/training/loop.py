@@ -1,4 +1,4 @@
-"""The training loop of a run: what happens after each of its iterations."""
+"""The training loop of a run, and the work after each of its iterations."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ledger_lab.training.state import StateKeeper
 
 
 def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations: int) -> CheckpointSaved:
-    """Write that a policy is on disk.
+    """Record a checkpoint that was saved.
 
     Only the first process keeps the file: the policies of all processes are the same.
 
     Args:
         plan: The run.
-        writer: Writes its rows.
-        path: The file.
+        writer: Writes the rows of this process.
+        path: The checkpoint's file.
         iterations: Iterations completed when it was saved.
 
     Returns:
@@ -39,12 +39,12 @@ def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations
     """
     saved = writer.checkpoint(path, iterations, iterations * plan.steps_per_iteration)
     if not plan.world.first:
-        path.unlink()  # where they save is often memory
+        path.unlink()  # the other processes often save in memory
     return saved
 
 
 class TrainingLoop:
-    """Runs a library's training loop, and does the rest after each iteration: rows, health, judging, state, ending."""
+    """Runs a library's training loop. After each iteration: write, check health, judge, save the state, and end."""
 
     def __init__(
         self,
@@ -58,18 +58,18 @@ class TrainingLoop:
         keeper: StateKeeper,
         console: Console,
     ) -> None:
-        """Take everything that the loop needs, ready to train.
+        """Set the loop up.
 
         Args:
             plan: The run.
-            group: Its processes, all of which run this loop.
+            group: The processes of the run; all of them run this loop.
             attempt: The attempt of this process.
-            writer: Writes its rows.
-            watch: Looks for unhealthy training.
-            trainer: The library's loop.
-            judge: Judges its policies; ``None`` if the run judges nothing.
-            keeper: Saves the state that another attempt resumes from.
-            console: Where the progress is shown.
+            writer: Writes the rows of this process.
+            watch: Reports health events.
+            trainer: The library's training loop.
+            judge: Judges the policies; ``None`` if the run judges none.
+            keeper: Saves the state that a later attempt resumes from.
+            console: Shows the progress.
         """
         self._plan, self._group, self._attempt, self._writer = plan, group, attempt, writer
         self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
@@ -82,7 +82,7 @@ class TrainingLoop:
         """Train to the end of the budget, the target, a health event or a signal, whichever comes first.
 
         Returns:
-            ``stopped`` if a health event ended it, whose evidence is in the attempt then; else ``completed``.
+            ``stopped`` if a health event ended the training (the attempt then holds its evidence), else ``completed``.
 
         Raises:
             KeyboardInterrupt: If the user interrupted the training before all was done.
@@ -91,7 +91,7 @@ class TrainingLoop:
         with self._progress:
             self._group.any(False)  # waiting for the other processes counts as start-up
             self._writer.clock.set_base(Phase.UNATTRIBUTED)
-            with self._attempt.polite(), self._watch.ending() if self._plan.world.first else nullcontext():
+            with self._attempt.signals_deferred(), self._watch.ending() if self._plan.world.first else nullcontext():
                 self._trainer.train(self.on_iteration)
         agreed = self._agree()
         if agreed.stopped:
@@ -112,7 +112,7 @@ class TrainingLoop:
 
         Raises:
             FloatingPointError: If a figure is not finite.
-            RanksDifferError: If the processes have learned different things.
+            RanksDifferError: If the learners of the processes differ.
         """
         plan, writer = self._plan, self._writer
         writer.iteration, writer.env_steps = iterations, iterations * plan.steps_per_iteration
@@ -146,10 +146,10 @@ class TrainingLoop:
         return agreed
 
     def _take_results(self, judge: Judge, iterations: int) -> None:
-        """Let the judge go on, and look at what its results say of the training."""
+        """Let the judge continue, and check its results for health events."""
         for found in judge.after_iteration(iterations):
             if found.result.purpose == "confirmation":
-                self._keeper.insist()  # what it cost of the error budget must not be lost
+                self._keeper.insist()  # the error budget that it used must stay used after a crash
             if self._plan.world.first:
                 self._watch.on_panel(found.result, found.saved.iteration)
 

@@ -1,4 +1,4 @@
-"""A training, checked and resolved before anything is spent. Nothing is written here."""
+"""Checks a request, and resolves it to a plan, before the training costs anything. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ledger_lab.checkpoints.candidate import hash_configs
 from ledger_lab.costs import Price, load_price_book, resolve_price
@@ -38,35 +38,35 @@ if TYPE_CHECKING:
 
 
 _SEED_LIMIT = 2**32
-"""Seeds that numpy takes are below this number."""
+"""NumPy accepts seeds below this number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlan:
-    """A training that nothing speaks against: the request, and what it was resolved to."""
+    """A checked training: the request, and what the request was resolved to."""
 
     request: TrainRequest
     run_id: str
     run_dir: Path
-    """Where the run is going to be written; the directory need not exist yet."""
+    """The run's directory; it need not exist yet."""
     world: World
     """The processes of the training, and which of them this is."""
     overrides: list[str]
-    """The Hydra overrides that rebuild the configurations: those asked for, and the scaled learning rate."""
+    """Hydra overrides that rebuild the configurations: those of the request, and the scaled learning rate."""
     adapter: Adapter
     env_cfg: ManagerBasedRLEnvCfg
     agent_cfg: Any
     launcher_args: dict[str, Any]
     device: str
     seed: int
-    """Seed of the training; that of a process is its rank more, and stands in the configurations."""
+    """Seed of the training. The configurations hold the seed of the process: this seed plus the rank."""
     batch: BatchPlan
     panel: Panel
     simulation: dict[str, Any]
-    """What the panel's identity needs to know of the simulation."""
+    """Fields of the panel's identity that describe the simulation."""
     identity: PanelIdentity
     slots_cfg: ManagerBasedRLEnvCfg
-    """The environment with its held-out slots; the training's own, where there are none."""
+    """The environment with held-out slots; the training's own environment if there are no held-out slots."""
     held_out_slots: int
     """Held-out slots of this process."""
     price: Price
@@ -74,39 +74,9 @@ class TrainPlan:
     code_sha256: dict[str, str]
     """Hashes of the code that the task runs, by top-level package or module."""
     beginning: Beginning | None
-    """Whose networks the run begins with; ``None`` where they are drawn, and when it goes on."""
+    """The checkpoint that the run starts with; ``None`` for random networks and for resumed runs."""
     resumed: Resumption | None
-    """What the run goes on from; ``None`` in its first attempt."""
-
-    @property
-    def task(self) -> str:
-        """Gymnasium id of the task."""
-        return self.request.task
-
-    @property
-    def stop_at_target(self) -> bool:
-        """Whether the training ends when a policy is confirmed to reach the target."""
-        return self.request.stop_at_target
-
-    @property
-    def stop_on(self) -> tuple[str, ...]:
-        """Health events that end the run."""
-        return self.request.stop_on
-
-    @property
-    def mirrors(self) -> tuple[str, ...]:
-        """Destinations that the run is sent to."""
-        return self.request.mirror
-
-    @property
-    def timing(self) -> Literal["host", "synchronized"]:
-        """Whether the clock waits for the device at the boundaries of phases."""
-        return self.request.timing
-
-    @property
-    def grace_s(self) -> float:
-        """How long an attempt may take to end once it was asked to [s]."""
-        return self.request.grace_s
+    """The state that the attempt resumes from; ``None`` in the first attempt."""
 
     @property
     def attempt(self) -> int:
@@ -115,12 +85,12 @@ class TrainPlan:
 
     @property
     def steps_per_iteration(self) -> int:
-        """Environment steps of one iteration, of all processes."""
+        """Environment steps of all processes in one iteration."""
         return self.batch.horizon * self.env_cfg.scene.num_envs * self.world.size
 
     @property
     def log(self) -> Path:
-        """Where the libraries' output goes."""
+        """File for the output of the libraries."""
         if not self.world.first:
             return self.run_dir / f"console-{self.attempt}-{self.world.rank}.log"
         return self.run_dir / ("console.log" if self.attempt == 1 else f"console-{self.attempt}.log")
@@ -130,9 +100,9 @@ def plan_training(request: TrainRequest, group: ProcessGroup = ALONE, resumed: R
     """Resolve and check a request. Nothing is written.
 
     Args:
-        request: What is asked for; to go on with a run, the request that the run was declared with.
-        group: The processes of the training, all of which come here.
-        resumed: The run to go on with, whose directory and price are taken then.
+        request: The request; for a resumed run, the request that the run was declared with.
+        group: The processes of the training; all of them call this.
+        resumed: The run to resume; its directory and price are kept.
 
     Returns:
         The plan.
@@ -149,7 +119,7 @@ def plan_training(request: TrainRequest, group: ProcessGroup = ALONE, resumed: R
 
 
 def _common(plan: TrainPlan) -> dict[str, Any]:
-    """Return what all processes of a training must have been asked for, and the code that must do it."""
+    """Return the parts of request and code that must be equal in all processes."""
     return {
         "--task": plan.request.task,
         "--rl_library": plan.adapter.library,
@@ -162,7 +132,7 @@ def _common(plan: TrainPlan) -> dict[str, Any]:
         "--target": plan.panel.target_success,
         "the number of held-out slots": plan.held_out_slots,
         "the panel's id": plan.identity.id,
-        "--checkpoint": plan.beginning and plan.beginning.told["sha256"],
+        "--checkpoint": plan.beginning and plan.beginning.began_from["sha256"],
         "the environment's configuration": plan.config_sha256["env"],
         "the agent's configuration": plan.config_sha256["agent"],
         **{f"the source of {name}": sha256 for name, sha256 in plan.code_sha256.items()},

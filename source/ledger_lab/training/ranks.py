@@ -1,4 +1,4 @@
-"""One run in several processes: what the processes compare and agree on."""
+"""A run in several processes: comparisons and agreements between the processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ledger_lab.supervision.messages import Join
 from ledger_lab.supervision.secret import KeyExchange, new_secret
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
-"""Learners are compared after each of the first iterations of an attempt, and then at multiples of a number."""
+"""Learners are compared after each of the first 2 iterations of an attempt, then after every 50th iteration."""
 
 _WAIT_FOR_FIRST_S = 60.0
 """How long the other processes of a machine wait before they report an error of their own [s]."""
@@ -36,7 +36,7 @@ def errors_once_per_machine(environ: Mapping[str, str]) -> Iterator[None]:
 
     When a process fails, its launcher ends all others. If another process failed first, the launcher would end the
     first process before its report. The other processes therefore wait. A process that is still running after the wait
-    reports the error, too: the first process may not have met it.
+    reports the error, too: the first process may not have failed.
 
     Args:
         environ: The environment variables.
@@ -79,11 +79,11 @@ def compare_learners(
     if group.world.size == 1 or (iterations - earlier > _EQUAL_AT_FIRST and iterations % _EQUAL_EVERY):
         return
 
-    def tell(sha256: str) -> None:
+    def write_hash(sha256: str) -> None:
         append(LearnerHashed(sha256=sha256, iteration=iterations, wall_ns=clock.wall_ns()))
 
     with clock.window(Phase.SYNCHRONIZE):
-        group.require_equal(trainer.state(), tell)
+        group.require_equal(trainer.state(), write_hash)
 
 
 class Agreement(NamedTuple):
@@ -94,7 +94,7 @@ class Agreement(NamedTuple):
     end_signal: signal.Signals | None
     """The signal that asks the run to end: of several, the one with the largest number."""
     state_overdue: bool
-    """Whether the last saved state is too old."""
+    """Whether the first process finds the last saved state too old."""
 
     @property
     def ends(self) -> bool:
@@ -117,21 +117,21 @@ def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
 
 
 def join_supervisors(group: ProcessGroup, link: Link) -> None:
-    """Connect the supervisors of all processes, so that the end of one is the end of all.
+    """Connect the supervisors of all processes, so that all processes end when one of them ends.
 
     Args:
         group: The processes.
-        link: Line to the supervisor of this one.
+        link: Connection to the supervisor of this process.
 
     Raises:
-        UserError: If they can't be connected.
+        UserError: If the supervisors can't be connected.
     """
     if group.world.size == 1:
         return
 
     own = KeyExchange()
     public: list[str] = group.gather(own.public)
-    secret = new_secret()  # of the first rank; the others get it sealed
+    secret = new_secret()  # the secret of the first rank counts; the other ranks receive it encrypted
     address = hub_address(os.environ["MASTER_ADDR"], group.world)
 
     def listen() -> dict[str, Any]:

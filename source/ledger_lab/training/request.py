@@ -1,4 +1,4 @@
-"""What a user asks of ``scripts/train.py``."""
+"""The request of a user to ``scripts/train.py``."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _LEDGER = FlagGroup("price and ledger")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest(SimulationRequest):
-    """What a user asks of ``scripts/train.py``: each field is a flag of the same name, but for the overrides.
+    """The request of a user to ``scripts/train.py``. Each field except the overrides is a flag of the same name.
 
-    Only what needs no task, library or panel is checked here; :func:`ledger_lab.training.plan.plan_training` checks
-    the rest.
+    This class checks only values that need no task, library or panel;
+    :func:`ledger_lab.training.plan.plan_training` checks the rest.
     """
 
     overrides: tuple[str, ...] = ()
@@ -230,15 +230,15 @@ class TrainRequest(SimulationRequest):
     )
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant, and let a panel's file be found from any directory.
+        """Check the values, and make the path of a panel file absolute.
 
         Raises:
-            UserError: If a flag has no possible value, or lacks another flag.
+            UserError: If a flag has an impossible value, or needs another flag.
         """
         if self.nproc is not None:
-            raise UserError(f"--nproc {self.nproc}: write it in full, to train.py itself")
+            raise UserError(f"--nproc {self.nproc}: pass it to train.py itself, and write the flag in full")
         if self.allow_changed_code and self.resume is None:
-            raise UserError("--allow_changed_code: there is nothing to go on with; say --resume RUN, too")
+            raise UserError("--allow_changed_code: only a resumed run can have changed code; add --resume RUN")
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")
@@ -254,10 +254,10 @@ class TrainRequest(SimulationRequest):
             object.__setattr__(self, "panel", str(Path(self.panel).resolve()))
 
     def resumed_by(self, asked: TrainRequest) -> TrainRequest:
-        """Return this request of a run as the run's next attempt carries it out.
+        """Return the request for the next attempt of a run that was declared with this request.
 
         Args:
-            asked: What is asked of the attempt.
+            asked: The request that resumes the run; it sets the flags that may differ between attempts.
         """
         own = {name: getattr(asked, name) for name in flag_names(TrainRequest, each_attempt=True)}
         if asked.save_state_every is None:
@@ -265,13 +265,13 @@ class TrainRequest(SimulationRequest):
         return replace(self, **own, launcher=asked.launcher)
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as a JSON value."""
+        """Return the request as a JSON value."""
         data = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return what :meth:`to_data` returned.
+        """Rebuild a request from the result of :meth:`to_data`.
 
         Raises:
             TypeError: If a field is unknown.

@@ -1,4 +1,4 @@
-"""``train.py --resume``: which run goes on, from which state, and why not."""
+"""``train.py --resume``: finds the run and its state, and refuses runs that can't be resumed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
 
 OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED)
-"""Ends of runs that did what they were told to."""
+"""Statuses of runs that have ended for good."""
 
 FIELDS_THAT_MAY_DIFFER = ("command", "git", "request", "save_state_every")
 """Fields of a declaration that may differ between the attempts of a run."""
@@ -40,35 +40,35 @@ FIELDS_THAT_MAY_DIFFER = ("command", "git", "request", "save_state_every")
 
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
-    """An interrupted run, and what its next attempt goes on from."""
+    """An interrupted run, and the state that its next attempt resumes from."""
 
     run_dir: Path
     declared: RunDeclared
     request: TrainRequest
-    """What the run was declared with."""
+    """The request that the run was declared with."""
     attempt: int
     """Number of the new attempt."""
     state: StateSaved
     saved_by: int
     """Number of the attempt that saved the state."""
     checkpoints: list[CheckpointSaved]
-    """Of earlier attempts."""
+    """Checkpoints of earlier attempts."""
     results: list[PanelResult]
-    """Held-out scores of earlier attempts, also those found after the state was saved."""
+    """Held-out scores of earlier attempts, including scores after the state was saved."""
     train_ns: int
-    """Time in the training loop up to the state [ns]."""
+    """Time of training up to the state [ns]."""
     reasons: tuple[str, ...] = ()
-    """Why it does not go on bit for bit, whatever its simulation can do."""
+    """Why the run does not continue bit for bit, apart from limits of its simulation."""
 
     @property
     def scored(self) -> list[tuple[PanelResult, int]]:
-        """Held-out scores of what is not trained again, with the iterations completed when that was saved."""
+        """Held-out scores of checkpoints up to the state, with the iteration of each checkpoint."""
         iterations = {saved.path: saved.iteration for saved in self.checkpoints}
         found = [(row, iterations[row.checkpoint]) for row in self.results]
         return [(row, iteration) for row, iteration in found if iteration <= self.state.iteration]
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as a JSON value, for other processes."""
+        """Return the fields except :attr:`reasons` as a JSON value, for other processes."""
         return {
             "run_dir": str(self.run_dir),
             "declared": self.declared.to_data(),
@@ -83,7 +83,7 @@ class Resumption:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
-        """Return what :meth:`to_data` told."""
+        """Rebuild a resumption from the result of :meth:`to_data`."""
         rows = {
             "run_dir": Path(data["run_dir"]),
             "declared": RunDeclared.from_data(data["declared"]),
@@ -96,17 +96,17 @@ class Resumption:
 
 
 def find_resumption(asked: TrainRequest, group: ProcessGroup = ALONE) -> tuple[TrainRequest, Resumption]:
-    """Find the run to resume, and the request that its next attempt carries out.
+    """Find the run to resume, and make the request for its next attempt.
 
     Args:
         asked: A request with a run to resume.
         group: The processes of the training; the first one looks for the run.
 
     Returns:
-        The request that the run was declared with, but for what each attempt may set; and what it goes on from.
+        The request that the run was declared with, updated by the flags that each attempt may set; and the resumption.
 
     Raises:
-        UserError: If there is no such run, it can't be resumed, or is asked to become another one.
+        UserError: If there is no such run, the run can't be resumed, or flags differ from its declaration.
     """
     name, log_root = str(asked.resume), asked.log_root.resolve()
     resumed = Resumption.from_data(group.first(lambda: _resumption(find_run(name, log_root)).to_data()))
@@ -117,17 +117,15 @@ def find_resumption(asked: TrainRequest, group: ProcessGroup = ALONE) -> tuple[T
 
 
 def _refuse_processes(declared: RunDeclared, processes: int) -> None:
-    """Refuse another number of processes than a run was declared with."""
-    way = f"say --nproc {declared.world_size}" if declared.world_size > 1 else "leave --nproc and --distributed out"
-    raise UserError(
-        f"run {declared.run_id} was declared for {declared.world_size} processes, and here are {processes}: {way}"
-    )
+    """Raise the error for a number of processes that differs from a run's declaration."""
+    way = f"use --nproc {declared.world_size}" if declared.world_size > 1 else "leave --nproc and --distributed out"
+    raise UserError(f"run {declared.run_id} was declared for {declared.world_size} processes, not {processes}: {way}")
 
 
 def _require_as_declared(asked: TrainRequest, resumed: Resumption) -> None:
     """Refuse flags and overrides that a run was not declared with.
 
-    A flag may also be set to what the run resolved it to: fields of the declaration have the names of the flags.
+    A flag may also have the value that the run resolved it to. Fields of the declaration have the names of the flags.
     """
     declared, free = resumed.declared, flag_names(TrainRequest, each_attempt=True)
     for name in asked.given:
@@ -137,65 +135,64 @@ def _require_as_declared(asked: TrainRequest, resumed: Resumption) -> None:
         then = resolved if then is None else then
         raise UserError(
             f"--{name} {_shown(value)}: run {declared.run_id} was declared "
-            f"{'without it' if then is None else f'with {_shown(then)}'}, and goes on as it was declared: leave the "
-            "flag out"
+            f"{'without it' if then is None else f'with {_shown(then)}'}, which can't change: leave the flag out"
         )
     if strangers := [override for override in asked.overrides if override not in resumed.request.overrides]:
         raise UserError(
-            f"override {strangers[0]!r}: run {declared.run_id} was declared without it, and goes on as it was "
-            "declared: leave it out"
+            f"override {strangers[0]!r}: run {declared.run_id} was declared without it, which can't change: "
+            "leave it out"
         )
 
 
 def _shown(value: Any) -> str:
-    """Return a value as it stands on a command line."""
+    """Return a value as it is written on a command line."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def require_unchanged(
+def require_same_declaration(
     now: RunDeclared, resumed: Resumption, group: ProcessGroup, allow_changed_code: bool
 ) -> Resumption:
-    """Refuse to go on with a run whose declaration would read otherwise now.
+    """Refuse to resume a run whose declaration would be different now.
 
     Args:
-        now: The declaration as it would read now.
+        now: The declaration that the run would get now.
         resumed: The run.
-        group: The processes of the training; the first one declares, and compares.
-        allow_changed_code: Whether other code may go on.
+        group: The processes of the training; the first process compares.
+        allow_changed_code: Whether the code may differ.
 
     Returns:
-        What is gone on from, with the reasons why that is not bit for bit.
+        The resumption, with the reasons why the run does not continue bit for bit.
 
     Raises:
-        UserError: If code, configuration, panel or packages are not what they were, with the fields that differ.
+        UserError: If configuration, panel, code or packages differ; the message names the fields.
     """
-    reasons: list[str] = group.first(lambda: _what_changed(now, resumed, allow_changed_code))
+    reasons: list[str] = group.first(lambda: _changes(now, resumed, allow_changed_code))
     return replace(resumed, reasons=tuple(reasons))
 
 
-def _what_changed(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) -> list[str]:
-    """Compare two declarations, and refuse what must not differ."""
-    (found, code_now, machine_now), (then, code_then, machine_then) = map(_taken_apart, (now, resumed.declared))
+def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) -> list[str]:
+    """Return the permitted changes between two declarations, and refuse all others."""
+    (found, code_now, machine_now), (then, code_then, machine_then) = map(_split, (now, resumed.declared))
     run = f"run {resumed.declared.run_id}"
     if what := few_differences(found, then):
-        raise UserError(f"{run} would be another one now: {what} (now != then). Restore that, or start a new run")
+        raise UserError(f"{run} was declared differently: {what} (now != then). Restore that, or start a new run")
     code = few_differences(code_now, code_then)
     if code and not allow_changed_code:
         raise UserError(
-            f"{run} was begun by other code: {code} (now != then). Restore that, or go on with --allow_changed_code, "
-            "which the ledger will tell"
+            f"{run} was started with other code: {code} (now != then). Restore that, or use --allow_changed_code, "
+            "which the ledger records"
         )
     reasons = [f"other code: {code}"] if code else []
     threads, before = (machine.pop("torch_threads", None) for machine in (machine_now, machine_then))
     if machine := few_differences({"hardware": machine_now}, {"hardware": machine_then}):
         reasons.append(f"other hardware: {machine}")
     if now.device == "cpu" and before is not None and threads != before:
-        reasons.append(f"torch computes in {threads} threads now, and did in {before}: its sums may round otherwise")
+        reasons.append(f"torch computes in {threads} threads now, in {before} before: its sums may round differently")
     return reasons
 
 
-def _taken_apart(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return what a declaration says of the run, of the code, and of the machine; not what each attempt is free in."""
+def _split(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the fields of a declaration about the run, the code and the machine, without fields that may differ."""
     data: dict[str, Any] = json.loads(json.dumps(declared.to_data()))
     sources = {f"the source of {name}": sha256[:12] for name, sha256 in data.pop("code_sha256").items()}
     code, machine = {**sources, "versions": data.pop("versions")}, data.pop("hardware")
@@ -203,7 +200,7 @@ def _taken_apart(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any],
 
 
 def require_whole(path: Path, *known_sha256: str) -> str:
-    """Check that a state is one that was saved.
+    """Check that a file holds a state that the ledger knows.
 
     Args:
         path: The file.
@@ -213,10 +210,10 @@ def require_whole(path: Path, *known_sha256: str) -> str:
         The hash of the file.
 
     Raises:
-        UserError: If it is missing, or has changed.
+        UserError: If the file is missing, or has changed.
     """
     if not path.is_file():
-        raise UserError(f"{path} is gone, and a training can't be resumed without it: start a new run")
+        raise UserError(f"{path} is missing, and the training can't be resumed without it: start a new run")
     found = file_sha256(path)
     if found not in known_sha256:
         raise UserError(
@@ -227,14 +224,14 @@ def require_whole(path: Path, *known_sha256: str) -> str:
 
 
 def _resumption(run: Run) -> Resumption:
-    """Return what a run goes on from.
+    """Return the resumption of a run.
 
     Raises:
-        UserError: If it can't be resumed.
+        UserError: If the run can't be resumed.
     """
     name, last = f"run {run.declared.run_id}", run.attempts[-1] if run.attempts else None
     if last is None:
-        raise UserError(f"{name} was declared and never began: start a new run")
+        raise UserError(f"{name} was declared, but never began: start a new run")
     if last.status is Status.RUNNING or (last.shutdown is None and last.shows_life(here=True)):
         start = next(iter(last.of(AttemptStarted)), None)
         where = "" if start is None else f" (process {start.pid} on {start.host})"
@@ -250,7 +247,7 @@ def _resumption(run: Run) -> Resumption:
     request = _declared_request(run.declared)
     states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
     if not states:
-        raise UserError(f"{name} ended before it had saved a state to be resumed from: start a new run")
+        raise UserError(f"{name} ended before it saved a state: start a new run")
     sha256 = require_whole(run.directory / STATE_FILE, *(row.sha256 for _, row in states))
     saved_by, state = next(found for found in reversed(states) if found[1].sha256 == sha256)
     numbers = _attempts_begun(run)
@@ -273,11 +270,10 @@ def _resumption(run: Run) -> Resumption:
 
 
 def _attempts_begun(run: Run) -> list[int]:
-    """Return the numbers of all attempts that have a journal, those included that never wrote a row.
+    """Return the numbers of all attempts that have a journal, including journals without a row.
 
     Raises:
-        UserError: If an attempt has begun since the ledger was read, or has a journal and is about to write its first
-            row.
+        UserError: If an attempt may have begun since the ledger was read: it has a recent journal without a row.
     """
     known = max(attempt.number for attempt in run.attempts)
     numbers = []
@@ -286,7 +282,7 @@ def _attempts_begun(run: Run) -> list[int]:
             continue
         numbers.append(int(found[1]))
         if numbers[-1] > known and time.time() - path.stat().st_mtime < silence_limit(supervised=True).total_seconds():
-            raise UserError(f"run {run.declared.run_id} is being resumed already: {path} is there")
+            raise UserError(f"run {run.declared.run_id} is being resumed already: {path} exists")
     return numbers
 
 
@@ -294,7 +290,7 @@ def _declared_request(declared: RunDeclared) -> TrainRequest:
     """Return the request that a run was declared with.
 
     Raises:
-        UserError: If the declaration does not say, or says it in the flags of another version.
+        UserError: If the declaration holds no request, or a request with flags of another version.
     """
     if declared.request is None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""``scripts/train.py``: the whole way of a run, in order."""
+"""``scripts/train.py``: all steps of a run, in order."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from ledger_lab.training.loop import TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
 from ledger_lab.training.request import TrainRequest, train_parser
-from ledger_lab.training.resume import OVER, find_resumption, require_unchanged
-from ledger_lab.training.show import greet, report, tell_failure, tell_how_to_resume
+from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
+from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_settings
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
@@ -62,18 +62,18 @@ def train_run(
     judge: type[Judge] = Judge,
     loop: type[TrainingLoop] = TrainingLoop,
 ) -> NoReturn:
-    """Train as the command line says, judge the policies on the way, and report.
+    """Train as the command line requests, judge policies during the training, and print the report.
 
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
-        link: Line to the supervisor of this process.
+        link: Connection to the supervisor of this process.
         judge: Judges the policies; benchmarks pass a class of their own.
         loop: Runs the training loop; benchmarks pass a class of their own.
 
     Raises:
-        SystemExit: In the end; with status 0 only if all work was done.
-        UserError: If the request can't be carried out; nothing was spent and no row written.
+        SystemExit: Always; with status 0 only if all work was done.
+        UserError: If the request can't be carried out; no row was written then.
     """
     with errors_once_per_machine(os.environ):
         request = parse(train_parser(), TrainRequest, argv)
@@ -91,12 +91,14 @@ def train_run(
 
 
 def _plan(request: TrainRequest, group: ProcessGroup) -> TrainPlan:
-    """Check a request, for a new run or for the next attempt of one."""
+    """Check a request for a new run, or for the next attempt of a run."""
     if request.resume is None:
         return plan_training(request, group)
     request, resumed = find_resumption(request, group)
     plan = plan_training(request, group, resumed)
-    return replace(plan, resumed=require_unchanged(declaration(plan), resumed, group, request.allow_changed_code))
+    return replace(
+        plan, resumed=require_same_declaration(declaration(plan), resumed, group, request.allow_changed_code)
+    )
 
 
 def _carry_out(
@@ -108,40 +110,40 @@ def _carry_out(
     judge: type[Judge],
     loop: type[TrainingLoop],
 ) -> NoReturn:
-    """Declare the run, begin its attempt, train and judge, end the attempt, report."""
+    """Declare the run, begin its attempt, train and judge, end the attempt, and print the report."""
     console = terminal.console
     with ExitStack() as shutdown:
         try:
             terminal.keep_log(plan.log)
             writer = _begin(plan, group, started_ns, link, shutdown)
         except FileExistsError as error:
-            raise UserError(f"run {plan.run_id} is being resumed already: {error.filename} is there") from error
+            raise UserError(f"run {plan.run_id} is being resumed already: {error.filename} exists") from error
         except OSError as error:
-            raise UserError(f"the run cannot begin in {plan.run_dir}: {error}") from error
-        start_mirrors(plan.run_dir, plan.mirrors if plan.world.first else [])
+            raise UserError(f"the run cannot start in {plan.run_dir}: {error}") from error
+        start_mirrors(plan.run_dir, plan.request.mirror if plan.world.first else [])
         shutdown.enter_context(metered_compilation(writer.clock))
         shutdown.enter_context(metered_collectives(writer.clock))
         peak = functools.partial(peak_gpu_memory_bytes, plan.device)
-        life = attempt_life(writer, peak, link.end, grace_s=plan.grace_s, resumable=plan.resumed is not None)
+        life = attempt_life(writer, peak, link.end, grace_s=plan.request.grace_s, resumable=plan.resumed is not None)
         with life as attempt, link.others_ended_first():
-            greet(plan, console)
+            show_settings(plan, console)
             if plan.world.first and plan.resumed is None:
-                _keep_circumstances(plan)
+                _keep_configuration(plan)
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             attempt.status = _train_and_judge(plan, group, attempt, writer, console, judge, loop)
-        tell_failure(plan, attempt, link.ended, terminal)
+        show_failure(plan, attempt, link.ended, terminal)
         if plan.world.first:
             report(plan, console)
             if attempt.status in OVER:
                 remove_states(plan.run_dir)
             elif attempt.resumable:
-                tell_how_to_resume(plan, console)
+                show_how_to_resume(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
 
 
-def _keep_circumstances(plan: TrainPlan) -> None:
-    """Write the configurations and what is not committed of LedgerLab's source beside the journal, without secrets."""
+def _keep_configuration(plan: TrainPlan) -> None:
+    """Write the configurations and the uncommitted changes of LedgerLab's source into the run's directory, redacted."""
     dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
     redact_files(plan.run_dir.glob("params/*.yaml"))
     if changes := git_changes(Path(__file__).parent):
@@ -151,13 +153,13 @@ def _keep_circumstances(plan: TrainPlan) -> None:
 
 
 def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack) -> RunWriter:
-    """Declare the run, put its attempt into the supervisor's charge, and begin it.
+    """Declare the run, let the supervisor watch its attempt, and begin the attempt.
 
     Returns:
-        What writes the attempt's rows.
+        The writer of the attempt's rows.
     """
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
-    synchronize = torch.cuda.synchronize if plan.timing == "synchronized" and plan.device != "cpu" else None
+    synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
     base = Phase.STARTUP if resumed is None else Phase.RESTART
     journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-{attempt}-{rank}.jsonl"))
     writer = RunWriter(
@@ -174,7 +176,7 @@ def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, sh
     if plan.world.first and resumed is None:
         writer.declare(declaration(plan))
     supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
-    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.grace_s)
+    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
     writer.start(plan.env_cfg.seed)
     return writer
 
@@ -188,15 +190,15 @@ def _train_and_judge(
     judge_type: type[Judge],
     loop_type: type[TrainingLoop],
 ) -> Status:
-    """Train, and judge the policies on the way.
+    """Train, and judge policies during the training.
 
     Returns:
-        How it went.
+        The status of the attempt.
     """
     clock = writer.clock
     with ExitStack() as stack:
-        env = stack.enter_context(environment(plan.task, plan.slots_cfg))
-        stack.callback(clock.unwind, Phase.SHUTDOWN)  # when all that comes now is over, and the simulation closes
+        env = stack.enter_context(environment(plan.request.task, plan.slots_cfg))
+        stack.callback(clock.unwind, Phase.SHUTDOWN)  # after the training, the simulation closes
         stack.enter_context(recorded_physics(env))
         slots = stack.enter_context(_held_out_slots(plan, env, writer)) if plan.held_out_slots else None
         view = None if slots is None else TrainingView(env, slots)
@@ -225,7 +227,7 @@ def _train_and_judge(
 
 @contextmanager
 def _held_out_slots(plan: TrainPlan, env: ManagerBasedRLEnv, writer: RunWriter) -> Iterator[HeldOutSlots]:
-    """Attach the held-out slots of this process, and write in the end how much of the engine's capacity was needed."""
+    """Attach the held-out slots of this process; at the end, record the peak use of the engine's capacities."""
     judging = functools.partial(writer.clock.window, Phase.EVALUATE)
     share = share_of(plan.panel, plan.world.rank, plan.world.size)
     with (
@@ -236,20 +238,20 @@ def _held_out_slots(plan: TrainPlan, env: ManagerBasedRLEnv, writer: RunWriter) 
 
 
 def _health_watch(plan: TrainPlan, writer: RunWriter, console: Console) -> HealthWatch:
-    """Make the health watch. It knows the scores of earlier attempts, whose events those attempts have reported."""
+    """Make the health watch, and give it the scores of earlier attempts. It does not report their events again."""
     settings = Settings(plan.adapter.dialect.overrides, plan.adapter.dialect.adaptive)
     monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, settings)
     for result, iteration in () if plan.resumed is None else plan.resumed.scored:
         monitor.on_panel(result, iteration)
     held_bytes = functools.partial(gpu_memory_bytes, plan.device)
-    return HealthWatch(monitor, plan.stop_on, writer.append, writer.clock.wall_ns, held_bytes, console)
+    return HealthWatch(monitor, plan.request.stop_on, writer.append, writer.clock.wall_ns, held_bytes, console)
 
 
 def _judge_last(judge: Judge, clock: PhaseClock, console: Console) -> Status:
-    """Judge the last policy, unless one is confirmed already.
+    """Judge the last policy, unless a policy is confirmed already.
 
     Returns:
-        How the run went.
+        The status of the run.
     """
     clock.set_base(Phase.EVALUATE)
     if judge.confirmed is None:

@@ -34,14 +34,15 @@ def describe_batch(plan: TrainPlan) -> str:
     return f"{line} (scaled to the batch)" if plan.request.scale_lr else line
 
 
-def greet(plan: TrainPlan, console: Console) -> None:
-    """Say what is about to happen."""
+def show_settings(plan: TrainPlan, console: Console) -> None:
+    """Print the settings of a training."""
     processes = f"{plan.world.size} processes × " if plan.world.size > 1 else ""
     resumed = plan.resumed
     again = "" if resumed is None else f" · attempt {plan.attempt}, from iteration {resumed.state.iteration}"
     console.print(
-        f"run {plan.run_id}{again} · {plan.task} · {plan.adapter.library} · {processes}{plan.env_cfg.scene.num_envs} "
-        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
+        f"run {plan.run_id}{again} · {plan.request.task} · {plan.adapter.library} · {processes}"
+        f"{plan.env_cfg.scene.num_envs} environments · {physics_name(plan.env_cfg)} on {plan.device} · "
+        f"seed {plan.seed}",
         describe_batch(plan),
         plan.run_dir,
         f"{_ground(plan)}starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
@@ -51,7 +52,7 @@ def greet(plan: TrainPlan, console: Console) -> None:
 
 
 def _ground(plan: TrainPlan) -> str:
-    """Return a line that names the parts of the scene with LedgerLab's ground; nothing where there are none."""
+    """Return a line that names the parts of the scene with LedgerLab's ground; empty if there are none."""
     places = ", ".join(local_grounds(plan.env_cfg))
     return f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web\n" if places else ""
 
@@ -60,7 +61,7 @@ def report(plan: TrainPlan, console: Console) -> None:
     """Print the run's table, and the first checkpoint that reached the target."""
     (run,) = read_ledger(plan.run_dir).runs
     summary = summarize_run(run)
-    alone = summarize_cohorts([replace(summary, cohort=None)])  # nobody looked at the others of its cohort
+    alone = summarize_cohorts([replace(summary, cohort=None)])  # the other runs of its cohort were not read
     console.print(render_report([summary], alone, console.width, find_bottlenecks([run], [summary])))
     first = summary.confirmed
     if first is not None:
@@ -75,16 +76,16 @@ def report(plan: TrainPlan, console: Console) -> None:
         )
 
 
-def tell_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, terminal: Terminal) -> None:
+def show_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, terminal: Terminal) -> None:
     """Print why an attempt ended early, if it did.
 
     Args:
         plan: The run.
-        attempt: Its attempt, which is over.
-        ended: The row of its end, as the supervisor wrote it.
+        attempt: The attempt, after its end.
+        ended: The row of the attempt's end, as the supervisor wrote it.
         terminal: Where the error is printed.
     """
-    if attempt.error is None or attempt.status is Status.STOPPED:  # a health event was told when it was found
+    if attempt.error is None or attempt.status is Status.STOPPED:  # a health event was printed when it was found
         return
     if ended is None or ended.reason == reason_of(attempt.error):
         tell_error(attempt.error, terminal.console, terminal.log)
@@ -97,8 +98,8 @@ def tell_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, 
         )
 
 
-def tell_how_to_resume(plan: TrainPlan, console: Console) -> None:
-    """Print the command that goes on with an interrupted run."""
+def show_how_to_resume(plan: TrainPlan, console: Console) -> None:
+    """Print the command that resumes an interrupted run."""
     processes = plan.world.size if plan.world.one_machine else 1
-    command = resume_command(plan.run_dir, processes, plan.grace_s)
-    console.print(f"go on with it: {command}", markup=False, soft_wrap=True)
+    command = resume_command(plan.run_dir, processes, plan.request.grace_s)
+    console.print(f"resume it: {command}", markup=False, soft_wrap=True)

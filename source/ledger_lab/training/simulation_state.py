@@ -43,7 +43,7 @@ class SimulationState(Protocol):
     """Saves and restores the state of a simulation."""
 
     inexact: str | None
-    """Why a training that goes on is not, bit for bit, one that was never interrupted; ``None`` if it is."""
+    """Why a resumed training does not equal an uninterrupted training bit for bit; ``None`` if it does."""
 
     def take(self) -> dict[str, Any]:
         """Return the state between two steps, as plain values and tensors."""
@@ -55,11 +55,11 @@ class SimulationState(Protocol):
             state: The result of :meth:`take` from a simulation that was built the same way.
 
         Returns:
-            What could not be restored; ``None`` if everything was. Call :meth:`begin_anew` in all processes if any of
+            What could not be restored; ``None`` if everything was. Call :meth:`begin_fresh` in all processes if any of
             them could not restore everything, or if the state is inexact.
         """
 
-    def begin_anew(self) -> None:
+    def begin_fresh(self) -> None:
         """Begin fresh episodes; keep the restored values that outlast episodes."""
 
 
@@ -77,26 +77,26 @@ def simulation_state(
         slots: The attached held-out slots, if there are any.
         loop: State carried by the training loop, see :meth:`ledger_lab.runners.adapter.Trainer.carried`.
     """
-    why = why_inexact(env.unwrapped.cfg, goes_on=loop is not None)
+    why = why_inexact(env.unwrapped.cfg, continues_episodes=loop is not None)
     return _Whole(env, view, slots, loop or ()) if why is None else _Outlasting(env, view, why)
 
 
-def why_inexact(cfg: ManagerBasedRLEnvCfg, *, goes_on: bool) -> str | None:
-    """Return why a training that is resumed is not, bit for bit, one that was never interrupted; ``None`` if it is.
+def why_inexact(cfg: ManagerBasedRLEnvCfg, *, continues_episodes: bool) -> str | None:
+    """Return why a resumed training does not equal an uninterrupted training bit for bit; ``None`` if it does.
 
     Args:
         cfg: The environment's configuration.
-        goes_on: Whether the training loop can continue in the middle of episodes.
+        continues_episodes: Whether the training loop can continue in the middle of episodes.
     """
     physics = physics_name(cfg)
-    if not goes_on:
-        return "networks remember what they saw in their episodes"
+    if not continues_episodes:
+        return "the networks have a memory of their episodes"
     if cfg.sim.device != "cpu":
-        return "on GPUs only what outlasts an episode is saved"
+        return "on GPUs, only values that outlast an episode are saved"
     if physics != "newton/mjwarp":
-        return f"{physics} keeps its state to itself"
+        return f"{physics} does not expose its state"
     if cfg.sim.physics.solver_cfg.use_mujoco_cpu:
-        return "MuJoCo, which steps in place of MuJoCo-Warp, keeps its state to itself"
+        return "MuJoCo, which replaces MuJoCo-Warp here, does not expose its state"
     return None
 
 
@@ -147,9 +147,9 @@ class _Whole:
             stepped.step(torch.zeros(slots, base.action_manager.total_action_dim, device=base.device))
             missed = self._capture.put({**built, **state["places"]})
         GlobalStreams.from_data(state["streams"]).restore()
-        return _told(missed)
+        return _describe(missed)
 
-    def begin_anew(self) -> None:
+    def begin_fresh(self) -> None:
         """End the restored episodes."""
         if self._slots is not None:
             self._slots.abandon()
@@ -177,18 +177,18 @@ class _Outlasting:
         self._capture.begin()
 
     def take(self) -> dict[str, Any]:
-        """Copy counters, changes by a curriculum, and the robots' terrain levels."""
+        """Copy counters, changes by a curriculum, and terrain levels."""
         places = self._capture.take(_outlasts)
         places["env", "episode_length_buf"] = self._env.unwrapped.episode_length_buf.cpu().clone()
         return {"places": places, "streams": GlobalStreams().to_data()}
 
     def put(self, state: Mapping[str, Any]) -> str | None:
-        """Restore them."""
+        """Restore counters, changes by a curriculum, and terrain levels."""
         missed = self._capture.put(state["places"])
         GlobalStreams.from_data(state["streams"]).restore()
-        return _told(missed)
+        return _describe(missed)
 
-    def begin_anew(self) -> None:
+    def begin_fresh(self) -> None:
         """Begin fresh episodes."""
         _begin_episodes(self._env, self._view)
 
@@ -208,13 +208,13 @@ def _begin_episodes(env: ManagerBasedRLEnv, view: TrainingView | None) -> None:
     base = env.unwrapped
     seen = base if view is None else view
     ages = base.episode_length_buf[: seen.num_envs].clone()
-    with torch.no_grad(), _unnoticed(base.curriculum_manager):
+    with torch.no_grad(), _curriculum_paused(base.curriculum_manager):
         (env if view is None else view).reset()
     seen.episode_length_buf = ages
 
 
 @contextmanager
-def _unnoticed(curriculum: Any) -> Iterator[None]:  # noqa: ANN401 - Isaac Lab's manager
+def _curriculum_paused(curriculum: Any) -> Iterator[None]:  # noqa: ANN401 - Isaac Lab's manager
     """Keep a curriculum from evaluating unfinished episodes."""
     compute = curriculum.compute
     curriculum.compute = lambda env_ids=None: None
@@ -224,9 +224,9 @@ def _unnoticed(curriculum: Any) -> Iterator[None]:  # noqa: ANN401 - Isaac Lab's
         curriculum.compute = compute
 
 
-def _told(missed: Sequence[Place]) -> str | None:
+def _describe(missed: Sequence[Place]) -> str | None:
     """Describe briefly what could not be restored; ``None`` if everything was."""
     if not missed:
         return None
     path, name = missed[0]
-    return f"{path}.{name} could not be put back" + (f", nor {len(missed) - 1} more" if missed[1:] else "")
+    return f"{path}.{name} could not be restored" + (f", nor {len(missed) - 1} more" if missed[1:] else "")

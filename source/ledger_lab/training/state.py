@@ -1,4 +1,4 @@
-"""The file that a training is resumed from: when it is written, and what is in it."""
+"""Saves and restores the state that a training is resumed from."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ledger_lab.training.resume import Resumption, require_whole
 from ledger_lab.training.simulation_state import SimulationState
 
 _FORMAT = 2
-"""Format of the file. Files without a number are older."""
+"""Format of the file. Files of earlier versions have no number."""
 
 
 class StateKeeper:
-    """Keeps one state of a training on disk; the last one stays until the next one is whole."""
+    """Keeps one state of a training on disk. A new state replaces the old state when it is complete."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class StateKeeper:
         append: Callable[[Row], None],
         clock: PhaseClock,
     ) -> None:
-        """Begin with nothing saved.
+        """Start with no state saved.
 
         Args:
             plan: The run.
-            group: Its processes, all of which call every method.
-            trainer: Its training loop.
-            simulation: The state of its simulation.
-            judge: Who judges its policies, if anybody does.
+            group: The processes of the run; all of them call every method.
+            trainer: The library's training loop.
+            simulation: Saves and restores the simulation.
+            judge: Judges the policies; ``None`` if the run judges none.
             append: Writes a row.
             clock: The attempt's clock.
         """
@@ -63,28 +63,28 @@ class StateKeeper:
 
     @property
     def overdue(self) -> bool:
-        """Whether the first process finds the last state too old; the others have no say, as their clocks differ."""
+        """Whether the last state is too old. Only the first process decides, because the clocks differ."""
         return self._group.world.first and time.monotonic() - self._last_s > self._at_latest_s
 
     def insist(self) -> None:
-        """Save after this iteration, whether it is due or not."""
+        """Save after this iteration, even if no state is due."""
         self._insisted = True
 
     def after_iteration(self, iterations: int, env_steps: int) -> bool:
-        """Save what the training goes on from, if it is time to.
+        """Save the state if it is due.
 
         Args:
             iterations: Iterations completed.
             env_steps: Environment steps of all processes so far.
 
         Returns:
-            Whether it was saved.
+            Whether the state was saved.
 
         Raises:
-            RuntimeError: If a later attempt of the run has begun, which took this one for lost.
+            RuntimeError: If a later attempt of the run has begun because this attempt seemed lost.
         """
         if self._group.world.first and self._next.exists():
-            raise RuntimeError("this attempt was silent for so long that a later one goes on with the run")
+            raise RuntimeError("this attempt was silent for so long that a later attempt has begun")
         due = self._every > 0 and (self._last is None or iterations - self._last >= self._every)
         if not due and not self._insisted:
             return False
@@ -95,10 +95,10 @@ class StateKeeper:
         return True
 
     def begin(self) -> None:
-        """Bring the training to where it begins: to the state on disk, or to the networks of a checkpoint.
+        """Load the state on disk, or the networks of a checkpoint, if the run starts with one of them.
 
         Raises:
-            UserError: If the state on disk can't be resumed from, or the networks don't fit.
+            UserError: If the state can't be restored, or the networks don't fit.
         """
         if self._plan.resumed is not None:
             self._restore(self._plan.resumed)
@@ -106,14 +106,14 @@ class StateKeeper:
             self._trainer.begin(self._group.file(self._plan.beginning.path))
 
     def _restore(self, resumed: Resumption) -> None:
-        """Let everybody go on from the state on disk, and say so in the ledger.
+        """Restore the state on disk in all processes, and record that in the ledger.
 
         Args:
             resumed: The run, and its state.
         """
         group, saved = self._group, resumed.state
         if group.world.first:
-            require_whole(self._path, saved.sha256)  # an attempt that was taken for lost may have saved since
+            require_whole(self._path, saved.sha256)  # an attempt that seemed lost may have saved meanwhile
         state = torch.load(group.file(self._path), weights_only=True, map_location="cpu")
         if state.get("format") != _FORMAT:
             raise UserError(
@@ -126,7 +126,7 @@ class StateKeeper:
             troubles.append(self._simulation.inexact)
         whole = not troubles
         if not whole:
-            self._simulation.begin_anew()
+            self._simulation.begin_fresh()
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results, whole)
         reasons = [*resumed.reasons, *troubles]
@@ -146,9 +146,9 @@ class StateKeeper:
         self._last, self._last_s = saved.iteration, time.monotonic()
 
     def _save(self, iterations: int, env_steps: int) -> None:
-        """Write the file: of the learner, which is the same in all processes, and of each one's simulation.
+        """Write the file. It holds the learner, which is equal in all processes, and the simulation of each process.
 
-        The row comes first: whenever the process ends, the file that has the name is one that a row knows.
+        The row is written before the file gets its name, so the ledger always knows the file of that name.
         """
         part = io.BytesIO()
         judged = None if self._judge is None else self._judge.state()
@@ -173,7 +173,7 @@ class StateKeeper:
 
 
 def remove_states(run_dir: Path) -> None:
-    """Remove the state of a run that is over, and states that were never whole.
+    """Remove the state of a run that has ended for good, and incomplete states.
 
     Args:
         run_dir: The run's directory.
