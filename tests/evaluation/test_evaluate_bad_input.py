@@ -257,4 +257,4 @@ def test_overrides_of_a_run_that_name_code_are_refused_until_its_author_is_trust
     trained: Path, tmp_path: Path, override: str
 ) -> None:
     run = retold(trained, tmp_path, "b0000000", overrides=[override])
-    refused(f"run b0000000 declared '{override}', which names Python to run", tmp_path, run)
+    refused(f"run b0000000 declared '{override}', which may name Python to run", tmp_path, run)
