@@ -46,7 +46,7 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
 
     Args:
         run: The run, of a registered task.
-        trust_run: Whether overrides of the run may name functions, classes and files, which are then imported or loaded.
+        trust_run: Whether overrides of the run may name functions, classes and files, which are then loaded.
 
     Raises:
         UserError: If the task does not take the overrides any more, or one names code that is not trusted.

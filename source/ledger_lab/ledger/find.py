@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
+from ledger_lab.names import visible
 
 
 def find_run(name: str, log_root: Path) -> Run:
@@ -44,7 +45,8 @@ def read_runs(root: Path) -> tuple[Run, ...]:
 def tell_damage(ledger: Ledger) -> None:
     """Name the damaged runs of a ledger, which are left out of what a program does, on standard error."""
     for damage in ledger.damage:
-        print(f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)", file=sys.stderr)
+        line = f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)"
+        print(visible(line), file=sys.stderr)
 
 
 @contextmanager
