@@ -48,7 +48,7 @@ def test_an_exported_policy_says_how_to_run_it(trained: Path, tmp_path: Path) ->
         ("joint_vel", [2, 4], None),
     ]
     joints = ["slider_to_cart", "cart_to_pole"]
-    assert group["terms"][0]["params"] == {"asset_cfg": {"name": "robot"}}, "all of its joints"
+    assert group["terms"][0]["params"] == {"asset_cfg": {"name": "robot", "joint_names": joints}}
     assert group["terms"][0]["function"] == "isaaclab.envs.mdp.observations:joint_pos_rel"
     (action,) = contract["actions"]
     assert action["class"].endswith(":JointEffortAction")

@@ -61,7 +61,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         if how == "kill_early":
             group.gather(os.kill(os.getpid(), signal.SIGKILL) if world.rank else None)
         if world.first:
-            journal.append(declared("aaaaaaaa"))
+            journal.append(declared("aaaaaaaa", world_size=int(os.environ["WORLD_SIZE"])))
         link.begin(
             [run_dir / f"journal-1-supervisor-{world.rank}.jsonl"], ["aaaaaaaa"], 1, "cpu", run_dir / "log", world.rank
         )

@@ -108,7 +108,10 @@ def test_a_row_that_is_tampered_with_later_is_found_in_spite_of_the_cache(ledger
 def test_a_damaged_cache_is_no_cache(ledger: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
     first = figures(ledger)
     kept = cache_file(ledger)
-    kept.write_bytes(kept.read_bytes().replace(b"190", b"200") if content is None else content)
+    whole = kept.read_bytes()
+    damaged = whole.replace(b'"rows":', b'"rows":1', 1) if content is None else content
+    assert damaged != whole
+    kept.write_bytes(damaged)
     paths = opened(monkeypatch)
     assert figures(ledger) == first
     assert len(paths) == 6

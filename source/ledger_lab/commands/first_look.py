@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ledger_lab.checkpoints.shipped import named_checkpoints
+from ledger_lab.checkpoints.shipped import named_checkpoint, named_checkpoints
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import find_journals
@@ -160,8 +160,11 @@ def _check_runs(asked: object) -> None:
     given = _given(asked)
     names = [given[name] for name in ("run", "resume", "versus", "checkpoint") if name in given]
     if "pretrained" in given:
-        named = [*given.get("checkpoints", ()), *names]
-        names = named_checkpoints(named, pretrained=given["pretrained"], task=given.get("task"))
+        choice = {"pretrained": given["pretrained"], "task": given.get("task")}
+        if hasattr(asked, "checkpoints"):
+            names = named_checkpoints([*asked.checkpoints, *names], **choice)
+        else:
+            names = [named_checkpoint(given.get("checkpoint"), **choice)]
     for name in names:
         if name not in shipped_tasks():
             _require_run(name, given["log_root"])

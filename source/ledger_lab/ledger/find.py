@@ -45,8 +45,8 @@ def read_runs(root: Path) -> tuple[Run, ...]:
 def tell_damage(ledger: Ledger) -> None:
     """Name the damaged runs of a ledger, which are left out of what a program does, on standard error."""
     for damage in ledger.damage:
-        line = f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)"
-        print(visible(line), file=sys.stderr)
+        left_out = f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)"
+        print(visible(left_out), file=sys.stderr)
 
 
 @contextmanager

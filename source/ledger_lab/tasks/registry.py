@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from ledger_lab.errors import UserError, nearest, place_of
+from ledger_lab.names import visible
 from ledger_lab.recipes import DIALECTS
 
 STOCK_TASKS = "isaaclab_tasks"
@@ -41,7 +42,8 @@ def load_task_packages() -> Mapping[str, str]:
         try:
             entry_point.load()
         except Exception as error:  # noqa: BLE001 - whatever a foreign package raises, the other tasks work
-            print(f"warning: {package} cannot be imported: {place_of(error)}; its tasks are left out", file=sys.stderr)
+            left_out = f"warning: {package} cannot be imported: {place_of(error)}; its tasks are left out"
+            print(visible(left_out), file=sys.stderr)
         for task, spec in before.items():
             if gym.registry[task] is not spec:
                 shadowed[task] = (
