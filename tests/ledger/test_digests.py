@@ -207,6 +207,5 @@ def test_journals_that_vanish_or_cannot_be_read(ledger: Path) -> None:
     assert list(digests_module.digest_journals(paths)) == paths[1:]
     paths[1].unlink()
     paths[1].mkdir()
-    with pytest.raises(UserError, match="is no file"):
-        digests_module.digest_journals(paths)
+    assert "is no file" in str(digests_module.digest_journals(paths)[paths[1]])
     assert find_journals(ledger) == paths[2:], "a folder is no journal"
