@@ -114,6 +114,8 @@ class Price:
             raise ValueError(f"accelerators must be a whole number of at least 1, not {self.accelerators!r}")
         check_number("accelerators", self.accelerators, LARGEST)
         check_number("billing_granularity_s", self.billing_granularity_s, LARGEST)
+        if self.billing_granularity_s == 0:
+            raise ValueError("billing_granularity_s must be more than 0")
         if self.billing_granularity_s < _LEAST_GRANULARITY_S:
             raise ValueError(f"billing_granularity_s must be at least {_LEAST_GRANULARITY_S:g}")
         check_number("billing_minimum_s", self.billing_minimum_s, LARGEST)

@@ -45,7 +45,13 @@ class Beginning:
 
 
 def find_beginning(
-    name: str, log_root: Path, adapter: Adapter, env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any
+    name: str,
+    log_root: Path,
+    adapter: Adapter,
+    env_cfg: ManagerBasedRLEnvCfg,
+    agent_cfg: Any,
+    *,
+    trust_run: bool = False,
 ) -> Beginning:
     """Find the checkpoint that a run is to begin with.
 
@@ -55,6 +61,7 @@ def find_beginning(
         adapter: The library of the run.
         env_cfg: Its environment.
         agent_cfg: The library's configuration.
+        trust_run: See :func:`~ledger_lab.checkpoints.candidate.declared_configs`.
 
     Raises:
         UserError: If there is none, or its networks are others, or mean something else by what they see or do.
@@ -69,7 +76,7 @@ def find_beginning(
     what = f"--checkpoint {path}"
     require_unchanged(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
-    theirs, their_agent = declared_configs(found.run)
+    theirs, their_agent = declared_configs(found.run, trust_run=trust_run)
     require_same_task(found.run, theirs, ("observations", "actions"), f"{what} has learned from something else")
     taken = [read_setting(agent_cfg, setting) or {} for setting in _GROUPS]
     _require_first(_seen(theirs), _seen(env_cfg), [names for groups in taken for names in groups.values()], what)
