@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import msgspec
+
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.files import read_json
 
 __all__ = ["CONTRACT", "POLICY", "Origin", "read_origin"]
 
@@ -40,9 +42,9 @@ def read_origin(policy: Path, way_out: str) -> Origin:
     except OSError as error:
         raise UserError(f"cannot read {policy}: {error.strerror}; {way_out}") from error
     try:
-        contract = json.loads((policy.parent / CONTRACT).read_bytes())
+        contract = read_json(policy.parent / CONTRACT)
         expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
-        origin = Origin(**{field.name: about[field.name] for field in fields(Origin)})
+        origin = msgspec.convert({field.name: about[field.name] for field in fields(Origin)}, Origin)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"no {CONTRACT} beside {policy} says what it is ({first_line(error)}): {way_out}") from error
     if found != expected:

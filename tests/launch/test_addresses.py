@@ -132,3 +132,28 @@ def test_the_launcher_does_not_listen_at_a_public_address(flags: list[str], tmp_
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("error: 8.8.8.8 is at 8.8.8.8, a public address") and "--allow_public_address" in line
+
+
+@pytest.mark.parametrize("name", ["0.0.0.0", "::"])
+def test_all_addresses_are_public_if_one_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    interfaces(monkeypatch, lo="127.0.0.1", eth0="10.0.0.7")
+    require_private([name], allow=False)
+    interfaces(monkeypatch, lo="127.0.0.1", eth0="8.8.8.8")
+    with pytest.raises(UserError, match=r"is at 8\.8\.8\.8, a public address"):
+        require_private([name], allow=False)
+
+
+def test_a_public_address_written_as_another_one_is_public() -> None:
+    with pytest.raises(UserError, match="a public address"):
+        require_private(["::ffff:8.8.8.8"], allow=False)
+
+
+@pytest.mark.parametrize("endpoint", ["8.8.8.8:29400", "8.8.8.8", "public-0", "[2600::1]:29400", "[2600::1]"])
+def test_an_endpoint_is_read_as_torch_reads_it(endpoint: str) -> None:
+    from ledger_lab.launch.rendezvous import safe_rendezvous
+
+    said = SimpleNamespace(
+        standalone=False, rdzv_endpoint=endpoint, master_addr="", local_addr=None, training_script_args=[]
+    )
+    with pytest.raises(UserError, match="a public address"), safe_rendezvous(said):  # type: ignore[arg-type]
+        raise AssertionError("it would listen")

@@ -209,6 +209,5 @@ def test_deleted_journals_are_skipped_and_unreadable_journals_are_errors(ledger:
     assert list(digests_module.digest_journals(paths)) == paths[1:]
     paths[1].unlink()
     paths[1].mkdir()
-    with pytest.raises(UserError, match="is no file"):
-        digests_module.digest_journals(paths)
+    assert "is no file" in str(digests_module.digest_journals(paths)[paths[1]])
     assert find_journals(ledger) == paths[2:], "a folder is no journal"

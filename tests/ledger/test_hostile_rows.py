@@ -18,6 +18,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.encoding import GENESIS, encode_line, hash_of, kind_begins, split_line
 from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.results import Outcomes
+from ledger_lab.ledger.rows import Telemetry
+from ledger_lab.ledger.tally import Sums
 from ledger_lab.reports import summarize_run
 from tests.fakes.ledgers import write_run
 
@@ -242,3 +245,46 @@ def test_a_checkpoint_path_stays_inside_the_run_directory(path: str) -> None:
     assert KINDS["CheckpointSaved"].from_data({"path": "nn/..model..pt", **fields_of})
     with pytest.raises(ValueError, match="path"):
         KINDS["CheckpointSaved"].from_data({"path": path, **fields_of})
+
+
+def test_the_largest_numbers_in_all_places_at_once_end_no_command_in_a_traceback(
+    ledger: Hostile, tmp_path: Path
+) -> None:
+    root, rows, figures = ledger
+    path = root / "rsl_rl" / "e" / "aa" / "journal-1-0.jsonl"
+    sample = SAMPLES["Telemetry"]
+    empty = {each.name: [] for each in fields(Outcomes)}
+    score = next(data for _, kind, data in rows if kind == "PanelResult")
+    for value in (1e308, 1e30, float(2**63 - 1)):
+        figures_of = {"utilization": 1.0, "power_w": value, "temperature_c": -value}
+        largest = {
+            "wall_ns": 2**63 - 1,
+            "host": {**sample["host"], "cpu_s": value, "busiest_thread": value},
+            "devices": [{**sample["devices"][0], **figures_of, "energy_mj": None}],
+        }
+        sums = Sums()
+        sums.telemetry.add(rows[0][0], Telemetry.from_data({**sample, "wall_ns": 1}))
+        tally = sums.tally().to_data()
+        device = tally["telemetry"]["devices"]["GPU-0"]
+        device["figures"]["power_w"]["total"] = device["figures"]["power_w"]["peak"] = value
+        device["counted"] = [[0, 2**63 - 1, value], [2**63 - 1, 0, value]]
+        tally["telemetry"]["host"]["cpu_s"] = value
+        for kind, data in (
+            ("Telemetry", largest),
+            ("Tally", tally),
+            ("PanelResult", {**score, "outcomes": empty}),
+        ):
+            write_chained(path, [*rows, *[(rows[0][0], kind, data)] * 3])
+            run_commands(root, tmp_path)
+            build_or_refuse(root, tmp_path / "page.html")
+            (sound,) = (run for run in read_ledger(root, tolerate_damage=True).runs if run.declared.run_id == "sound")
+            assert asdict(summarize_run(sound)) == figures
+    write_chained(path, rows)
+
+
+def build_or_refuse(root: Path, page: Path) -> None:
+    """Draw the page."""
+    try:
+        assert build_report(["--log_root", str(root), "--html", str(page)]) in (0, 1)
+    except UserError as error:
+        assert len(str(error).splitlines()) == 1, error

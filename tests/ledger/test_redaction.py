@@ -188,3 +188,26 @@ def test_a_log_is_redacted_however_the_text_is_split() -> None:
     assert log.getvalue() == f"a\ntoken={REDACTED}\nb\n"
     stream.finish()
     assert log.getvalue().endswith("b\nc")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [" " * 200_000, ("\t" * 20_000 + "\n") * 5, "sk-" * 60_000, "eyJ-" * 50_000],
+    ids=["blanks", "tabs", "sk", "eyJ"],
+)
+def test_no_text_takes_longer_than_its_length_allows(text: str) -> None:
+    assert Redactor({}, []).text(text) == text  # with the square of the length, it took an hour
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("MYSQL_PWD=hunter2secret", "MYSQL_PWD=[redacted]"),
+        ("db_pwd: hunter2secret", "db_pwd: [redacted]"),
+        ("PWD=/home/you", "PWD=/home/you"),
+        ("machine x login you password hunter2\n", "machine x login you password [redacted]\n"),
+        ("the login failed: password is wrong", "the login failed: password is wrong"),
+    ],
+)
+def test_passwords_of_programs_are_replaced(text: str, clean: str) -> None:
+    assert Redactor({}, []).text(text) == clean

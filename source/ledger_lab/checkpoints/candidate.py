@@ -46,7 +46,7 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
 
     Args:
         run: The run, of a registered task.
-        trust_run: Whether overrides of the run may name functions and classes, which Isaac Lab then imports.
+        trust_run: Whether overrides of the run may name functions, classes and files, which are then loaded.
 
     Raises:
         UserError: If the task no longer accepts the overrides, or an override names code that is not trusted.
@@ -54,8 +54,8 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
     declared = run.declared
     if not trust_run and (named := next(filter(names_code, declared.overrides), None)) is not None:
         raise UserError(
-            f"run {declared.run_id} declared {named!r}, which names Python to run: if you trust its author, say "
-            "--trust_run"
+            f"run {declared.run_id} declared {named!r}, which may name Python to run: if you trust its author, "
+            "say --trust_run"
         )
     return resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.files import read_toml
 from ledger_lab.paths import config_root
 
 LOCAL: Final = "local"
@@ -35,6 +35,12 @@ _OWNED_ONLY: Final = ("purchase_usd", "lifetime_years", "utilization", "usd_per_
 """Fields of hardware that the user owns."""
 
 _HOURS_PER_YEAR: Final = 365.25 * 24
+
+_LEAST_GRANULARITY_S: Final = 1e-6
+"""Smallest unit of time that can be billed [s]."""
+
+LARGEST: Final = 1e15
+"""Largest number in a price: sums and products of such numbers are finite."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,14 +112,17 @@ class Price:
             raise ValueError(f"market must be one of {', '.join(_FIELDS_OF_MARKET)}, not {self.market!r}")
         if isinstance(self.accelerators, bool) or not isinstance(self.accelerators, int) or self.accelerators < 1:
             raise ValueError(f"accelerators must be a whole number of at least 1, not {self.accelerators!r}")
-        check_number("billing_granularity_s", self.billing_granularity_s)
+        check_number("accelerators", self.accelerators, LARGEST)
+        check_number("billing_granularity_s", self.billing_granularity_s, LARGEST)
         if self.billing_granularity_s == 0:
             raise ValueError("billing_granularity_s must be more than 0")
-        check_number("billing_minimum_s", self.billing_minimum_s)
+        if self.billing_granularity_s < _LEAST_GRANULARITY_S:
+            raise ValueError(f"billing_granularity_s must be at least {_LEAST_GRANULARITY_S:g}")
+        check_number("billing_minimum_s", self.billing_minimum_s, LARGEST)
         if self.market == "unpriced" and self.usd_per_hour is not None:
             raise ValueError("usd_per_hour contradicts market = 'unpriced'")
         if self.usd_per_hour is not None:
-            check_number("usd_per_hour", self.usd_per_hour)
+            check_number("usd_per_hour", self.usd_per_hour, LARGEST)
         for name in _OWNED_ONLY:
             self._check_owned_only(name, getattr(self, name))
         if self.date is not None and not _is_iso_date(self.date):
@@ -130,7 +139,7 @@ class Price:
             return
         if self.market != OWNED:
             raise ValueError(f"{name} contradicts market = {self.market!r}: only a price of market 'owned' has it")
-        check_number(name, value)
+        check_number(name, value, LARGEST)
         if name in ("lifetime_years", "utilization") and value == 0:
             raise ValueError(f"{name} must be more than 0")
         if name == "utilization" and value > 1:
@@ -139,7 +148,7 @@ class Price:
     def _spread(self, purchase_usd: float, working_hours: float) -> None:
         """Derive the price per hour. A ledger row contains the price, too; the two must be equal."""
         usd_per_hour = purchase_usd / working_hours if working_hours else math.inf
-        check_number("purchase_usd per hour of work", usd_per_hour)
+        check_number("purchase_usd per hour of work", usd_per_hour, LARGEST)
         if self.usd_per_hour is not None and not math.isclose(self.usd_per_hour, usd_per_hour, rel_tol=1e-9):
             raise ValueError(
                 "usd_per_hour contradicts market = 'owned': leave it out, it follows from purchase_usd, lifetime_years "
@@ -189,7 +198,7 @@ def load_prices(path: Path | None = None) -> dict[str, Price]:
     """
     path = config_root() / "prices.toml" if path is None else path
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = read_toml(path)
     except OSError as error:
         raise UserError(f"{path}: cannot read the price file: {error.strerror}") from error
     except ValueError as error:  # not UTF-8, or not TOML
@@ -239,7 +248,7 @@ def resolve_price(
     if usd_per_hour is None:
         return prices[name]
     try:
-        check_number("--usd_per_hour", usd_per_hour)
+        check_number("--usd_per_hour", usd_per_hour, LARGEST)
     except ValueError as error:
         raise UserError(str(error)) from error
     return dataclasses.replace(
@@ -257,14 +266,21 @@ def resolve_price(
     )
 
 
-def check_number(name: str, value: object) -> None:
+def check_number(name: str, value: object, most: float = math.inf) -> None:
     """Refuse a value that is not a finite number of at least 0.
+
+    Args:
+        name: What it is.
+        value: The number.
+        most: The largest one.
 
     Raises:
         ValueError: With a message that starts with ``name``.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:g}")
 
 
 def _check_text(name: str, value: object, *, optional: bool) -> None:

@@ -74,13 +74,20 @@ def require_private(names: Iterable[str], *, allow: bool) -> None:
             address = listening_address(name)
         except OSError:
             continue
-        public = [each for each in ([address] if address else _interfaces()) if ipaddress.ip_address(each).is_global]
+        anywhere = not address or ipaddress.ip_address(address).is_unspecified
+        public = [each for each in (_interfaces() if anywhere else [address]) if _is_public(each)]
         if public:
             raise UserError(
                 f"{name} is at {public[0]}, a public address, and torch trusts everyone who can connect to it: choose "
                 "a private network (MASTER_ADDR, GLOO_SOCKET_IFNAME, torchrun's --rdzv-endpoint and --local-addr), or "
                 f"pass {ALLOW} if a firewall protects the address"
             )
+
+
+def _is_public(address: str) -> bool:
+    """Tell whether an address is one of the internet; an IPv6 address may stand for an IPv4 address."""
+    known = ipaddress.ip_address(address)
+    return (getattr(known, "ipv4_mapped", None) or known).is_global
 
 
 def bound_listener(host: str, port: int) -> socket.socket:

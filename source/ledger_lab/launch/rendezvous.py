@@ -20,6 +20,7 @@ from torch.distributed.elastic.rendezvous import (
     rendezvous_handler_registry,
     static_tcp_rendezvous,
 )
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from ledger_lab.launch.addresses import ALLOW, bound_listener, require_private
 from ledger_lab.launch.world import STORE
@@ -76,6 +77,14 @@ class _BoundStore(dist.TCPStore):
         super().__init__(host, port, world_size, is_master, *args, **options)
 
 
+def _host_of(endpoint: str) -> str:
+    """Return the host of an endpoint as torch reads it: the port may be missing, brackets surround IPv6 addresses."""
+    try:
+        return str(parse_rendezvous_endpoint(endpoint, 0)[0])
+    except ValueError:
+        return ""  # torch refuses it
+
+
 @contextmanager
 def safe_rendezvous(args: Namespace) -> Iterator[None]:
     """Within the context, the launcher of a single machine opens no port; launchers of several use one address only.
@@ -87,7 +96,7 @@ def safe_rendezvous(args: Namespace) -> Iterator[None]:
         UserError: If a launcher would listen at a public address.
     """
     if not args.standalone:
-        where = args.rdzv_endpoint.rpartition(":")[0] if args.rdzv_endpoint else args.master_addr
+        where = _host_of(args.rdzv_endpoint) if args.rdzv_endpoint else args.master_addr
         require_private(
             [name for name in (where, args.local_addr) if name],
             allow=ALLOW in args.training_script_args,

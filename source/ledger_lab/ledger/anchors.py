@@ -6,6 +6,7 @@ each later attempt or evaluation, name all journals of the run with their number
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +33,27 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
             continue
         try:
             _, digest = digest_journal(path, thorough=False)
+            _bring_to_disk(path)
         except (LedgerDamageError, OSError):
             continue  # readers of the ledger report it; it must not keep the caller from writing its row
         if digest.rows:
             anchors[path.name.removesuffix(COMPRESSED)] = Anchor(rows=digest.rows, hash=digest.last_hash)
     return anchors
+
+
+def _bring_to_disk(path: Path) -> None:
+    """Write what a journal holds to disk: its writer may not have done so yet.
+
+    Otherwise, a power failure could take rows that an anchor on disk names.
+
+    Raises:
+        OSError: If that is not possible.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)

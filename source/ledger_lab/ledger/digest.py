@@ -6,14 +6,16 @@ line. It adds up the rows since the last tally (:mod:`ledger_lab.ledger.tally`),
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import stat
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, compress, count, repeat
-from operator import not_
+from operator import attrgetter, not_
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
@@ -54,6 +56,9 @@ COMPRESSED = ".gz"
 
 _MOST_DECOMPRESSED = 256 << 20
 """Largest size of a compressed journal after decompression [B]; it is held in memory."""
+
+NO_FILE = "it is no file: remove it, or move it out of the ledger"
+"""What is wrong with a pipe, a device or a link that has the name of a journal."""
 
 _MOST_WAITING = 32
 """Largest number of buffers whose rows wait for a tally."""
@@ -201,33 +206,49 @@ def find_journals(root: Path) -> list[Path]:
     Raises:
         UserError: If a directory can't be read. Its journals must not be left out silently.
     """
-    found, seen = [], set()
-    for directory, folders, names in os.walk(root, onerror=_require_gone, followlinks=True):
+    found: list[Path] = []
+    seen: set[tuple[int, int]] = set()
+    waiting = [os.fspath(root)]
+    while waiting:
+        directory = waiting.pop()
         try:
             status = os.stat(directory)
+            if (identity := (status.st_dev, status.st_ino)) in seen:
+                continue
+            seen.add(identity)
+            with os.scandir(directory) as listing:
+                entries = sorted(listing, key=attrgetter("name"), reverse=True)
+            for entry in entries:
+                if _is_directory(entry):
+                    waiting.append(entry.path)
+                elif is_journal(path := Path(entry.path)):
+                    found.append(path)
         except FileNotFoundError:
             continue
-        identity = (status.st_dev, status.st_ino)
-        if identity in seen:
-            folders.clear()
-            continue
-        seen.add(identity)
-        folders.sort()
-        found += [path for name in names if is_journal(path := Path(directory, name))]
+        except OSError as error:
+            raise UserError(
+                f"cannot read {error.filename}: {error.strerror}: make it readable, or move it out of the ledger"
+            ) from error
     return sorted(found)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Tell whether an entry is a directory, or a symbolic link that leads to one.
+
+    Raises:
+        OSError: If a link can't be followed, so that nobody knows. A link that leads to itself leads to no directory.
+    """
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise
 
 
 def is_journal(path: Path) -> bool:
     """Tell by its name whether a file is a journal, compressed or not."""
     return path.name.startswith("journal-") and path.name.removesuffix(COMPRESSED).endswith(".jsonl")
-
-
-def _require_gone(error: OSError) -> None:
-    """Ignore a directory that was deleted, and refuse a directory that can't be read."""
-    if not isinstance(error, FileNotFoundError):
-        raise UserError(
-            f"cannot read {error.filename}: {error.strerror}: make it readable, or move it out of the ledger"
-        )
 
 
 def open_journal(path: Path) -> BinaryIO:
@@ -276,6 +297,8 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
         OSError: If the file can't be read.
     """
     reading = _Reading(path, thorough)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise LedgerDamageError(path, 1, NO_FILE)  # to open a pipe takes until somebody writes
     with path.open("rb", buffering=_BUFFER) as stored:
         stamp = Stamp.of(os.fstat(stored.fileno()))
         file = _decompressed(path, stored) if path.suffix == COMPRESSED else stored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from ledger_lab.cores import map_on_cores
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.cache import keep_digests, load_digests
-from ledger_lab.ledger.digest import Digest, LedgerDamageError, Stamp, digest_journal
+from ledger_lab.ledger.digest import NO_FILE, Digest, LedgerDamageError, Stamp, digest_journal
 
 PARALLEL_FROM = 32 << 20
 """Total size of journals above which several processes read them [B]."""
@@ -48,7 +49,8 @@ def digest_journals(
     Raises:
         UserError: If a journal can't be read.
     """
-    stamps = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
+    seen = {path: _stamp(path) for path in paths}
+    stamps = {path: stamp for path, stamp in seen.items() if isinstance(stamp, Stamp)}
     total = sum(stamp.size for stamp in stamps.values())
     known = load_digests(cache_root) if cache_root is not None and total >= CACHED_FROM else {}
     found: dict[Path, Found] = {
@@ -57,6 +59,7 @@ def digest_journals(
     sizes = {path: stamp.size for path, stamp in stamps.items() if path not in found}
     new = _digest_new(sizes, on_progress, thorough=cache_root is None)
     found |= new
+    found |= {path: damage for path, damage in seen.items() if isinstance(damage, LedgerDamageError)}
     if cache_root is not None and sum(sizes.values()) >= CACHED_FROM:
         whole = {path: each for path, each in found.items() if not isinstance(each, LedgerDamageError)}
         keep_digests(cache_root, whole)
@@ -64,17 +67,17 @@ def digest_journals(
     return {path: each if isinstance(each, LedgerDamageError) else each[1] for path, each in ordered.items()}
 
 
-def _stamp(path: Path) -> Stamp | None:
-    """Return the stamp of a journal, or ``None`` if the file no longer exists."""
+def _stamp(path: Path) -> Stamp | LedgerDamageError | None:
+    """Return the stamp of a journal, ``None`` if the file no longer exists, or the damage if it is no file."""
     try:
         status = path.stat()
     except FileNotFoundError:
-        return None
+        return LedgerDamageError(path, 1, "it is a link to a file that does not exist") if path.is_symlink() else None
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            return LedgerDamageError(path, 1, NO_FILE)
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise UserError(f"{path} is no file: move it out of the ledger")
-    return Stamp.of(status)
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else LedgerDamageError(path, 1, NO_FILE)
 
 
 def _digest_new(sizes: dict[Path, int], on_progress: OnProgress | None, *, thorough: bool) -> dict[Path, Found]:

@@ -33,6 +33,8 @@ _DROPPED = (Telemetry.__name__, Tally.__name__)
 def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
     """Write an excerpt of a run: one journal per process of each attempt, each with a hash chain of its own.
 
+    Attempts that ended before their process wrote a row keep the journal of its supervisor, or an empty one.
+
     An excerpt holds no telemetry and no stand-alone evaluations. Phase windows in a row become one window, which has
     their sum. The end of an attempt moves from its supervisor's journal into that of the process. All other rows are
     unchanged, with their original times.
@@ -46,13 +48,19 @@ def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
         OSError: If a journal can't be read or written.
     """
     for attempt in run.attempts:
+        supervisions = {each.of(SupervisionStarted)[0].rank: each for each in attempt.supervisions}
         for journal in attempt.ranks:
-            rank = journal.of(AttemptStarted)[0].rank
+            supervision = supervisions.pop(journal.of(AttemptStarted)[0].rank, None)
             lines = [*_lines(journal)]
-            for supervision in attempt.supervisions:
-                if supervision.of(SupervisionStarted)[0].rank == rank:
-                    lines += (line for line in _lines(supervision) if line.kind in _ENDS)
+            if supervision is not None:
+                lines += (line for line in _lines(supervision) if line.kind in _ENDS)
             _write(folder / journal.path.name.removesuffix(COMPRESSED), _selected(lines, checkpoint))
+        for supervision in supervisions.values():
+            lines = [*_lines(supervision)]
+            _write(folder / supervision.path.name.removesuffix(COMPRESSED), _selected(lines, checkpoint))
+    numbers = {attempt.number for attempt in run.attempts}
+    for number in {*range(1, max(numbers, default=0))} - numbers:
+        (folder / f"journal-{number}-0.jsonl").touch()
 
 
 def _lines(journal: JournalContent) -> Iterator[Line]:

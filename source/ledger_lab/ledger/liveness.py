@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import datetime
 from functools import cache
@@ -21,13 +22,30 @@ def _here() -> tuple[str, int]:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return when a process started, in ticks since the boot; ``None`` if it does not exist or is a zombie."""
+    """Return when a process started, in ticks since the boot; ``None`` if it does not exist or is a zombie.
+
+    Raises:
+        OSError: If the system hides the processes of other users, and this is one of them.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
+        if _exists(pid):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"/proc/{pid}/stat") from None
         return None
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[_START_TICKS])
+
+
+def _exists(pid: int) -> bool:
+    """Tell whether there is a process that only another user may look at."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False  # it has ended meanwhile, or begun: with this number, it is another one
 
 
 def identify_process(pid: int) -> ProcessIdentity | None:
@@ -53,17 +71,22 @@ def is_alive(pid: int, seen: datetime, identity: ProcessIdentity | None) -> bool
 
     Returns:
         Whether it runs; ``None`` if this process can't know, because the other process belongs to another boot of the
-        kernel or another PID namespace.
+        kernel or another PID namespace, or the system hides the processes of other users.
     """
     here = identify_process(os.getpid())
     if identity is not None and here is not None:
         if (identity.boot_id, identity.pid_namespace) != (here.boot_id, here.pid_namespace):
             return None
-        return _start_ticks(pid) == identity.start_ticks
+        try:
+            return _start_ticks(pid) == identity.start_ticks
+        except OSError:
+            return None
     import psutil  # slow to import
 
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
     except psutil.NoSuchProcess:
-        return False
+        return None if _exists(pid) else False
+    except psutil.AccessDenied:
+        return None

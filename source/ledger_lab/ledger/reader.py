@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeVar
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger.anchors import Anchored, require_anchored
 from ledger_lab.ledger.content import JournalContent, read_journal
 from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, find_journals
@@ -325,7 +326,7 @@ def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageErro
     damage: list[LedgerDamageError] = []
     by_directory: dict[Path, list[JournalContent]] = {}
     damaged: set[Path] = set()
-    for path, digest in digests.items():
+    for path, digest in _without_drafts(digests).items():
         if isinstance(digest, LedgerDamageError):
             damage.append(digest)
             damaged.add(path.parent)
@@ -354,6 +355,18 @@ def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageErro
     torn = tuple(journal for journal in journals if journal.torn_bytes)
     cohorts = _cohorts(journals, runs, damage)
     return Ledger(root, tuple(runs), cohorts, torn, tuple(journals), tuple(damage))
+
+
+def _without_drafts(digests: Mapping[Path, Digest | LedgerDamageError]) -> dict[Path, Digest | LedgerDamageError]:
+    """Leave compressed journals out that lie unfinished, or as the same rows, beside the journal that gzip reads."""
+    kept = dict(digests)
+    for path, digest in digests.items():
+        plain = digests.get(path.with_suffix("")) if path.suffix == COMPRESSED else None
+        if isinstance(plain, Digest) and (
+            isinstance(digest, LedgerDamageError) or (digest.rows, digest.last_hash) == (plain.rows, plain.last_hash)
+        ):
+            del kept[path]
+    return kept
 
 
 def _cohorts(
@@ -404,7 +417,8 @@ class _Journals:
         for journal in self.all:
             for place in journal.digest.places[:1]:
                 original = originals.setdefault(place.hash, journal)
-                if original is not journal:
+                # The telemetry of two evaluations may begin in the same millisecond, with the same row.
+                if original is not journal and place.kind != TelemetryStarted.__name__:
                     raise LedgerDamageError(journal.path, 1, f"it is a copy of {original.path.name}")
             self._sort(journal)
             results = journal.places(PanelResult)
@@ -463,17 +477,45 @@ def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | Non
     """Build the run of one directory's journals, while its processes may be writing.
 
     The journals were read one after the other, so a journal may refer to rows that were written after the other journal
-    was read. Before a missing row counts as damage, all journals are read again.
+    was read. Before a missing row counts as damage, all journals are read again. The same is done where a journal was
+    deleted or compressed since it was read.
 
     Raises:
         LedgerDamageError: As for :func:`_assemble`.
+        UserError: If a journal can't be read.
     """
     try:
         return _assemble(directory, journals, journals)
-    except LedgerDamageError:
-        paths = [path for path in find_journals(directory) if path.parent == directory]
-        later = [JournalContent.stored(path, digest_journal(path, thorough=False)[1]) for path in paths]
-        return _assemble(directory, journals, later)
+    except UserError:  # damage is one, too
+        later = _read_again(directory)
+    kept = {journal.path for journal in later}
+    return _assemble(directory, journals if all(each.path in kept for each in journals) else later, later)
+
+
+def _read_again(directory: Path) -> list[JournalContent]:
+    """Read all journals of one directory.
+
+    Raises:
+        LedgerDamageError: If one is damaged.
+        UserError: If one can't be read.
+    """
+    found: dict[Path, Digest | LedgerDamageError] = {}
+    for path in find_journals(directory):
+        if path.parent == directory:
+            try:
+                found[path] = digest_journal(path, thorough=False)[1]
+            except LedgerDamageError as damage:
+                found[path] = damage
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot read {path}: {error.strerror}") from error
+    journals = []
+    for path, digest in _without_drafts(found).items():
+        if isinstance(digest, LedgerDamageError):
+            raise digest
+        journals.append(JournalContent.stored(path, digest))
+    return journals
 
 
 def _assemble(directory: Path, journals: list[JournalContent], later: list[JournalContent]) -> Run | None:
@@ -500,8 +542,7 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
             raise LedgerDamageError(
                 journal.path, 1, f"it belongs to run {run_id}, and {first.path.name} declares run {declared.run_id}"
             )
-    names = {each.path.name.removesuffix(COMPRESSED): (each.path, each.digest) for each in later}
-    require_anchored(found.anchored, names)
+    require_anchored(found.anchored, _by_name(later))
     numbers = found.numbers
     for number in range(1, max(numbers, default=0)):
         if number not in numbers:
@@ -517,15 +558,26 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
     return run
 
 
+def _by_name(journals: Sequence[JournalContent]) -> dict[str, tuple[Path, Digest]]:
+    """Return paths and digests of journals by their names, without the ending of a compressed one."""
+    return {each.path.name.removesuffix(COMPRESSED): (each.path, each.digest) for each in journals}
+
+
 def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> None:
-    """Refuse attempts without a declaration of their run, unless the declaration may still be written."""
+    """Refuse attempts without a declaration of their run, unless it may still be written, or never was.
+
+    The first process declares the run before it does anything else. So where it left nothing, it ended before that,
+    while the others had begun.
+    """
     numbers = {*found.ranks, *found.supervisions}
+    began = numbers - {1} or any(0 in of_attempt.get(1, {}) for of_attempt in (found.ranks, found.supervisions))
     if (
-        numbers
+        began
         and not any(journal.places(RunDeclared) for journal in later)
         and not any(found.attempt(number).shows_life() for number in numbers)
     ):
         raise LedgerDamageError(found.directory, 1, "the declaration of its run is missing")
+    require_anchored(found.anchored, _by_name(later))
 
 
 def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:

@@ -17,7 +17,7 @@ from ledger_lab.ledger.rows import Row
 REDACTED = "[redacted]"
 
 _ENDING = (
-    r"(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|passphrase|credentials?|api[_-]?key|access[_-]?key"
+    r"(?:token|secret|secret[_-]?key|passw(?:or)?d|[_.-]pass|[_.-]pwd|passphrase|credentials?|api[_-]?key|access[_-]?key"
     r"|account[_-]?key|private[_-]?key)"
 )
 """Endings of the names of secrets. A search in a text matches only the ending: the part before it stays anyway, and
@@ -61,7 +61,7 @@ _IN_BRACES = re.compile(rf"(?i)([{{,][ \t]*[\w.-]*{_ENDING}:[ \t]+)(?!{_HARMLESS
 """``{password: …, seed: 3}``, as in YAML."""
 
 _BLOCK = re.compile(
-    rf"(?im)^([ \t]*)([^\n]*{_ENDING}[\"']?:[ \t]*)[|>][-+\d]*[ \t]*$(?:\n\1[ \t]+[^\n]*|\n(?=[ \t]*$))*"
+    rf"(?im)^([ \t]*+)([^\n]*{_ENDING}[\"']?:[ \t]*)[|>][-+\d]*[ \t]*$(?:\n\1[ \t]+[^\n]*|\n(?=[ \t]*$))*"
 )
 """``private_key: |`` and the indented lines after it, as in YAML."""
 
@@ -77,10 +77,10 @@ _SECRET_ARGUMENT = re.compile(rf"(?i)(?:-{{1,2}})?{_SECRET_NAME}=(.+)", re.DOTAL
 """``--api_key=…`` or ``agent.api_key=…``."""
 
 _KNOWN_SHAPES = re.compile(
-    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-(?=[\w-]*\d)[\w-]{20,}|nvapi-[\w-]{16,}"
+    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|sk-(?=[\w-]{0,200}\d)[\w-]{20,}|nvapi-[\w-]{16,}"
     r"|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|pypi-[\w-]{16,}"
     r"|npm_[A-Za-z0-9]{36}|[rs]k_live_[A-Za-z0-9]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|\d{8,10}:AA[\w-]{33}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
+    r"|(?<!-)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,})"
 )
 """Tokens that can be recognized by their prefix."""
 
@@ -102,6 +102,9 @@ _SIGNATURE = re.compile(
 _AUTHORIZATION = re.compile(
     r"""(?i)\b((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?)([^"'\\\n]{8,})|\b(bearer\s+)(\S{8,})"""
 )
+
+_LOGIN = re.compile(r"(?i)\b(login[ \t]+[^\s:]+\s+password[ \t]+)(\S+)")
+"""``login … password …``, as in ``.netrc``."""
 
 _PIECE_CHARACTERS = 1 << 22
 """Number of characters of a file that are searched together, extended to the end of a line."""
@@ -142,6 +145,7 @@ class Redactor:
         text = _BLOCK.sub(rf"\1\2{REDACTED}", text)
         for named in (_IN_BRACES, _AFTER_EQUALS, _AFTER_COLON, _AFTER_FLAG):
             text = named.sub(_without_value, text)
+        text = _LOGIN.sub(rf"\1{REDACTED}", text)
         text = _URL_PASSWORD.sub(rf"\1{REDACTED}\3", text)
         text = _URL_USER.sub(rf"\1{REDACTED}\3", text)
         return _KNOWN_SHAPES.sub(REDACTED, text)

@@ -102,6 +102,15 @@ class PanelResult(Row):
     """Why the score is invalid; ``None`` if it is valid."""
     outcomes: Outcomes
 
+    def __post_init__(self) -> None:
+        """Refuse a score without episodes.
+
+        Raises:
+            ValueError: If there are none.
+        """
+        if not self.outcomes.episodes:
+            raise ValueError("a score has at least one episode")
+
     @property
     def passes(self) -> bool:
         """Whether a screening or a confirmation reached the successes it needed."""

@@ -25,8 +25,18 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=_INT64_MAX)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 """A part of a whole, in [0, 1]."""
 
-Amount = Annotated[float, msgspec.Meta(ge=0.0)]
+Measured = Annotated[float, msgspec.Meta(ge=-1e30, le=1e30)]
+"""A measured quantity. It is far from the largest numbers, so that sums and products of any amount of them are
+numbers."""
+
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e30)]
 """A measured quantity that is never negative."""
+
+Total = Annotated[float, msgspec.Meta(ge=-1e45, le=1e45)]
+"""A sum of measured quantities."""
+
+Instant = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
+"""A time [ns], before or after some other time."""
 
 Seed = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 """A seed of a generator of random numbers."""
@@ -389,7 +399,7 @@ class DeviceSample:
     power_w: Amount | None
     energy_mj: Count | None
     """Energy counter of the device [mJ]; only differences are meaningful."""
-    temperature_c: float | None
+    temperature_c: Measured | None
     sm_clock_mhz: Count | None
 
 
@@ -397,9 +407,9 @@ class DeviceSample:
 class HostSample:
     """Use of the host by the processes of the attempt since the last sample."""
 
-    cpu_s: float
+    cpu_s: Measured
     """Processor seconds of all threads since the last sample [s]."""
-    busiest_thread: float | None
+    busiest_thread: Measured | None
     """Share of one core that the busiest thread used, in [0, 1]."""
     memory_bytes: Count
     """Resident memory of the attempt's processes."""

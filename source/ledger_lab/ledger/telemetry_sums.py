@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, Self
 
 import msgspec
 
-from ledger_lab.ledger.rows import Count, DeviceSample, HostSample, Telemetry
+from ledger_lab.ledger.rows import Amount, Count, DeviceSample, HostSample, Instant, Measured, Telemetry, Total
 
 MAX_PLAUSIBLE_W = 10_000.0
 """More power than any accelerator draws [W]. If an energy counter rises faster, it was set, and its difference is not
@@ -41,8 +41,8 @@ class Figure:
     """One figure over all samples that have it."""
 
     count: Count = 0
-    total: float = 0.0
-    peak: float | None = None
+    total: Total = 0.0
+    peak: Total | None = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -52,12 +52,12 @@ class HostSums:
     samples: Count = 0
     watched_ns: Count = 0
     """Age of the attempt at the last sample [ns]; the samples cover all time until then."""
-    cpu_s: float = 0.0
-    threads_ns: int = 0
+    cpu_s: Total = 0.0
+    threads_ns: Instant = 0
     """Time covered by samples with a busiest thread [ns]."""
-    threads_busy_ns: float = 0.0
+    threads_busy_ns: Total = 0.0
     """The same, times the share of a core that the busiest thread used [ns]."""
-    peak_busiest_thread: float | None = None
+    peak_busiest_thread: Measured | None = None
     peak_memory_bytes: Count = 0
     least_available_bytes: Count | None = None
 
@@ -80,7 +80,7 @@ class HostSums:
             self.least_available_bytes = available
 
 
-Span = Annotated[list[float | int], msgspec.Meta(min_length=3, max_length=3)]
+Span = Annotated[list[Total | Instant], msgspec.Meta(min_length=3, max_length=3)]
 """The fields of a :class:`Stretch`, while it may still grow."""
 
 FIGURES = ("utilization", "power_w", "temperature_c", "memory_used_bytes", "sm_clock_mhz")
@@ -93,9 +93,9 @@ class DeviceSums:
 
     figures: dict[str, Figure] = field(default_factory=lambda: {name: Figure() for name in FIGURES})
     """By the names of :data:`FIGURES`."""
-    counter: tuple[int, int] | None = None
+    counter: tuple[Instant, Count] | None = None
     """Time [ns] and value [mJ] of the last sample with a counter; ``None`` if the device has none."""
-    power: tuple[int, float] | None = None
+    power: tuple[Instant, Amount] | None = None
     """Time [ns] and value [W] of the last sample with a power, as long as there was no counter."""
     counted: list[Span] = field(default_factory=list)
     """Stretches whose energy follows from the counter."""
@@ -165,7 +165,7 @@ class TelemetrySums:
     """Sums of the telemetry of a journal."""
 
     count: Count = 0
-    began_ns: int | None = None
+    began_ns: Instant | None = None
     """Start of the attempt since the epoch [ns], by the clock at its first telemetry."""
     wall_ns: Count = 0
     """Age of the attempt at the last sample [ns]."""

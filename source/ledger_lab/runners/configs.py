@@ -29,8 +29,11 @@ from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
-_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-"""A function or a class, as configurations name it: ``package.module:name``."""
+_DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
+_DATA = re.compile(r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*", re.ASCII)
+"""Numbers, words, and lists of them: no name of a function or a class in another package (``package.module:name`` for
+Isaac Lab, also ``package.module.name`` for RSL-RL), no expression, no path, and nothing that Hydra reads otherwise than
+it is written, as ``${…}`` and escapes."""
 
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
@@ -66,13 +69,14 @@ def resolve_configs(
 
 
 def names_code(override: str) -> bool:
-    """Tell whether an override sets a function or a class, which Isaac Lab imports or evaluates.
+    """Tell whether an override may name a function, a class or a file, which Isaac Lab or a library imports or loads.
 
     Args:
         override: ``PATH=VALUE``.
     """
     key, _, value = override.partition("=")
-    return "lambda" in value or _CODE.search(value) is not None or key.rpartition(".")[2] in ("func", "class_type")
+    plain = _DATA_KEY.fullmatch(key) is not None and _DATA.fullmatch(value) is not None
+    return not plain or key.rpartition(".")[2] in ("func", "class_type")
 
 
 def _load(task: str, key: str) -> Any:

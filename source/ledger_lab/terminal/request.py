@@ -131,8 +131,8 @@ def trust_run_flag() -> Any:
     """Declare ``--trust_run``, of type ``bool``."""
     return flag(
         False,
-        "Run the Python that the run's journal names: a panel file with its success function, and overrides that name "
-        "functions or classes. Only for runs whose authors you trust.",
+        "Run the Python that the run's journal names: a panel file with its success function, and overrides that may "
+        "name functions, classes or files. Only for runs whose authors you trust.",
     )
 
 

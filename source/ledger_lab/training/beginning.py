@@ -45,7 +45,13 @@ class Beginning:
 
 
 def find_beginning(
-    name: str, log_root: Path, adapter: Adapter, env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any
+    name: str,
+    log_root: Path,
+    adapter: Adapter,
+    env_cfg: ManagerBasedRLEnvCfg,
+    agent_cfg: Any,
+    *,
+    trust_run: bool = False,
 ) -> Beginning:
     """Find the checkpoint that a run starts with.
 
@@ -55,6 +61,7 @@ def find_beginning(
         adapter: The library of the run.
         env_cfg: The environment's configuration.
         agent_cfg: The library's configuration.
+        trust_run: See :func:`~ledger_lab.checkpoints.candidate.declared_configs`.
 
     Raises:
         UserError: If there is no such checkpoint, its networks have another shape, or its observations or actions have
@@ -70,7 +77,7 @@ def find_beginning(
     what = f"--checkpoint {path}"
     require_recorded_hash(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
-    then_env, then_agent = declared_configs(found.run)
+    then_env, then_agent = declared_configs(found.run, trust_run=trust_run)
     require_same_task(found.run, then_env, ("observations", "actions"), f"{what} has learned from something else")
     by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
     inputs = [names for networks in by_network for names in networks.values()]

@@ -191,7 +191,9 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     held_out_slots = 0 if request.no_eval else len(panel.episodes) // world.size
     beginning = None
     if request.checkpoint is not None and resumed is None:
-        beginning = find_beginning(request.checkpoint, request.log_root, adapter, env_cfg, agent_cfg)
+        beginning = find_beginning(
+            request.checkpoint, request.log_root, adapter, env_cfg, agent_cfg, trust_run=request.trust_run
+        )
     if resumed is None:
         run_id, stamp = secrets.token_hex(8), datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         run_dir = (request.log_root / library / experiment / f"{stamp}_{run_id}").resolve()

@@ -84,6 +84,12 @@ class TrainRequest(SimulationRequest):
         group=_TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
+    trust_run: bool = flag(
+        False,
+        "With --checkpoint: accept overrides of that run that may name functions, classes or files. Only for runs "
+        "whose authors you trust.",
+        group=_TASK,
+    )
     num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=_TASK)
     seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_TASK)
     max_iterations: int | None = flag(
