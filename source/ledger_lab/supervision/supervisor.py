@@ -308,6 +308,7 @@ class Supervisor:
         if self._sampler is None or (now_s < self._next_sample_s and not at_once):
             return
         self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
+        self._kills.look()
         row = self._sampler.sample()
         for journal in self._telemetry:
             journal.append(row)
