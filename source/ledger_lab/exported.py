@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError, first_line
 
 __all__ = ["CONTRACT", "POLICY", "Origin", "read_origin"]
@@ -40,7 +40,7 @@ def read_origin(policy: Path, way_out: str) -> Origin:
     except OSError as error:
         raise UserError(f"cannot read {policy}: {error.strerror}; {way_out}") from error
     try:
-        contract = json.loads((policy.parent / CONTRACT).read_bytes())
+        contract = read_json(policy.parent / CONTRACT)
         expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
         origin = Origin(**{field.name: about[field.name] for field in fields(Origin)})
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, read_ledger
 from ledger_lab.ledger.find import tell_damage, telling_damage
 from ledger_lab.reports import (
@@ -312,7 +312,6 @@ def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) 
     """
     for prefix in prefixes:
         if not any(run.declared.run_id.startswith(prefix) for run in runs):
-            raise UserError(
-                f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}"
-            )
+            known = nearest(prefix, [run.declared.run_id for run in runs])
+            raise UserError(f"no run {prefix!r} under {log_root}: {known}")
     return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.paths import config_root
 
@@ -189,10 +189,10 @@ def load_prices(path: Path | None = None) -> dict[str, Price]:
     """
     path = config_root() / "prices.toml" if path is None else path
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = read_toml(path)
     except OSError as error:
         raise UserError(f"{path}: cannot read the price file: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or not TOML
+    except ValueError as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
     for key in document:
         if key != "instances":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, confirmation_seeds
@@ -135,10 +135,10 @@ def load_panel(name_or_path: str) -> Panel:
         path = known[name_or_path]
     source = name_or_path if path != Path(name_or_path) else str(path.resolve())
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path)
     except OSError as error:
         raise UserError(f"cannot read panel file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UserError(f"panel file {path} is not valid TOML: {error}") from error
     return _panel(path, source, content)
 

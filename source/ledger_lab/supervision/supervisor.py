@@ -43,7 +43,7 @@ from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
 from ledger_lab.supervision.peers import Peers
-from ledger_lab.terminal.console import EXIT_USER_ERROR
+from ledger_lab.terminal.console import EXIT_USER_ERROR, tell_error
 from ledger_lab.terminal.exit_status import (
     ENDING,
     OutOfMemoryKills,
@@ -52,6 +52,7 @@ from ledger_lab.terminal.exit_status import (
     name_of,
     status_of_exit,
 )
+from ledger_lab.terminal.surroundings import accept_surroundings
 
 _SAMPLE_S = 1.0
 _SAME_KEY_S = 1.0
@@ -88,6 +89,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     """
     started_ns = process_started_ns()
     open_standard_streams()
+    accept_surroundings()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with(os.getppid())  # torchrun gives its processes sessions of their own, where nobody misses it
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignored it, nobody would hear how a child ended
@@ -96,7 +98,10 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     sys.stderr.flush()
     supervisor_pid = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes are ready to hear them
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        sys.exit(tell_error(error))
     if pid == 0:
         ours.close()
         become_worker(supervisor_pid)
