@@ -1,4 +1,4 @@
-"""Readers of TOML and JSON files that users or others write; a wrong file ends in a ``ValueError``, whatever it holds."""
+"""Readers of TOML and JSON files that users or others write. A wrong file ends in a ``ValueError``, whatever it is."""
 
 from __future__ import annotations
 

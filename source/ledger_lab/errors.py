@@ -43,8 +43,8 @@ _FEWER_PROCESSES = "this user or container may start no more; end some processes
 
 def _started_process(error: BaseException) -> bool:
     """Tell whether an error comes from a line that starts a process, and not from a socket."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and ("fork" in (frames[-1].line or "") or Path(frames[-1].filename).name == "subprocess.py")
+    frames = traceback.extract_tb(error.__traceback__)[-2:]
+    return any("fork" in (frame.line or "") or Path(frame.filename).name == "subprocess.py" for frame in frames)
 
 
 _MOST_KNOWN = 30
