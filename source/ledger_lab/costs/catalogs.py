@@ -23,7 +23,7 @@ _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 
 _LARGEST: Final = 256 * 2**20
-"""Unpacked size of all tables of an archive together, or of one file [B]. All of gpuhunt's catalogs take a tenth."""
+"""Unpacked size of all tables of an archive together, or of one file [B]."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
