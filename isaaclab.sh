@@ -68,10 +68,12 @@ python_candidates() {
     uv python find --system 3.12 2>/dev/null || true
 }
 
-# Installs the uv of requirements.lock into the environment $1, which has pip.
+# Installs the uv of requirements.lock into the environment $1, which has pip. Settings that send packages elsewhere
+# (PIP_USER, PIP_TARGET, PIP_PREFIX, PIP_ROOT) do not apply: pip refuses them in an environment, or installs elsewhere.
 install_uv() {
     awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' requirements.lock >"$1/uv.lock"
-    "$1/bin/python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$1/uv.lock"
+    env -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT PIP_USER=0 \
+        "$1/bin/python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$1/uv.lock"
 }
 
 # Prints the first candidate that really runs (shims of version managers may not), is 3.12 and can create environments.

@@ -27,7 +27,7 @@ log() {{ printf '%s\\n' "$*" | tee -a "$TEST_LOG"; cat >/dev/null; }}
 case "$*" in
     "-I -c "*) printf '%s\\n' "$0" ;;
     "-m venv --clear "*) log venv; rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
-    "-m pip "*) log "pip $*" ;;
+    "-m pip "*) log "pip $* user=${{PIP_USER-}} target=${{PIP_TARGET-}} prefix=${{PIP_PREFIX-}}" ;;
     "-m uv cache dir") printf '%s\\n' "$HOME/cache" ;;
     "-m uv "*" --dry-run"*) log dry-run; [[ ! -e $HOME/offline ]] ;;
     "-m uv "*" sync "*) log "sync $*"; sleep "${{TEST_SYNC_S:-0}}" ;;
@@ -298,6 +298,12 @@ def test_the_first_call_installs_the_lock_with_hashes(workshop: Workshop) -> Non
     assert requirement.startswith("uv==")
     assert hashes
     assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
+
+
+def test_settings_of_pip_that_install_elsewhere_do_not_apply(workshop: Workshop) -> None:
+    workshop.env |= {"PIP_USER": "1", "PIP_TARGET": "/elsewhere", "PIP_PREFIX": "/elsewhere"}
+    assert workshop.run("-p", "-c", "pass").returncode == 0
+    assert workshop.log.read_text().splitlines()[1].endswith(" user=0 target= prefix=")
 
 
 def test_a_complete_environment_is_left_alone(built: Workshop) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,40 @@ class UserError(Exception):
     The message is one line that names the thing and the way out. Scripts print it without a traceback and exit with
     status 2.
     """
+
+
+def as_user_error(error: BaseException) -> UserError | None:
+    """Return the error for the user behind an error of the system; ``None`` if it is anything else.
+
+    Any program can meet these: names that no file can have, and limits of the system on this user or process.
+
+    Args:
+        error: The error.
+    """
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return UserError(f"{error.filename}: {error.strerror}: give a shorter name")
+    if isinstance(error, OSError) and error.errno == errno.EAGAIN and _started_process(error):
+        return UserError(f"cannot start a process ({error.strerror}): {_FEWER_PROCESSES}")
+    if isinstance(error, ValueError) and str(error).startswith("embedded null"):
+        return UserError("a path holds the character NUL: no file can have such a name")
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return UserError(f"cannot start a thread: {_FEWER_PROCESSES}")
+    return None
+
+
+_FEWER_PROCESSES = "this user or container may start no more; end some processes, or raise the limit (ulimit -u)"
+
+
+def _started_process(error: BaseException) -> bool:
+    """Tell whether an error comes from a line that starts a process, and not from a socket."""
+    frames = traceback.extract_tb(error.__traceback__)[-2:]
+    return any("fork" in (frame.line or "") or Path(frame.filename).name == "subprocess.py" for frame in frames)
+
+
+_MOST_KNOWN = 30
+"""Names that :func:`nearest` lists at most."""
 
 
 def first_line(error: BaseException) -> str:
@@ -51,11 +86,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
         known: All names that exist.
 
     Returns:
-        ``"did you mean 'a' or 'b'?"`` when something is close, otherwise the list of all known names.
+        ``"did you mean 'a' or 'b'?"`` when something is close, otherwise the list of the known names; of many, the
+        first ones and the count.
     """
     names = sorted(set(known))
     folded = {candidate.casefold(): candidate for candidate in names}
     close = [folded[match] for match in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
     if close:
         return "did you mean " + " or ".join(repr(candidate) for candidate in close) + "?"
-    return "known: " + (", ".join(names) if names else "none")
+    more = f" and {len(names) - _MOST_KNOWN} more" if len(names) > _MOST_KNOWN else ""
+    return "known: " + (", ".join(names[:_MOST_KNOWN]) if names else "none") + more

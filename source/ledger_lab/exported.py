@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.files import read_json
 
 __all__ = ["CONTRACT", "POLICY", "Origin", "read_origin"]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import itertools
-import json
 import os
 import shutil
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 _LEAST_FREE_BYTES = 1 << 20
 """Free space below which a failed save is reported as a full disk [B], because torch does not report the cause."""
@@ -73,29 +70,3 @@ def unused_path(path: Path) -> Path:
     """
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
     return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file that may come from anybody.
-
-    Raises:
-        OSError: If it can't be read.
-        ValueError: If it is not UTF-8, not TOML, or nested too deeply.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the content of a JSON file that may come from anybody.
-
-    Raises:
-        OSError: If it can't be read.
-        ValueError: If it is not UTF-8, not JSON, or nested too deeply.
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error

@@ -10,6 +10,7 @@ import pytest
 
 from ledger_lab.commands.import_prices import import_prices
 from ledger_lab.costs import load_prices
+from ledger_lab.costs.catalogs import read_catalogs
 from ledger_lab.errors import UserError
 from tests.conftest import ROOT, script
 
@@ -198,3 +199,17 @@ def test_the_program_prints_a_price_file_or_one_line_with_status_2(tmp_path: Pat
     finished = script("import_prices", AWS)
     assert (finished.returncode, finished.stdout) == (2, "")
     assert finished.stderr.startswith("error: ") and finished.stderr.count("\n") == 1
+
+
+def test_the_tables_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = AWS.read_text()
+    archive = tmp_path / "catalog.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for number in range(5):
+            packed.writestr(f"aws{number}.csv", text)
+    monkeypatch.setattr("ledger_lab.costs.catalogs._LARGEST", 5 * len(text.encode()))
+    assert len(read_catalogs(archive)) == 5
+    monkeypatch.setattr("ledger_lab.costs.catalogs._LARGEST", 5 * len(text.encode()) - 1)
+    assert "MB of tables are more than" in refusal(archive)
+    monkeypatch.setattr("ledger_lab.costs.catalogs._LARGEST", len(text.encode()) - 1)
+    assert "MB of tables are more than" in refusal(AWS)

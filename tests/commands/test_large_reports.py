@@ -52,3 +52,21 @@ def test_a_large_report_shows_bottlenecks_only_of_named_runs(
     assert report["bottlenecks_left_out"] and report["runs"][0]["bottleneck"] is None
     report = json.loads(said("00000001", "--json", "-"))
     assert not report["bottlenecks_left_out"] and report["runs"][0]["bottleneck"]["name"] == "simulation-bound"
+
+
+def test_a_page_of_many_runs_shows_the_newest_and_says_how_to_see_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    write_ledger(tmp_path / "logs", runs=5, rows=150)
+    monkeypatch.setattr(module, "_DRAWN_RUNS", 3)
+    page, root = tmp_path / "page.html", ["--log_root", str(tmp_path / "logs")]
+    newest = [run.declared.run_id for run in read_ledger(tmp_path / "logs").runs][2:]
+    assert build_report([*root, "--html", str(page)]) == 0
+    told = capsys.readouterr()
+    assert "the 2 oldest of 5 are left out; to draw others, name runs or cohorts" in told.err
+    assert "3 runs" in told.out
+    assert "3 of its 5 runs" in page.read_text()
+    assert f'"run_id":"{newest[0]}"' in page.read_text()
+    assert build_report([*root, "00000000", "--html", str(page)]) == 0
+    assert capsys.readouterr().err == ""

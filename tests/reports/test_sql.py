@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import resource
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -161,6 +166,77 @@ def test_a_query_reaches_no_file_and_no_variable(ledger: Contents, tmp_path: Pat
     assert not (tmp_path / "out.csv").exists()
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT list(range) FROM range(100000000)",  # in a buffer of the database's
+        "SELECT a.range, count(*) FROM range(100000) a, range(1000) b GROUP BY ALL ORDER BY ALL",  # could be spilled
+        "SELECT repeat('a', 2000000000)",  # in no buffer
+        "SELECT range, range::VARCHAR || 'abcdefghij' FROM range(100000000)",  # in the answer
+    ],
+)
+def test_a_query_takes_no_more_memory_than_it_may(
+    ledger: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    files = set(tmp_path.iterdir())
+    with pytest.raises(UserError, match="takes more than 0.0.* GB of memory: select less") as refused:
+        query(ledger, sql, memory_bytes=10_000_000)
+    assert "\n" not in str(refused.value)
+    assert set(tmp_path.iterdir()) == files
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert query(ledger, "SELECT count(*) FROM runs").rows == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/passwd')",
+        "SELECT * FROM sniff_csv('/etc/passwd')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM read_csv('https://localhost/x.csv')",
+        "SELECT getenv('HOME')",
+        "LOAD httpfs",
+        "ATTACH '/etc/passwd'",
+        "SET memory_limit = '1 TB'",
+        "SET enable_external_access = true",
+    ],
+)
+def test_a_query_reaches_no_host_and_changes_no_limit(ledger: Contents, sql: str) -> None:
+    with pytest.raises(UserError) as refused:
+        query(ledger, sql)
+    assert "\n" not in str(refused.value)
+
+
 def test_describing_tables_is_allowed(ledger: Contents) -> None:
     assert {row[0] for row in query(ledger, "SHOW TABLES").rows} == set(TABLES)
     assert query(ledger, "DESCRIBE runs").rows[0][:2] == ("run_id", "VARCHAR")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_long_query_ends_when_it_is_asked_to(signum: signal.Signals) -> None:
+    program = """
+from ledger_lab.commands.query import answer_sql
+from ledger_lab.reports.ledger_tables import Contents
+print("ready", flush=True)
+long = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
+answer_sql(Contents([], [], []), long, json_file=None, csv_file=None)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            time.sleep(3.0)
+            assert process.poll() is None
+            process.send_signal(signum)
+            assert process.wait(20) == -signum
+            assert process.stderr is not None and process.stderr.read() == ""
+        finally:
+            process.kill()

@@ -37,6 +37,56 @@ def test_memory_kills_of_other_processes_do_not_count(tmp_path: Path, groups: st
     assert kills.happened()
 
 
+def test_only_a_kill_for_memory_just_before_the_exit_counts(tmp_path: Path) -> None:
+    counter, now_s = tmp_path / "proc" / "vmstat", [0.0]
+    counter.parent.mkdir()
+    counter.write_text("oom_kill 3\n")
+    kills = OutOfMemoryKills(tmp_path, lambda: now_s[0])
+
+    def pass_time(seconds: int) -> None:
+        for _ in range(seconds):
+            now_s[0] += 1
+            kills.look()
+
+    counter.write_text("oom_kill 4\n")  # another process
+    pass_time(60)
+    assert kills.happened() is False
+    assert status_of_exit(-signal.SIGKILL, None, None, killed_for_memory=kills.happened())[0] is Status.KILLED
+    counter.write_text("oom_kill 5\n")
+    assert kills.happened() is True
+    pass_time(3)  # while the process gives back its memory
+    assert kills.happened() is True
+    pass_time(10)
+    assert kills.happened() is False
+
+
+def test_a_supervisor_looks_at_the_count_with_every_sample(tmp_path: Path) -> None:
+    from ledger_lab.ledger import HostSample, Telemetry
+    from ledger_lab.supervision.supervisor import Supervisor
+
+    class Empty:
+        def sample(self) -> Telemetry:
+            host = HostSample(cpu_s=0.0, busiest_thread=None, memory_bytes=1, available_bytes=1)
+            return Telemetry(wall_ns=1, host=host, devices=[])
+
+    counter, now_s = tmp_path / "proc" / "vmstat", [0.0]
+    counter.parent.mkdir()
+    counter.write_text("oom_kill 3\n")
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
+        supervisor._kills = OutOfMemoryKills(tmp_path, lambda: now_s[0])
+        supervisor._sampler = Empty()  # type: ignore[assignment]
+        counter.write_text("oom_kill 4\n")
+        for _ in range(20):
+            now_s[0] += 1
+            supervisor._sample(at_once=True)
+    finally:
+        child.kill()
+        child.wait()
+    assert supervisor._kills.happened() is False
+
+
 def test_without_a_counter_memory_kills_are_not_mentioned(tmp_path: Path) -> None:
     assert OutOfMemoryKills(tmp_path).happened() is None
     status, reason = status_of_exit(-signal.SIGKILL, None, None, killed_for_memory=None)

@@ -39,9 +39,7 @@ def export_ledger(argv: Sequence[str]) -> int:
         epilog=examples("export.py --to out --format parquet csv"),
         formatter_class=HelpFormatter,
     )
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="Run ids; the first characters are enough (default: all runs)."
-    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids or cohorts (default: all runs).")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="Folder to write to; created if missing.")
     parser.add_argument(
         "--format",

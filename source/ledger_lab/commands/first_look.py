@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from ledger_lab.checkpoints.shipped import named_checkpoint, named_checkpoints
 from ledger_lab.costs import load_price_book, resolve_price
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError, as_user_error, nearest
 from ledger_lab.ledger import find_journals
 from ledger_lab.ledger.find import find_run
 from ledger_lab.mirrors.start import require_mirrors
@@ -27,6 +27,7 @@ from ledger_lab.runners.adapter import require_library
 from ledger_lab.terminal.console import tell_error
 from ledger_lab.terminal.flags import LAUNCHER_FLAGS, answer_help
 from ledger_lab.terminal.request import SimulationRequest, as_given, flag_names
+from ledger_lab.terminal.surroundings import accept_surroundings
 
 _COUNTS = ("video", "seeds", "warm_up", "iterations")
 """Flags whose numbers must be at least 1, in programs whose requests don't check them."""
@@ -53,6 +54,7 @@ def first_look[R: SimulationRequest](
     Raises:
         SystemExit: With status 0 after the help, or with status 2 after a refusal.
     """
+    accept_surroundings()
     answer_help(make_parser, argv, launcher=request is not None)
     if {"-h", "--help"} & {*argv} or os.environ.get("WORLD_SIZE", "1") != "1":
         return
@@ -65,7 +67,9 @@ def first_look[R: SimulationRequest](
                 check(asked)
         _check_values(asked)
         _check_runs(asked)
-    except UserError as error:
+    except (UserError, OSError, ValueError, RuntimeError) as error:
+        if as_user_error(error) is None:
+            raise
         sys.exit(tell_error(error))
 
 

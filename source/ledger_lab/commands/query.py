@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -50,13 +54,30 @@ def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file:
     Raises:
         UserError: If the query is invalid, or a file can't be written.
     """
-    answer = query(contents, sql)
+    with _ended_by_interrupts():
+        answer = query(contents, sql)
     if json_file is not None:
         _write(json_file, _json(answer))
     if csv_file is not None:
         _write(csv_file, _csv(answer))
     if json_file is None and csv_file is None:
         _print(answer)
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: Python hears of it only when DuckDB has answered. Nothing is left behind."""
+    replaced = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if replaced:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if replaced:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _print(answer: Answer) -> None:

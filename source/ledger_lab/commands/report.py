@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, read_ledger
 from ledger_lab.ledger.find import tell_damage, telling_damage
 from ledger_lab.reports import (
@@ -34,6 +34,9 @@ from ledger_lab.terminal.progress import ReadingProgress
 
 _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
+
+_DRAWN_RUNS = 1000
+"""Runs on a page at most, the newest ones: more take minutes to draw, and a browser long to show."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
@@ -56,7 +59,10 @@ def report_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="Run ids; the first characters are enough (default: all runs)."
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="Run ids, of which the first characters are enough, or names of cohorts (default: all runs).",
     )
     parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
     parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON; - means standard output.")
@@ -65,7 +71,8 @@ def report_parser() -> argparse.ArgumentParser:
         "--html",
         metavar="FILE",
         type=Path,
-        help="Write one HTML page with tables and figures. A browser shows it without a network.",
+        help="Write one HTML page with tables and figures. A browser shows it without a network. Of more than "
+        f"{_DRAWN_RUNS} runs, the page shows the newest; name runs or cohorts to show others.",
     )
     what.add_argument(
         "--compare",
@@ -125,6 +132,13 @@ def build_report(argv: Sequence[str]) -> int:
     ledger = whole_ledger(args.log_root)
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
+    if args.html is not None and (older := len(runs) - _DRAWN_RUNS) > 0:
+        make_console(sys.stderr).print(
+            f"--html: a page shows {_DRAWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to draw "
+            "others, name runs or cohorts: report.py COHORT --html FILE",
+            soft_wrap=True,
+        )
+        runs = runs[older:]
     if args.compare is not None:
         from ledger_lab.commands.compare import compare_runs, comparison_json, show_comparison
 
@@ -305,15 +319,18 @@ def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) 
 
     Args:
         runs: All runs.
-        prefixes: Run ids, or their beginnings; empty for all runs.
+        prefixes: Run ids, their beginnings, or names of cohorts; empty for all runs.
         log_root: Root of the ledger.
 
     Raises:
-        UserError: If no run id starts with a prefix.
+        UserError: If no run id starts with a prefix, and no cohort is named like it.
     """
+    cohorts = {run.declared.cohort for run in runs}
     for prefix in prefixes:
-        if not any(run.declared.run_id.startswith(prefix) for run in runs):
-            raise UserError(
-                f"no run {prefix!r} under {log_root}: known are {', '.join(r.declared.run_id for r in runs)}"
-            )
-    return [run for run in runs if not prefixes or run.declared.run_id.startswith(tuple(prefixes))]
+        if prefix not in cohorts and not any(run.declared.run_id.startswith(prefix) for run in runs):
+            known = [run.declared.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
+            raise UserError(f"no run or cohort {prefix!r} under {log_root}: {nearest(prefix, known)}")
+    if not prefixes:
+        return list(runs)
+    begun = tuple(prefixes)
+    return [run for run in runs if run.declared.run_id.startswith(begun) or run.declared.cohort in begun]

@@ -22,6 +22,10 @@ _OUR_NAMES: Final = {"lambdalabs": "lambda"}
 _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 
+_LARGEST: Final = 256 * 2**20
+"""Unpacked size of all tables of an archive together, or of one file [B]."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer:
     """One line of a catalog: an instance, in one region, on one market."""
@@ -120,9 +124,11 @@ def read_catalogs(path: Path) -> list[Catalog]:
     """
     try:
         if path.suffix == ".csv":
+            _require_size(path, path.stat().st_size)
             return [_catalog(path, path.name, path.read_bytes(), None)]
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".csv")]
+            _require_size(path, sum(info.file_size for info in members))  # no more is read of a member than it declares
             catalogs = [_catalog(path, info.filename, archive.read(info), _day(info)) for info in members]
     except OSError as error:
         raise UserError(f"{path}: cannot read the catalog: {error.strerror}") from error
@@ -131,6 +137,15 @@ def read_catalogs(path: Path) -> list[Catalog]:
     if not catalogs:
         raise UserError(f"{path}: the archive holds no table <provider>.csv")
     return catalogs
+
+
+def _require_size(path: Path, size: int) -> None:
+    """Refuse what is too large for catalogs, before it is unpacked."""
+    if size > _LARGEST:
+        raise UserError(
+            f"{path}: {size / 1e6:.0f} MB of tables are more than the {_LARGEST / 1e6:.0f} MB that are read: name the "
+            "tables of fewer providers"
+        )
 
 
 def _day(info: zipfile.ZipInfo) -> datetime.date | None:

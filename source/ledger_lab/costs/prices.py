@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.files import read_toml
 from ledger_lab.paths import config_root
 
 LOCAL: Final = "local"
@@ -201,7 +201,7 @@ def load_prices(path: Path | None = None) -> dict[str, Price]:
         document = read_toml(path)
     except OSError as error:
         raise UserError(f"{path}: cannot read the price file: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or not TOML
+    except ValueError as error:
         raise UserError(f"{path}: not a TOML file: {error}") from error
     for key in document:
         if key != "instances":

@@ -79,11 +79,12 @@ def keep_digests(root: Path, digests: Digests) -> None:
         {
             os.fspath(path)[prefix:]: [stamp, digest]
             for path, (stamp, digest) in digests.items()
-            if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS
+            if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS and _is_utf8(os.fspath(path))
         },
         default=list,  # named tuples
     )
-    target = cache_file(root)
+    if not (target := cache_file(root)).is_absolute():
+        return  # nobody's home is known
     with contextlib.suppress(OSError):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".digests-")
@@ -94,6 +95,15 @@ def keep_digests(root: Path, digests: Digests) -> None:
         except OSError:
             os.unlink(name)
             raise
+
+
+def _is_utf8(text: str) -> bool:
+    """Tell whether a path is UTF-8, as JSON must be; journals with other paths are read anew each time."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _head(content: bytes) -> bytes:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.files import read_toml
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, confirmation_seeds
 from ledger_lab.paths import config_root

@@ -9,10 +9,10 @@ package may be read-only.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 
@@ -38,7 +38,7 @@ def shipped_contract(task: str) -> dict[str, Any]:
     """
     path = _folder(task) / CONTRACT
     try:
-        contract: dict[str, Any] = json.loads(path.read_bytes())
+        contract = read_json(path)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}; install ledger_lab again") from error
     return contract

@@ -1,17 +1,22 @@
-"""SQL over the ledger: its tables in a DuckDB in memory, without access to files and network."""
+"""SQL over the ledger: its tables in a DuckDB in memory, with a memory limit, without access to files and network."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import re
-from collections.abc import Iterable, Sequence
+import resource
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.meters.process_tree import available_bytes
 from ledger_lab.reports.columns import Type
 from ledger_lab.reports.ledger_tables import TABLES, Contents, Table
 
@@ -21,7 +26,14 @@ if TYPE_CHECKING:
 _CHUNK = 100_000
 """Rows inserted at once: enough for speed, few enough to bound memory."""
 
+_FETCHED = 10_000
+"""Rows of an answer that are fetched at once."""
+
+_LEAST_MEMORY_BYTES = 2**28
+"""Memory that a query may always try to take [B]; also where a host does not tell how much it has."""
+
 _SEALED = (
+    "SET temp_directory = ''",  # by default, a query larger than memory fills the current folder's disk
     "SET python_enable_replacements = false",  # else a query could read this program's variables by name
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
@@ -40,43 +52,90 @@ class Answer:
     rows: list[tuple[Any, ...]]
 
 
-def query(contents: Contents, sql: str) -> Answer:
+def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answer:
     """Answer a query over the tables of a ledger.
 
     Args:
         contents: The ledger.
         sql: One statement that reads: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.
+        memory_bytes: Memory that the database may take, and the answer as much again [B]; ``None`` for half of what the
+            host has available now. Nothing is written to a disk.
 
     Returns:
         The answer.
 
     Raises:
-        UserError: If it is no such statement, names a missing table or column, or DuckDB is not installed.
+        UserError: If it is no such statement, names a missing table or column, needs more memory, or DuckDB is not
+            installed.
     """
     duckdb = _duckdb()
     try:
         sql.encode()
     except UnicodeEncodeError as error:
         raise UserError("--sql: the query is not valid UTF-8") from error
-    with duckdb.connect() as connection:
+    limit = max(_LEAST_MEMORY_BYTES, available_bytes() // 2) if memory_bytes is None else memory_bytes
+    threads = len(os.sched_getaffinity(0))
+    with duckdb.connect() as connection, _limited_memory(2 * limit):
         try:
-            statements = connection.extract_statements(sql)
-        except duckdb.Error as error:
-            raise UserError(f"--sql: {_in_one_line(error)}") from error
-        reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-        if len(statements) != 1 or statements[0].type not in reading:
+            connection.execute(f"SET memory_limit = '{limit // 1024} KiB'")
+            connection.execute(f"SET threads = {threads}")
+            try:
+                statements = connection.extract_statements(sql)
+            except duckdb.Error as error:
+                raise UserError(f"--sql: {_in_one_line(error)}") from error
+            reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+            if len(statements) != 1 or statements[0].type not in reading:
+                raise UserError(
+                    "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; only runs "
+                    "write to the ledger"
+                )
+            fill(connection, contents, _mentioned(sql))
+            for setting in _SEALED:
+                connection.execute(setting)
+            try:
+                result = connection.execute(statements[0])
+                return Answer(tuple(column[0] for column in result.description), _all_rows(result, limit))
+            except duckdb.OutOfMemoryException:
+                raise
+            except duckdb.Error as error:
+                raise UserError(f"--sql: {_explain(error, sql)}") from error
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise UserError(
-                "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; only runs "
-                "write to the ledger"
-            )
-        fill(connection, contents, _mentioned(sql))
-        for setting in _SEALED:
-            connection.execute(setting)
-        try:
-            result = connection.execute(statements[0])
-            return Answer(tuple(column[0] for column in result.description), result.fetchall())
-        except duckdb.Error as error:
-            raise UserError(f"--sql: {_explain(error, sql)}") from error
+                f"--sql: the query takes more than {limit / 1e9:.2g} GB of memory: select less with WHERE or LIMIT, or "
+                "aggregate"
+            ) from error
+
+
+def _all_rows(result: DuckDBPyConnection, limit: int) -> list[tuple[Any, ...]]:
+    """Fetch an answer.
+
+    Raises:
+        MemoryError: If it takes more than so much memory [B].
+    """
+    rows: list[tuple[Any, ...]] = []
+    taken = 0
+    while fetched := result.fetchmany(_FETCHED):
+        rows += fetched
+        taken += sum(sys.getsizeof(row) + sum(map(sys.getsizeof, row)) for row in fetched)
+        if taken > limit:
+            raise MemoryError
+    return rows
+
+
+@contextmanager
+def _limited_memory(size: int) -> Iterator[None]:
+    """Let this process take no more than so much memory in addition [B]: DuckDB does not count everything it takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    with open("/proc/self/status", encoding="utf-8") as status:
+        now = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
+    wanted = now + size
+    lower = any(known != resource.RLIM_INFINITY and known < wanted for known in (soft, hard))
+    if not lower:
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def fill(connection: DuckDBPyConnection, contents: Contents, names: Iterable[str]) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError
-from ledger_lab.files import read_toml
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
 
@@ -72,7 +72,7 @@ def load_study(study: str) -> Study:
     Raises:
         UserError: If there is no such file, or it is not a study.
     """
-    path = Path(study).expanduser() if study.endswith(".toml") else config_root() / "studies" / f"{study}.toml"
+    path = Path(os.path.expanduser(study)) if study.endswith(".toml") else config_root() / "studies" / f"{study}.toml"
     if not path.is_file():
         known = ", ".join(sorted(each.stem for each in (config_root() / "studies").glob("*.toml")))
         raise UserError(f"no study {study!r}: name a .toml file, or one of {known}")

@@ -43,7 +43,7 @@ from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
 from ledger_lab.supervision.peers import Peers
-from ledger_lab.terminal.console import EXIT_USER_ERROR
+from ledger_lab.terminal.console import EXIT_USER_ERROR, tell_error
 from ledger_lab.terminal.exit_status import (
     ENDING,
     OutOfMemoryKills,
@@ -52,6 +52,7 @@ from ledger_lab.terminal.exit_status import (
     name_of,
     status_of_exit,
 )
+from ledger_lab.terminal.surroundings import accept_surroundings
 
 _SAMPLE_S = 1.0
 _SAME_INTERRUPT_S = 1.0
@@ -88,6 +89,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     """
     started_ns = process_started_ns()
     open_standard_streams()
+    accept_surroundings()
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
@@ -96,7 +98,10 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
     sys.stderr.flush()
     supervisor_pid = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes can handle them
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        sys.exit(tell_error(error))
     if pid == 0:
         ours.close()
         become_worker(supervisor_pid)
@@ -308,6 +313,7 @@ class Supervisor:
         if self._sampler is None or (now_s < self._next_sample_s and not at_once):
             return
         self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
+        self._kills.look()
         row = self._sampler.sample()
         for journal in self._telemetry:
             journal.append(row)

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from ledger_lab.errors import UserError, first_line
+from ledger_lab.errors import as_user_error, first_line
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
 
@@ -22,6 +22,9 @@ PLAIN_WIDTH = 1_000_000
 """Width of output to a file or a pipe, so that nothing is cut or wrapped [columns]."""
 
 EXIT_USER_ERROR = 2
+
+_LONGEST_ERROR = 4000
+"""Characters of an error that are shown."""
 
 
 class Terminal:
@@ -134,8 +137,8 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
         The exit status: 2 for an error that the user can correct, otherwise 1.
     """
     console = console or make_console(sys.stderr)
-    if isinstance(error, UserError):
-        console.print(f"error: {error}", style="bold red", soft_wrap=True)
+    if (told := as_user_error(error)) is not None:
+        console.print(f"error: {_shortened(str(told))}", style="bold red", soft_wrap=True)
         return EXIT_USER_ERROR
     for line in "".join(traceback.format_exception(error)).splitlines():
         print(visible(line), file=sys.stderr)
@@ -145,6 +148,14 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
     where = f" (traceback in {log})" if log else ""
     console.print(f"{type(error).__name__}: {first_line(error)}{where}", style="bold red", soft_wrap=True)
     return 1
+
+
+def _shortened(text: str) -> str:
+    """Return an error without the middle of it where it is too long to read, as with a name of 10,000 characters."""
+    if len(text) <= _LONGEST_ERROR:
+        return text
+    half = _LONGEST_ERROR // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def _flush() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ledger_lab.ledger import Status
@@ -32,6 +34,10 @@ _EXIT_STATUS = {
 
 EXIT_REQUEUE = 75
 """Temporary failure in sysexits.h: the caller may try again, with ``--resume``."""
+
+RECENT_KILL_S = 10.0
+"""Longest time between the kernel's decision to kill a process and the exit of that process, which must first give back
+its memory [s]. An earlier kill was that of another process."""
 
 
 def exit_status_of(status: Status, resumable: bool = False) -> int:
@@ -62,7 +68,7 @@ def status_of_exit(
         code: Exit status of the process, or the negative number of the signal that ended it.
         asked: The signal that had asked it to end, if any.
         killed: Reason for which the supervisor killed it, if it did.
-        killed_for_memory: Whether the kernel killed a process meanwhile because memory was short; ``None`` if unknown.
+        killed_for_memory: Whether the kernel has just killed a process because memory was short; ``None`` if unknown.
 
     Returns:
         The status, and the reason in one line.
@@ -95,19 +101,28 @@ def name_of(signum: int) -> str:
 class OutOfMemoryKills:
     """Counter of processes that the kernel killed because memory was short, in this control group or on this host."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), clock_s: Callable[[], float] = time.monotonic) -> None:
         """Read the present count.
 
         Args:
             root: Folder that contains ``proc`` and ``sys``.
+            clock_s: Clock [s].
         """
-        self._root = root
-        self._before = self._count()
+        self._root, self._clock_s = root, clock_s
+        self._looks = deque([(clock_s(), self._count())])
+
+    def look(self) -> None:
+        """Read the count; call this every second, or kills cannot be told from much earlier ones."""
+        now_s = self._clock_s()
+        self._looks.append((now_s, self._count()))
+        while self._looks[1][0] <= now_s - RECENT_KILL_S:
+            self._looks.popleft()
 
     def happened(self) -> bool | None:
-        """Tell whether the count has risen since; ``None`` if there is no counter."""
-        now = self._count()
-        return None if now is None or self._before is None else now > self._before
+        """Tell whether the count has risen in the last :data:`RECENT_KILL_S`; ``None`` if there is no counter."""
+        self.look()
+        before, now = self._looks[0][1], self._looks[-1][1]
+        return None if now is None or before is None else now > before
 
     def _count(self) -> int | None:
         """Return the nearest counter; others also count processes of other programs."""

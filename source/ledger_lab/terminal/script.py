@@ -7,9 +7,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.terminal.console import tell_error
+from ledger_lab.terminal.surroundings import accept_surroundings
 
 
 def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
@@ -21,11 +22,16 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     Args:
         program: Takes the command line without the program's name, and returns the exit status.
     """
+    accept_surroundings()
     try:
         sys.exit(program(sys.argv[1:]))
     except UserError as error:
         if error.__cause__ is not None and "--verbose" in sys.argv:
             traceback.print_exception(error.__cause__)
+        sys.exit(tell_error(error))
+    except (OSError, ValueError, RuntimeError) as error:
+        if as_user_error(error) is None:
+            raise
         sys.exit(tell_error(error))
     except KeyboardInterrupt:
         sys.exit(130)

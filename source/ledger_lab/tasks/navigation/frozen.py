@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.panels.identity import few_differences
@@ -53,8 +53,7 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
 
 def _contract(policy: Path) -> dict[str, Any]:
     """Return the contract beside a policy, which :func:`read_origin` has checked before."""
-    contract: dict[str, Any] = json.loads((policy.parent / CONTRACT).read_bytes())
-    return contract
+    return read_json(policy.parent / CONTRACT)
 
 
 def _interface(contract: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,110 @@
+"""Readers of TOML and JSON files that users or others write. A wrong file ends in a ``ValueError``, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+__all__ = ["read_json", "read_toml"]
+
+DEEPEST = 64
+"""Levels of tables and lists that a file may nest."""
+_LARGEST_INTEGER = 2**63 - 1
+"""TOML asks for integers of 64 bits."""
+_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
+"""A dotted key of too many parts; Python's parser takes minutes for one of 100,000."""
+_TOO_LARGE = "an integer has more than 64 bits"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is not TOML in UTF-8, nests too deep, holds an integer of more than 64 bits or a
+            character NUL, or the path can't be that of a file. The message is one line.
+    """
+    text = path.read_text(encoding="utf-8")
+    if _LONG_KEY.search(text):
+        raise ValueError(_too_deep())
+    try:
+        content = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python converts no text of thousands of digits
+        raise ValueError(_TOO_LARGE) from None
+    _require_sane(content)
+    return content
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is no JSON object in UTF-8, nests too deep, holds an integer of more than 64 bits or a
+            character NUL, or the path can't be that of a file. The message is one line.
+    """
+    data = path.read_bytes()
+    try:
+        content = json.loads(data)
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:
+        raise ValueError(_TOO_LARGE) from None
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    _require_sane(content)
+    return content
+
+
+def _too_deep() -> str:
+    """Return what is said of a file that nests too deep."""
+    return f"tables and lists nest deeper than {DEEPEST} levels"
+
+
+def _require_sane(content: Any) -> None:
+    """Refuse what would overflow later, where it is not expected.
+
+    Raises:
+        ValueError: If values nest too deep, an integer has more than 64 bits, or a text holds NUL or half a character.
+    """
+    level = [content]
+    for _ in range(DEEPEST):
+        for value in level:
+            if isinstance(value, int) and not -_LARGEST_INTEGER - 1 <= value <= _LARGEST_INTEGER:
+                raise ValueError(_TOO_LARGE)
+            if isinstance(value, str) and ("\0" in value or not _is_utf8(value)):
+                raise ValueError(f"the text {value[:40]!r} holds NUL, or half a character")
+        nested = ([*value, *value.values()] if isinstance(value, dict) else value for value in level if _nests(value))
+        level = [value for values in nested for value in values]
+        if not level:
+            return
+    raise ValueError(_too_deep())
+
+
+def _nests(value: Any) -> bool:
+    """Tell whether a value holds others."""
+    return isinstance(value, dict | list)
+
+
+def _is_utf8(text: str) -> bool:
+    """Tell whether a text can be written in UTF-8; JSON can escape half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""What a program needs around it: a terminal that can show every text, and a home folder."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+_PLAIN = {
+    "–": "-", "—": "-", "−": "-", "·": "|", "…": "...", "×": "x", "÷": "/", "→": "->", "≥": ">=", "≤": "<=", "±": "+/-",
+    "≈": "~", "µ": "u", "█": "#", "■": "#", "▼": "v", "★": "*", "✓": "ok", "‑": "-", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+"""Characters of our own output in ASCII."""
+
+_ERRORS = "ledger_lab.plain"
+
+
+def accept_surroundings() -> None:
+    """Let standard streams show what their encoding lacks in another way, and give a home to a user without one.
+
+    A terminal or pipe may be ASCII or Latin-1 (``PYTHONIOENCODING``, ``LC_ALL``), and file names may be no text at all.
+    In a container, a user may have no ``$HOME`` and no entry in ``/etc/passwd``. Libraries then write into a folder
+    named ``~``, or fail as they ask for the user's name.
+    """
+    codecs.register_error(_ERRORS, _in_other_characters)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
+        home = str(_home_of_nobody())
+        for name in ("LOGNAME", "USER"):
+            os.environ.setdefault(name, str(os.getuid()))
+    if not os.path.isabs(os.environ.get("HOME", "")):
+        os.environ["HOME"] = home
+
+
+def _in_other_characters(error: UnicodeError) -> tuple[str, int]:
+    """Replace what can't be encoded: by similar characters, or by the escape sequence that Python writes for it."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    shown = "".join(_PLAIN.get(each) or each.encode("unicode_escape").decode() for each in missing)
+    return shown, error.end
+
+
+def _home_of_nobody() -> Path:
+    """Return a folder below the temporary folder for caches, which only this user can write."""
+    folder = Path(tempfile.gettempdir(), f"ledger_lab-home-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="ledger_lab-home-"))
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return folder if ours else Path(tempfile.mkdtemp(prefix="ledger_lab-home-"))

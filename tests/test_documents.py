@@ -1,0 +1,83 @@
+"""Whatever a TOML or JSON file holds, reading it ends in a value or in an error of one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.commands.study import run_study
+from ledger_lab.costs import load_prices
+from ledger_lab.documents import DEEPEST, read_json, read_toml
+from ledger_lab.errors import UserError
+from ledger_lab.exported import CONTRACT, POLICY, read_origin
+from ledger_lab.panels import load_panel
+
+HOSTILE_TOML = {
+    "lists": "a = " + "[" * 100_000 + "]" * 100_000,
+    "tables": "a = " + "{b=" * 50_000 + "1" + "}" * 50_000,
+    "dots": "a" + ".a" * 100_000 + " = 1",
+    "quoted dots": '"a"' + ' . "a"' * 100_000 + " = 1",
+    "header": "[a" + ".a" * 100_000 + "]",
+    "digits": "a = " + "9" * 10_000,
+    "integer": f"a = {2**63}",
+    "NUL": 'a = "\\u0000"',
+    "NUL in a key": '"\\u0000" = 1',
+    "not UTF-8": "a = 'ÿ'".encode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_TOML)
+def test_hostile_toml_is_refused_in_one_line_by_every_reader(tmp_path: Path, name: str) -> None:
+    path, content = tmp_path / "hostile.toml", HOSTILE_TOML[name]
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError) as refused:
+        read_toml(path)
+    assert "\n" not in str(refused.value)
+    for read in (lambda: load_panel(str(path)), lambda: load_prices(path), lambda: run_study([str(path)])):
+        with pytest.raises(UserError) as told:
+            read()
+        assert str(path) in str(told.value)
+        assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 200_000,
+        '{"a":' * 200_000,
+        '{"a": %s}' % ("9" * 10_000),
+        '{"a": "\\ud800"}',
+        '{"a": "\\u0000"}',
+        "[]",
+        "1",
+        "\xff",
+    ],
+)
+def test_hostile_json_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / CONTRACT).write_bytes(content.encode("latin-1"))
+    (tmp_path / POLICY).write_bytes(b"")
+    with pytest.raises(ValueError) as refused:
+        read_json(tmp_path / CONTRACT)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UserError, match=CONTRACT):
+        read_origin(tmp_path / POLICY, "export it again")
+
+
+def test_what_is_sane_is_read_as_it_is(tmp_path: Path) -> None:
+    toml, plain = tmp_path / "a.toml", tmp_path / "a.json"
+    toml.write_text("a = [[1, 2], [{b = 3}]]\n[instances.'a.b']\nc.d = -9223372036854775808\n")
+    assert read_toml(toml) == {"a": [[1, 2], [{"b": 3}]], "instances": {"a.b": {"c": {"d": -(2**63)}}}}
+    nested: object = 1
+    for _ in range(DEEPEST - 2):
+        nested = [nested]
+    plain.write_text(json.dumps({"a": nested}))
+    assert read_json(plain) == {"a": nested}
+
+
+@pytest.mark.parametrize("read", [read_toml, read_json])
+def test_a_path_with_nul_is_a_value_error(read: object) -> None:
+    assert callable(read)
+    with pytest.raises(ValueError, match="null"):
+        read(Path("a\0b"))
