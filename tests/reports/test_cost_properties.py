@@ -12,7 +12,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -212,17 +212,19 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
         journals[0][1].insert(0, declaration)
     else:
         journals.append(("journal-declaration.jsonl", [declaration]))
+    saved = sorted({row.path for _, rows in journals for row in rows if isinstance(row, CheckpointSaved)})
     scored = st.builds(
         result,
         st.just(run_id),
-        st.sampled_from(["model_1.pt", "model_2.pt"]),
+        st.sampled_from(saved or ["none"]),
         st.sampled_from([8, 10]),
         st.just("p1-aa"),
         st.sampled_from(["confirmation", "screening", "evaluation"]),
         st.sampled_from([None, None, "overflow"]),
     )
-    for index, rows in enumerate(draw(st.lists(st.lists(scored, min_size=1, max_size=3), max_size=3))):
-        journals.append((f"journal-evaluation-{index}-0.jsonl", list(rows)))
+    evaluations = draw(st.lists(st.lists(scored, min_size=1, max_size=3), max_size=3 if saved else 0))
+    for index, rows in enumerate(evaluations):  # of different ages: equal journals would be copies
+        journals.append((f"journal-evaluation-{index}-0.jsonl", [replace(row, wall_ns=index) for row in rows]))
     moments = st.integers(0, 1).map(lambda seconds: LONG_AGO + timedelta(seconds=seconds))
     return DrawnRun(
         run_id,

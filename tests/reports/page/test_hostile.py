@@ -47,14 +47,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
 def test_every_field_of_text_reaches_the_report(shown: list[Shown]) -> None:
     names = {hostile.name for hostile, *_ in shown}
     texts = {
-        "RunDeclared": "run_id cohort task rl_library experiment overrides agent device panel panel_id physics timing",
+        "RunDeclared": "cohort task rl_library experiment overrides agent device panel panel_id physics",
         "SupervisionStarted": "host",
         "AttemptStarted": "host",
         "PhaseWindow": "non_finite",
         "Telemetry": "devices.uuid",
         "Health": "event evidence advice",
-        "CheckpointSaved": "path sha256",
-        "PanelResult": "checkpoint panel panel_id device invalid outcomes.cell outcomes.ended_by outcomes.fingerprint",
+        "PanelResult": "panel panel_id device invalid outcomes.cell outcomes.ended_by outcomes.fingerprint",
         "LearnerHashed": "sha256",
         "AttemptEnded": "reason",
         "ShutdownEnded": "signal",
