@@ -224,7 +224,7 @@ def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
     for arguments, complaint in (
         (["run"], r"no checkpoint, run directory or run id 'run'"),
         ([run_dir / best.path], r"model_\d+.pt is a file: name a run, by its id or its directory"),
-        ([run_dir], rf"{fell_short}: --short_of_target ships it"),
+        ([run_dir], rf"{fell_short}: to ship it all the same, add --short_of_target"),
         (
             [run_dir, "--short_of_target"],
             rf"cannot read .*policy.pt: No such file or directory; scripts/export_policy.py .*{best.path} writes it",

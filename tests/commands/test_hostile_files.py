@@ -48,8 +48,8 @@ def test_no_toml_ends_in_a_traceback(load: Callable[[Path], object], text: str, 
     ("old", "new"),
     [
         ("usd_per_hour = 1.0", "usd_per_hour = 1e300"),
-        ("usd_per_hour = 1.0", "usd_per_hour = " + "9" * 400),
-        ("accelerators = 1", "accelerators = " + "9" * 400),
+        pytest.param("usd_per_hour = 1.0", "usd_per_hour = " + "9" * 400, id="price of 400 digits"),
+        pytest.param("accelerators = 1", "accelerators = " + "9" * 400, id="accelerators of 400 digits"),
         ("granularity_s = 1", "granularity_s = 5e-324"),
     ],
 )
@@ -58,7 +58,7 @@ def test_prices_with_which_nothing_can_be_computed_are_refused(old: str, new: st
     path.write_text(PRICE)
     assert set(load_prices(path)) == {"x"}
     path.write_text(PRICE.replace(old, new))
-    with pytest.raises(UserError, match="must be at (most|least)"):
+    with pytest.raises(UserError, match="must be at (most|least)|more than 64 bits"):
         load_prices(path)
 
 

@@ -220,7 +220,7 @@ def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyP
 
     two = World(rank=3, size=4, local_rank=1, local_size=2)
     assert resolve_device(None, two) == resolve_device("cpu", two) == "cpu", "where there is no GPU"
-    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start as many as it has, or say"):
+    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start as many as it has, or give"):
         resolve_device("cuda", two)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
