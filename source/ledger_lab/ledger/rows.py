@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 import msgspec
@@ -131,11 +132,19 @@ class Row:
         """
         if not isinstance(data, dict):
             raise ValueError("its fields are not a JSON object")
-        if unknown := data.keys() - {each.name for each in fields(cls)}:
+        known, untyped = _field_names(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its rows are
+        if unknown := data.keys() - known:
             raise ValueError(f"unknown field {min(unknown)!r}")
-        if _is_nested(data, _MOST_NESTED):
+        if any(_is_nested(data.get(name), _MOST_NESTED) for name in untyped):
             raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
         return msgspec.convert(data, cls)
+
+
+@cache
+def _field_names(kind: type[Row]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names of all fields of a kind, and of those whose type leaves values open, so that they may nest."""
+    names = {each.name: str(each.type) for each in fields(kind)}
+    return frozenset(names), tuple(name for name, annotation in names.items() if "Any" in annotation)
 
 
 def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
