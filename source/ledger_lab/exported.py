@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import msgspec
-
 from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError, first_line
 
@@ -44,9 +42,20 @@ def read_origin(policy: Path, way_out: str) -> Origin:
     try:
         contract = read_json(policy.parent / CONTRACT)
         expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
-        origin = msgspec.convert({field.name: about[field.name] for field in fields(Origin)}, Origin)
+        origin = Origin(**{field.name: _text(about[field.name]) for field in fields(Origin)})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"no {CONTRACT} beside {policy} says what it is ({first_line(error)}): {way_out}") from error
     if found != expected:
         raise UserError(f"{policy} is not what its {CONTRACT} describes, its SHA-256 differs: {way_out}")
     return origin
+
+
+def _text(value: object) -> str:
+    """Return a value that must be a text.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value

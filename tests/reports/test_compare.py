@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,8 @@ def run_of(root: Path, cohort: str, seed: int, seconds: int, reached: bool = Tru
                     path="m.pt", sha256="00", size_bytes=1, iteration=1, env_steps=40, wall_ns=SECOND
                 )
                 journal.append(saved)
-                proof = result(run_id, "m.pt", 9, "p1-fresh", purpose="confirmation").to_data()
-                journal.append(type(result(run_id, "m.pt", 9))(**{**proof, "wall_ns": seconds * SECOND}))
+                proof = result(run_id, "m.pt", 9, "p1-fresh", purpose="confirmation")
+                journal.append(replace(proof, wall_ns=seconds * SECOND))
             journal.append(
                 AttemptEnded(
                     status=status,

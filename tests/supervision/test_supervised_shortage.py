@@ -111,7 +111,7 @@ def test_kills_by_the_kernel_are_distinguished_from_other_kills(tmp_path: Path) 
     attempt = attempt_of(tmp_path)
     assert attempt.ended is not None
     assert attempt.status is Status.OUT_OF_MEMORY
-    assert "want of host memory" in str(attempt.ended.reason)
+    assert "lack of host memory" in str(attempt.ended.reason)
 
 
 def test_an_end_that_is_written_after_retries_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
