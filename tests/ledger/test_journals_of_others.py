@@ -19,6 +19,7 @@ from ledger_lab.ledger import (
     Journal,
     ShutdownEnded,
     Status,
+    TelemetryStarted,
     find_journals,
     read_ledger,
     reader,
@@ -164,7 +165,7 @@ def test_journals_of_telemetry_need_not_be_kept(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     telemetry = run_dir / "journal-1-telemetry.jsonl"
     with Journal(telemetry) as journal:
-        journal.append(AttemptStarted(run_id="aa", attempt=1, rank=1, pid=1, host="elsewhere", wall_ns=1))
+        journal.append(TelemetryStarted(run_id="aa", attempt=1, rank=0))
     second_attempt(run_dir)
     telemetry.unlink()
     assert not read_ledger(tmp_path, tolerate_damage=True).damage

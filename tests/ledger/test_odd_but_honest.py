@@ -163,7 +163,7 @@ def test_links_that_lead_nowhere_are_passed_over_and_those_that_nobody_may_follo
     (tmp_path / "gone").symlink_to("/nonexistent")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     assert len(find_journals(tmp_path)) == 1
-    (tmp_path / "hidden").symlink_to("/root/hidden")
+    (tmp_path / "hidden").symlink_to("/nowhere/hidden")
     scandir = os.scandir
 
     class Entry:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,7 +111,7 @@ NANOSECONDS = st.integers(0, 400_000_000_000)
 def process_rows(draw: st.DrawFn, run_id: str, attempt: int, rank: int) -> tuple[list[Row], int]:
     """Draw the rows of a training process, and its age at the last of them."""
     wall_ns = draw(NANOSECONDS)
-    host = draw(st.sampled_from(["elsewhere", reader.socket.gethostname()]))
+    host = draw(st.sampled_from(["elsewhere", socket.gethostname()]))
     rows: list[Row] = [
         AttemptStarted(run_id=run_id, attempt=attempt, rank=rank, pid=2**22 + 1, host=host, wall_ns=wall_ns)
     ]

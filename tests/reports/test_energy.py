@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import AttemptEnded, DeviceSample, HostSample, Run, Status, Telemetry
-from ledger_lab.ledger.reader import Attempt, JournalContent
+from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.runs import Attempt
 from ledger_lab.reports.energy import summarize_energy
 from ledger_lab.reports.load import summarize_host
 from tests.fakes.ledgers import SECOND, declared

@@ -23,7 +23,7 @@ from ledger_lab.ledger import (
     Telemetry,
     read_ledger,
 )
-from ledger_lab.ledger.reader import read_journal
+from ledger_lab.ledger.content import read_journal
 from ledger_lab.panels import find_panels
 from tests.conftest import SHORT, command, one_run_dir, script
 

@@ -29,8 +29,6 @@ from ledger_lab.terminal.flags import LAUNCHER_FLAGS, answer_help
 from ledger_lab.terminal.request import SimulationRequest, as_given, flag_names
 from ledger_lab.terminal.surroundings import accept_surroundings
 
-_COUNTS = ("video", "seeds", "warm_up", "iterations")
-"""Flags whose numbers must be at least 1, in programs whose requests don't check them."""
 _ROOTS = ("env", "agent", "physics", "renderer", "presets")
 """First words of overrides."""
 
@@ -117,9 +115,8 @@ def _known_override(argument: str) -> str:
 def _check_values(asked: object) -> None:
     """Refuse values that are invalid for every task."""
     given = _given(asked)
-    for name in _COUNTS:
-        if (count := given.get(name)) is not None and not isinstance(count, bool) and count < 1:
-            raise UserError(f"--{name} {count}: must be at least 1")
+    if given.get("seeds", 1) < 1:
+        raise UserError(f"--seeds {given['seeds']}: must be at least 1")
     if "target" in given and not 0 < given["target"] <= 1:
         raise UserError(f"--target {given['target']}: must lie above 0 and not above 1")
     if "rl_library" in given:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, find_journals
+from ledger_lab.ledger.assembly import assemble_ledger
 from ledger_lab.ledger.digests import digest_journals
-from ledger_lab.ledger.reader import assemble_ledger, without_telemetry
+from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import HelpFormatter, examples
 from ledger_lab.terminal.progress import ReadingProgress

@@ -2,9 +2,9 @@
 
 from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import LedgerDamageError
+from ledger_lab.ledger.digest import LedgerDamageError, find_journals
 from ledger_lab.ledger.journal import Journal
-from ledger_lab.ledger.reader import Attempt, Cohort, Ledger, Run, find_journals, read_ledger
+from ledger_lab.ledger.reader import read_ledger
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, CapacityUsed, Outcomes, PanelResult
 from ledger_lab.ledger.rows import (
     FIGURES,
@@ -27,6 +27,7 @@ from ledger_lab.ledger.rows import (
     Telemetry,
     TelemetryStarted,
 )
+from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run
 from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally, WindowSums
 

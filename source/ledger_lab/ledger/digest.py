@@ -33,7 +33,7 @@ from ledger_lab.ledger.encoding import (
     what_is_wrong,
 )
 from ledger_lab.ledger.kinds import KINDS
-from ledger_lab.ledger.results import CapacityUsed, PanelResult, require_episodes
+from ledger_lab.ledger.results import CapacityUsed, PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
@@ -47,7 +47,7 @@ from ledger_lab.ledger.rows import (
     Telemetry,
 )
 from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
-from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally, strict_decoder
+from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
 
 _BUFFER = 1 << 17
 """Size of one read [B]; it fits into the caches of the processor."""
@@ -78,7 +78,6 @@ _AGED = (
 )
 """Kinds besides telemetry whose ``wall_ns`` is an age of the attempt."""
 
-_decode_result = strict_decoder(PanelResult).decode
 _TALLY = kind_and_data(Tally.__name__)
 _INVALID = (AttributeError, KeyError, TypeError, ValueError)
 """Exceptions of a row whose fields do not fit its kind."""
@@ -371,14 +370,12 @@ class _Reading:
             if parts.kind not in KINDS:
                 raise ValueError(f"no row is of the kind {parts.kind!r}")
             parse_time(parts.time)
-            if parts.kind == PanelResult.__name__:
-                result = _decode_result(parts.data)
-                require_episodes(result.outcomes)
-                self._digest.scores.append(Score(result.run_id, result.checkpoint, result.checkpoint_sha256))
-            elif self._thorough or parts.kind != RunDeclared.__name__:  # a declaration is parsed by every reader
+            if self._thorough or parts.kind != RunDeclared.__name__:  # a declaration is parsed by every reader
                 row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
                 if isinstance(row, _AGED):
                     self._digest.wall_ns = max(self._digest.wall_ns, row.wall_ns)
+                if isinstance(row, PanelResult):
+                    self._digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
         except _INVALID as error:
             raise self._invalid(number, error) from error
         self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash.decode()))

@@ -11,7 +11,6 @@ import orjson
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.digest import COMPRESSED, open_journal
 from ledger_lab.ledger.encoding import GENESIS, Line, encode_line, encode_value, hash_of, kind_begins, split_line
-from ledger_lab.ledger.reader import Run
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,
@@ -22,6 +21,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.runs import Run
 from ledger_lab.ledger.tally import Tally
 
 _ENDS = (AttemptEnded.__name__, ShutdownEnded.__name__)

@@ -54,16 +54,6 @@ class Outcomes:
         return sum(self.success)
 
 
-def require_episodes(outcomes: Outcomes) -> None:
-    """Refuse outcomes of no episode, which are no score.
-
-    Raises:
-        ValueError: If there are none.
-    """
-    if not outcomes.episodes:
-        raise ValueError("a score has at least one episode")
-
-
 @dataclass(frozen=True, kw_only=True)
 class CapacityUsed(Row):
     """Peak use of the capacities of a physics engine over all physics steps of a simulation.
@@ -118,7 +108,8 @@ class PanelResult(Row):
         Raises:
             ValueError: If there are none.
         """
-        require_episodes(self.outcomes)
+        if not self.outcomes.episodes:
+            raise ValueError("a score has at least one episode")
 
     @property
     def passes(self) -> bool:

@@ -24,7 +24,7 @@ _WINDOW, _TELEMETRY = TALLIED_BEGIN = tuple(kind_and_data(kind.__name__) for kin
 """Bytes between the time and the data of these rows, see :func:`ledger_lab.ledger.encoding.kind_and_data`."""
 
 
-def strict_decoder(kind: type[Row]) -> msgspec.json.Decoder[Any]:
+def _decoder(kind: type[Row]) -> msgspec.json.Decoder[Any]:
     """Return what parses the fields of a row of this kind and checks all of them, in one pass.
 
     It returns an object with the attributes of the row: unlike a dataclass, msgspec's own kind of class refuses fields
@@ -36,7 +36,7 @@ def strict_decoder(kind: type[Row]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(struct)
 
 
-_decode_window, _decode_telemetry = (strict_decoder(kind).decode for kind in TALLIED)
+_decode_window, _decode_telemetry = (_decoder(kind).decode for kind in TALLIED)
 
 _LEAST_ROWS, _LEAST_RATIO = 128, 16
 """A tally is due after at least this many rows, and this many times the size of the last tally. With many accelerators,

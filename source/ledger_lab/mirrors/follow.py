@@ -14,7 +14,7 @@ from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, Supervi
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
 from ledger_lab.ledger.liveness import is_alive
-from ledger_lab.ledger.reader import silence_limit
+from ledger_lab.ledger.runs import silence_limit
 
 _FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor|telemetry)\.jsonl")
 """Journals that are followed: of each attempt, the first process's, its supervisor's, and its telemetry."""

@@ -31,8 +31,8 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.ledger.reader import telemetry_path
 from ledger_lab.ledger.redaction import redact_files
+from ledger_lab.ledger.runs import telemetry_path
 from ledger_lab.meters import Sampler, open_devices, process_started_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import time
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.ledger.find import find_run
-from ledger_lab.ledger.reader import silence_limit
+from ledger_lab.ledger.runs import attempt_number, silence_limit
 from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import few_differences
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
@@ -278,9 +277,9 @@ def _attempts_begun(run: Run) -> list[int]:
     known = max(attempt.number for attempt in run.attempts)
     numbers = []
     for path in run.directory.iterdir():
-        if (found := re.match(r"journal-(\d+)-", path.name)) is None:
+        if (number := attempt_number(path)) is None:
             continue
-        numbers.append(int(found[1]))
+        numbers.append(number)
         if numbers[-1] > known and time.time() - path.stat().st_mtime < silence_limit(supervised=True).total_seconds():
             raise UserError(f"run {run.declared.run_id} is being resumed already: {path} exists")
     return numbers

@@ -9,7 +9,7 @@ from typing import Any
 
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Health, Run
-from ledger_lab.ledger.reader import without_telemetry
+from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.columns import shown_columns

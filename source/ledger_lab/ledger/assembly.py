@@ -1,0 +1,308 @@
+"""Builds runs from journals, and detects journals that are missing, cut, copied or those of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.anchors import Anchored, require_anchored
+from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, find_journals
+from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.rows import (
+    AttemptStarted,
+    CheckpointSaved,
+    CohortDeclared,
+    EvaluationStarted,
+    RunDeclared,
+    ShutdownEnded,
+    SupervisionStarted,
+    TelemetryStarted,
+)
+from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run, attempt_number
+from ledger_lab.ledger.states import StateRestored, StateSaved
+
+
+def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageError]) -> Ledger:
+    """Build runs and cohorts from journals. A damaged run does not make the others unreadable.
+
+    Args:
+        root: The directory that contains them.
+        digests: Digest or damage of each journal.
+
+    Raises:
+        UserError: If a journal can no longer be read.
+    """
+    damage: list[LedgerDamageError] = []
+    by_directory: dict[Path, list[JournalContent]] = {}
+    damaged: set[Path] = set()
+    for path, digest in _without_drafts(digests).items():
+        if isinstance(digest, LedgerDamageError):
+            damage.append(digest)
+            damaged.add(path.parent)
+        else:
+            by_directory.setdefault(path.parent, []).append(JournalContent.stored(path, digest))
+    by_id: dict[str, list[Run]] = {}
+    for directory, journals in by_directory.items():
+        if directory in damaged:
+            continue
+        try:
+            run = _assemble_live(directory, journals)
+        except LedgerDamageError as error:
+            damage.append(error)
+            damaged.add(directory)
+        else:
+            if run is not None:
+                by_id.setdefault(run.declared.run_id, []).append(run)
+    runs = []
+    for run_id, found in by_id.items():
+        also = f"run {run_id} lies in {found[0].directory}, too"
+        damage += (LedgerDamageError(run.directory, 1, also) for run in found[1:])
+        if len(found) == 1:
+            runs += found
+    runs.sort(key=lambda run: (run.declared_at, run.declared.run_id))
+    journals = [journal for directory, each in by_directory.items() if directory not in damaged for journal in each]
+    torn = tuple(journal for journal in journals if journal.torn_bytes)
+    cohorts = _cohorts(journals, runs, damage)
+    return Ledger(root, tuple(runs), cohorts, torn, tuple(journals), tuple(damage))
+
+
+def _without_drafts(digests: Mapping[Path, Digest | LedgerDamageError]) -> dict[Path, Digest | LedgerDamageError]:
+    """Leave compressed journals out that lie unfinished, or as the same rows, beside the journal that gzip reads."""
+    kept = dict(digests)
+    for path, digest in digests.items():
+        plain = digests.get(path.with_suffix("")) if path.suffix == COMPRESSED else None
+        if isinstance(plain, Digest) and (
+            isinstance(digest, LedgerDamageError) or (digest.rows, digest.last_hash) == (plain.rows, plain.last_hash)
+        ):
+            del kept[path]
+    return kept
+
+
+def _cohorts(
+    journals: Sequence[JournalContent], runs: list[Run], damage: list[LedgerDamageError]
+) -> tuple[Cohort, ...]:
+    """Return the declared cohorts with their runs; append contradictions to the damage."""
+    declared: dict[str, tuple[int, Path]] = {}
+    contradicted: set[str] = set()
+    for journal in journals:
+        for row in journal.of(CohortDeclared):
+            size, path = declared.setdefault(row.cohort, (row.size, journal.path))
+            if size != row.size:
+                contradicted.add(row.cohort)
+                what = f"cohort {row.cohort} has {row.size} runs here, and {size} in {path}"
+                damage.append(LedgerDamageError(journal.path, 1, what))
+    members: dict[str | None, list[str]] = {}
+    for run in runs:
+        members.setdefault(run.declared.cohort, []).append(run.declared.run_id)
+    return tuple(
+        Cohort(name, size, tuple(members.get(name, ())))
+        for name, (size, _) in sorted(declared.items())
+        if name not in contradicted
+    )
+
+
+class _Journals:
+    """The journals of one directory, by their kind."""
+
+    def __init__(self, directory: Path, journals: list[JournalContent]) -> None:
+        """Sort them.
+
+        Raises:
+            LedgerDamageError: If two of them claim to be the same journal, or one is a copy of another.
+        """
+        self.directory = directory
+        self.all = sorted(journals, key=lambda journal: journal.path)
+        self.declarations: list[tuple[JournalContent, RunDeclared, datetime]] = []
+        self.ranks: dict[int, dict[int, JournalContent]] = {}
+        self.supervisions: dict[int, dict[int, JournalContent]] = {}
+        self.telemetries: dict[int, dict[int, JournalContent]] = {}
+        self.evaluations: list[JournalContent] = []
+        """Journals with scores, by their start."""
+        self.run_ids: list[tuple[JournalContent, str]] = []
+        """The run that each journal names."""
+        self.anchored: list[Anchored] = []
+        scored: list[tuple[str, JournalContent]] = []
+        originals: dict[str, JournalContent] = {}
+        for journal in self.all:
+            for place in journal.digest.places[:1]:
+                original = originals.setdefault(place.hash, journal)
+                # The telemetry of two evaluations may begin in the same millisecond, with the same row.
+                if original is not journal and place.kind != TelemetryStarted.__name__:
+                    raise LedgerDamageError(journal.path, 1, f"it is a copy of {original.path.name}")
+            self._sort(journal)
+            results = journal.places(PanelResult)
+            if results and not journal.places(AttemptStarted):
+                scored.append((results[0].time, journal))
+        self.evaluations = [journal for _, journal in sorted(scored, key=itemgetter(0))]
+
+    def _sort(self, journal: JournalContent) -> None:
+        """Register a journal under its kind."""
+        self.declarations += ((journal, row, time) for row, time in journal.timed(RunDeclared))
+        self.run_ids += ((journal, score.run_id) for score in journal.digest.scores)
+        rows: list[AttemptStarted | SupervisionStarted | TelemetryStarted | EvaluationStarted]
+        for start in (rows := journal.of(AttemptStarted)):
+            self._claim(self.ranks, start.attempt, start.rank, journal, "rank")
+        for supervision in journal.of(SupervisionStarted):
+            rows.append(supervision)
+            if supervision.attempt is not None:
+                self._claim(self.supervisions, supervision.attempt, supervision.rank, journal, "the supervisor of rank")
+        for telemetry in journal.of(TelemetryStarted):
+            rows.append(telemetry)
+            if telemetry.attempt is not None:
+                self._claim(self.telemetries, telemetry.attempt, telemetry.rank, journal, "the telemetry of rank")
+        rows += journal.of(EvaluationStarted)
+        self.run_ids += ((journal, row.run_id) for row in rows)
+        anchors = [row.anchors for row in journal.of(AttemptStarted)]
+        anchors += [row.anchors for row in journal.of(EvaluationStarted)]
+        anchors += [row.anchors for row in journal.of(ShutdownEnded)]
+        self.anchored += (Anchored(name, anchor, journal.path) for each in anchors for name, anchor in each.items())
+
+    @staticmethod
+    def _claim(
+        owners: dict[int, dict[int, JournalContent]], attempt: int, rank: int, journal: JournalContent, what: str
+    ) -> None:
+        """Register a journal under its owner."""
+        other = owners.setdefault(attempt, {}).setdefault(rank, journal)
+        if other is not journal:
+            raise LedgerDamageError(
+                journal.path, 1, f"{other.path.name} claims to be {what} {rank} of attempt {attempt}, too"
+            )
+
+    def attempt(self, number: int) -> Attempt:
+        """Return an attempt."""
+        kinds = (self.ranks, self.supervisions, self.telemetries)
+        return Attempt(
+            number, *(tuple(content for _, content in sorted(each.get(number, {}).items())) for each in kinds)
+        )
+
+    @property
+    def numbers(self) -> set[int]:
+        """Numbers of all attempts, including those that never wrote a row."""
+        named = {attempt_number(journal.path) for journal in self.all}
+        return {*self.ranks, *self.supervisions} | {number for number in named if number is not None}
+
+
+def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | None:
+    """Build the run of one directory's journals, while its processes may be writing.
+
+    The journals were read one after the other, so a journal may refer to rows that were written after the other journal
+    was read. Before a missing row counts as damage, all journals are read again. The same is done where a journal was
+    deleted or compressed since it was read.
+
+    Raises:
+        LedgerDamageError: As for :func:`_assemble`.
+        UserError: If a journal can't be read.
+    """
+    try:
+        return _assemble(directory, journals, journals)
+    except UserError:  # damage is one, too
+        later = _read_again(directory)
+    kept = {journal.path for journal in later}
+    return _assemble(directory, journals if all(each.path in kept for each in journals) else later, later)
+
+
+def _read_again(directory: Path) -> list[JournalContent]:
+    """Read all journals of one directory.
+
+    Raises:
+        LedgerDamageError: If one is damaged.
+        UserError: If one can't be read.
+    """
+    found: dict[Path, Digest | LedgerDamageError] = {}
+    for path in find_journals(directory):
+        if path.parent == directory:
+            try:
+                found[path] = digest_journal(path, thorough=False)[1]
+            except LedgerDamageError as damage:
+                found[path] = damage
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot read {path}: {error.strerror}") from error
+    journals = []
+    for path, digest in _without_drafts(found).items():
+        if isinstance(digest, LedgerDamageError):
+            raise digest
+        journals.append(JournalContent.stored(path, digest))
+    return journals
+
+
+def _assemble(directory: Path, journals: list[JournalContent], later: list[JournalContent]) -> Run | None:
+    """Build the run of one directory's journals; ``None`` if none declares a run.
+
+    Args:
+        directory: The directory.
+        journals: Its journals.
+        later: All of its journals, read at the same time or later. They must contain everything that ``journals`` refer
+            to.
+
+    Raises:
+        LedgerDamageError: If the journals cannot be those of one run, or one of them is missing or was cut short.
+    """
+    found = _Journals(directory, journals)
+    if not found.declarations:
+        _require_undeclared(found, later)
+        return None
+    first, declared, declared_at = found.declarations[0]
+    for journal, *_ in found.declarations[1:]:
+        raise LedgerDamageError(journal.path, 1, f"run {declared.run_id} is declared here already")
+    for journal, run_id in found.run_ids:
+        if run_id != declared.run_id:
+            raise LedgerDamageError(
+                journal.path, 1, f"it belongs to run {run_id}, and {first.path.name} declares run {declared.run_id}"
+            )
+    require_anchored(found.anchored, _by_name(later))
+    numbers = found.numbers
+    for number in range(1, max(numbers, default=0)):
+        if number not in numbers:
+            raise LedgerDamageError(directory, 1, f"attempt {number} of {max(numbers)} is missing")
+    for number, ranks in found.ranks.items():
+        for rank, journal in ranks.items():
+            if rank >= declared.world_size:
+                what = f"it is rank {rank} of attempt {number} of a run of {declared.world_size} processes"
+                raise LedgerDamageError(journal.path, 1, what)
+    attempts = tuple(map(found.attempt, sorted({*found.ranks, *found.supervisions})))
+    run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
+    _require_references(found.all, later)
+    return run
+
+
+def _by_name(journals: Sequence[JournalContent]) -> dict[str, tuple[Path, Digest]]:
+    """Return paths and digests of journals by their names, without the ending of a compressed one."""
+    return {each.path.name.removesuffix(COMPRESSED): (each.path, each.digest) for each in journals}
+
+
+def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> None:
+    """Refuse attempts without a declaration of their run, unless it may still be written, or never was.
+
+    The first process declares the run before it does anything else. So where it left nothing, it ended before that,
+    while the others had begun.
+    """
+    numbers = {*found.ranks, *found.supervisions}
+    began = numbers - {1} or any(0 in of_attempt.get(1, {}) for of_attempt in (found.ranks, found.supervisions))
+    if (
+        began
+        and not any(journal.places(RunDeclared) for journal in later)
+        and not any(found.attempt(number).shows_life() for number in numbers)
+    ):
+        raise LedgerDamageError(found.directory, 1, "the declaration of its run is missing")
+    require_anchored(found.anchored, _by_name(later))
+
+
+def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:
+    """Refuse scores of unsaved checkpoints, and attempts that resumed from an unsaved state."""
+    saved = {(row.path, row.sha256) for journal in later for row in journal.of(CheckpointSaved)}
+    states = {row.sha256 for journal in later for row in journal.of(StateSaved)}
+    for journal in journals:
+        for score in journal.digest.scores:
+            if (score.checkpoint, score.sha256) not in saved:
+                what = f"it scores {score.checkpoint} ({score.sha256[:12]}…), which no attempt of the run saved"
+                raise LedgerDamageError(journal.path, 1, what)
+        for row in journal.of(StateRestored):
+            if row.sha256 not in states:
+                what = f"it resumes from a state of attempt {row.attempt} that no attempt of the run saved"
+                raise LedgerDamageError(journal.path, 1, what)

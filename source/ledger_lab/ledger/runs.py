@@ -1,0 +1,267 @@
+"""Runs, their attempts and cohorts, as a reader of the ledger sees them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from operator import attrgetter
+from pathlib import Path
+from typing import TypeVar
+
+from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.digest import COMPRESSED, LedgerDamageError
+from ledger_lab.ledger.liveness import is_alive
+from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.rows import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    PhaseWindow,
+    Row,
+    RunDeclared,
+    ShutdownEnded,
+    Status,
+    SupervisionStarted,
+)
+from ledger_lab.ledger.states import StateRestored
+from ledger_lab.ledger.tally import WindowSums
+
+_SILENCE_LIMIT, _UNSUPERVISED_LIMIT = timedelta(minutes=2), timedelta(minutes=15)
+
+_R = TypeVar("_R", bound=Row)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One group of processes within a run, as recorded in its journals."""
+
+    number: int
+    """Number of the attempt within its run, from 1."""
+    ranks: tuple[JournalContent, ...]
+    """Journals of its processes, by rank."""
+    supervisions: tuple[JournalContent, ...]
+    """Journals of their supervisors, by rank; empty if there is no supervisor."""
+    telemetries: tuple[JournalContent, ...] = ()
+    """Journals of their telemetry, by rank. Empty if they were not kept, and in ledgers of earlier versions, whose
+    supervisors wrote telemetry into their own journals."""
+
+    @property
+    def supervision(self) -> JournalContent | None:
+        """Journal of the first process's supervisor; ``None`` if there is no supervisor."""
+        return next(iter(self.supervisions), None)
+
+    @property
+    def journals(self) -> tuple[JournalContent, ...]:
+        """All its journals."""
+        return (*self.ranks, *self.supervisions, *self.telemetries)
+
+    def of(self, kind: type[_R]) -> list[_R]:
+        """Return the rows of one kind: those of its processes by rank, then those of their supervisors by rank."""
+        return [row for journal in self.journals for row in journal.of(kind)]
+
+    @cached_property
+    def ended(self) -> AttemptEnded | None:
+        """How it ended, according to its first process; ``None`` if no end was written."""
+        return next(iter(self.of(AttemptEnded)), None)
+
+    @cached_property
+    def shutdown(self) -> ShutdownEnded | None:
+        """How its processes exited after that; ``None`` if this was not written."""
+        return next(iter(self.of(ShutdownEnded)), None)
+
+    @property
+    def silence_limit(self) -> timedelta:
+        """How long it may be silent on another host before it counts as lost."""
+        return silence_limit(supervised=bool(self.supervisions))
+
+    @property
+    def status(self) -> Status:
+        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``."""
+        if self.ended is not None:
+            return self.ended.status
+        return Status.RUNNING if self.shows_life() else Status.LOST
+
+    def shows_life(self, *, here: bool = False) -> bool:
+        """Tell whether one of its processes runs on this host; if this host cannot tell, whether a row is recent.
+
+        Args:
+            here: Look only on this host.
+        """
+        starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
+        for journal in self.journals:
+            starts += journal.timed(AttemptStarted)
+            starts += journal.timed(SupervisionStarted)
+        found = [
+            is_alive(start.pid, time, start.process) for start, time in starts if start.host == socket.gethostname()
+        ]
+        if known := [alive for alive in found if alive is not None]:
+            return any(known)
+        silent = datetime.now(UTC) - max(journal.last_time for journal in self.journals)
+        return not here and silent < self.silence_limit
+
+    @property
+    def windows(self) -> list[PhaseWindow]:
+        """Phase windows of its first process, in order. Each call may read the journal; :attr:`sums` does not."""
+        return self.ranks[0].of(PhaseWindow) if self.ranks else []
+
+    @property
+    def sums(self) -> WindowSums:
+        """Sums of the phase windows of its first process."""
+        return self.ranks[0].windows if self.ranks else WindowSums()
+
+    @property
+    def wall_ns(self) -> int:
+        """Its duration until its processes had ended, or to its last heartbeat [ns]."""
+        return max(journal.digest.wall_ns for journal in self.journals)
+
+
+def silence_limit(*, supervised: bool) -> timedelta:
+    """Return how long an attempt on another host may be silent before it counts as lost.
+
+    A supervisor writes every second. Without one, there may be no row for minutes while kernels are compiled.
+
+    Args:
+        supervised: Whether it has a supervisor.
+    """
+    return _SILENCE_LIMIT if supervised else _UNSUPERVISED_LIMIT
+
+
+@dataclass(frozen=True)
+class Run:
+    """One declared training effort, with all its journals."""
+
+    directory: Path
+    declared: RunDeclared
+    declared_at: datetime
+    attempts: tuple[Attempt, ...]
+    evaluations: tuple[JournalContent, ...] = ()
+    """Journals of stand-alone evaluations, by their start."""
+
+    @property
+    def checkpoints(self) -> list[CheckpointSaved]:
+        """All checkpoints, by iteration. If an iteration was trained again, only the later checkpoint counts."""
+        kept = {row.path: row for attempt in self.attempts for row in attempt.of(CheckpointSaved)}
+        return sorted(kept.values(), key=attrgetter("iteration"))
+
+    @property
+    def windows(self) -> list[tuple[Attempt, PhaseWindow]]:
+        """Phase windows of all attempts whose work was not lost, in order. Each call may read the journals."""
+        return [
+            (attempt, window)
+            for attempt in self.attempts
+            for window in attempt.windows
+            if not self.is_lost(attempt, window)
+        ]
+
+    def is_lost(self, attempt: Attempt, window: PhaseWindow) -> bool:
+        """Tell whether a later attempt did the work of a window again.
+
+        This is the work of an attempt after the state that a later attempt resumed from, and all work of the attempts
+        in between.
+        """
+        kept_ns, iteration = self._kept.get(attempt.number, (None, 0))
+        if kept_ns is None or window.wall_ns <= kept_ns:
+            return False
+        return window.iteration is None or window.iteration > iteration
+
+    def was_resumed(self, attempt: Attempt) -> bool:
+        """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
+        return attempt.number in self._kept
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[int, int]]:
+        """Age and iteration up to which the work of an attempt was kept, by attempt; others keep all of it."""
+        kept: dict[int, tuple[int, int]] = {}
+        for attempt in self.attempts:
+            for row in attempt.of(StateRestored):
+                kept |= dict.fromkeys(range(row.attempt + 1, attempt.number), (0, 0))
+                kept[row.attempt] = (row.saved_wall_ns, row.iteration)
+        return kept
+
+    @property
+    def proven(self) -> bool:
+        """Whether the run is finished: a policy is confirmed, and the training had to stop at the target."""
+        return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
+
+    @property
+    def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
+        """All panel results with their attempts. Each call reads them again, because they are long.
+
+        Results of attempts come first, in order; those of stand-alone evaluations follow, with ``None``. Only the order
+        among evaluations depends on the wall clock.
+        """
+        of_attempts = [(attempt, row) for attempt in self.attempts for row in attempt.of(PanelResult)]
+        return [*of_attempts, *((None, row) for journal in self.evaluations for row in journal.of(PanelResult))]
+
+    @property
+    def results(self) -> tuple[PanelResult, ...]:
+        """All panel results, in the order of :attr:`judged`. Each call reads them again."""
+        return tuple(row for _, row in self.judged)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Runs that belong together; their number was declared before the first one."""
+
+    name: str
+    size: int
+    """Number of declared runs."""
+    run_ids: tuple[str, ...]
+    """Existing runs, oldest first."""
+
+    @property
+    def missing(self) -> int:
+        """Number of declared runs that do not exist."""
+        return max(0, self.size - len(self.run_ids))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All journals under a root directory."""
+
+    root: Path
+    runs: tuple[Run, ...]
+    """Runs, oldest first."""
+    cohorts: tuple[Cohort, ...] = field(default=())
+    """Cohorts that were declared with a size, by name."""
+    torn: tuple[JournalContent, ...] = field(default=())
+    """Journals with an unfinished last line."""
+    journals: tuple[JournalContent, ...] = field(default=(), repr=False)
+    """All journals, including those that belong to no run."""
+    damage: tuple[LedgerDamageError, ...] = field(default=())
+    """Damage of the ledger. Runs with damage in their directories are left out."""
+
+
+def attempt_number(journal: Path) -> int | None:
+    """Return the number of the attempt that a journal belongs to, by its name; ``None`` for all other files."""
+    found = re.match(r"journal-(\d{1,9})-", journal.name)
+    return None if found is None else int(found[1])
+
+
+def telemetry_path(supervision: Path) -> Path:
+    """Return the path of the journal that a supervisor writes telemetry into.
+
+    Args:
+        supervision: Path of the supervisor's own journal.
+    """
+    return supervision.with_name(supervision.name.replace("-supervisor", "-telemetry"))
+
+
+def without_telemetry(journals: Sequence[JournalContent]) -> list[JournalContent]:
+    """Return the supervisors' journals whose telemetry was not kept.
+
+    Args:
+        journals: All journals that belong together, of any kind.
+    """
+    kept = {journal.path.with_name(journal.path.name.removesuffix(COMPRESSED)) for journal in journals}
+    return [
+        journal
+        for journal in journals
+        if journal.of(SupervisionStarted)
+        and not journal.telemetry.wall_ns  # supervisors of earlier versions wrote telemetry into their own journals
+        and telemetry_path(journal.path.with_name(journal.path.name.removesuffix(COMPRESSED))) not in kept
+    ]
