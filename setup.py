@@ -39,7 +39,19 @@ setup(
     cmdclass={"build_py": BuildWithConfig},
     entry_points={"isaaclab.tasks": ["ledger_lab = ledger_lab.tasks"]},
     # Ledger, costs and reports work where neither torch nor Isaac Lab is installed.
-    install_requires=["duckdb", "msgspec", "numpy", "nvidia-ml-py", "orjson", "plotly", "psutil", "rich", "scipy"],
+    install_requires=[
+        "duckdb",
+        "jinja2",
+        "markupsafe",
+        "msgspec",
+        "numpy",
+        "nvidia-ml-py",
+        "orjson",
+        "plotly",
+        "psutil",
+        "rich",
+        "scipy",
+    ],
     extras_require={
         "mlflow": ["mlflow-skinny"],
         "sim": ["isaaclab[ovphysx,rsl-rl,skrl]==3.0.*", "rl-games==1.6.5", "gym==0.26.2", "moviepy<2"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -177,3 +178,33 @@ def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host(nam
     wanted = [line.split("#")[0].strip() for line in (ROOT / f"{name}.in").read_text().splitlines()]
     for requirement in map(Requirement, filter(None, wanted)):
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def third_party_imports(*rooms: str) -> set[str]:
+    """The packages that the files of these rooms import, as the names to install, wherever an import stands."""
+    distributions = {"pynvml": "nvidia-ml-py"}
+    modules = set()
+    for room in rooms:
+        place = ROOT / "source" / "ledger_lab" / room
+        for file in [place] if place.suffix else place.rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Import):
+                    modules |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    modules.add(node.module.split(".")[0])
+    modules -= sys.stdlib_module_names | {"ledger_lab"}
+    return {canonicalize_name(distributions.get(module, module)) for module in modules}
+
+
+def test_reading_and_reporting_import_only_what_every_installation_has(wheel: Path) -> None:
+    requirements = [Requirement(text) for text in metadata(wheel).get_all("Requires-Dist", [])]
+    always = {canonicalize_name(requirement.name) for requirement in requirements if requirement.marker is None}
+    assert third_party_imports("ledger", "costs", "reports", "documents.py", "files.py") <= always
+
+
+def test_the_environment_of_the_mirrors_can_read_journals() -> None:
+    wanted = [line.split("#")[0].strip() for line in (ROOT / "requirements-mirrors.in").read_text().splitlines()]
+    there = {canonicalize_name(Requirement(line).name) for line in wanted if line}
+    needed = third_party_imports("ledger", "costs", "documents.py", "files.py")
+    assert {"msgspec", "orjson"} <= needed
+    assert needed <= there

@@ -419,7 +419,7 @@ def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, 
         run.end()
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "it goes on where it stopped" in said
+    assert "run the command again later" in said
     gate.open = True
     later = mirrored_by(run.run_dir, "--to", "mlflow", "--project", "gone", "--uri", gate.uri)
     gate.close()
