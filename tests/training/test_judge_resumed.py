@@ -89,9 +89,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []
         append: Any = rows.append
-        writer = RunWriter(
-            append, PhaseClock(0), run_id="run", directory=Path(), device="cpu", earlier_results=earlier
-        )
+        writer = RunWriter(append, PhaseClock(0), run_id="run", directory=Path(), device="cpu", earlier_results=earlier)
         judge = Judge(plan, slots, writer, lambda: saved(newest), lambda _: lambda seen: seen)
         return judge, slots, rows
 
