@@ -192,8 +192,18 @@ def test_a_log_is_redacted_however_the_text_is_split() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [" " * 200_000, ("\t" * 20_000 + "\n") * 5, "sk-" * 60_000, "eyJ-" * 50_000],
-    ids=["blanks", "tabs", "sk", "eyJ"],
+    [
+        *(" " * 200_000, ("\t" * 20_000 + "\n") * 5, "sk-" * 60_000, "eyJ-" * 50_000),
+        *("curl " * 40_000, "curl -" + "u" * 200_000, "curl -u " + "a" * 200_000, "docker  " * 30_000),
+        *(
+            "cookie: " * 30_000,
+            "Cookie: " + "a" * 200_000,
+            "curl " + "\\\n" * 60_000,
+            "mysql -p " * 20_000,
+            "curl " + ".-u" * 70_000,
+        ),
+    ],
+    ids=lambda text: repr(text[:9]),
 )
 def test_no_text_takes_longer_than_its_length_allows(text: str) -> None:
     assert Redactor({}, []).text(text) == text  # with the square of the length, it took an hour
@@ -211,3 +221,56 @@ def test_no_text_takes_longer_than_its_length_allows(text: str) -> None:
 )
 def test_passwords_of_programs_are_replaced(text: str, clean: str) -> None:
     assert Redactor({}, []).text(text) == clean
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (f"curl -u me:{SECRET} https://a.example", f"curl -u {REDACTED} https://a.example"),
+        (f"curl -sSu 'me:two {SECRET}' https://a.example", f"curl -sSu '{REDACTED}' https://a.example"),
+        (f"curl --user me:{SECRET} -U you:{SECRET}", f"curl --user {REDACTED} -U {REDACTED}"),
+        (f"curl https://a.example \\\n  --user=me:{SECRET}\nls", f"curl https://a.example \\\n  --user={REDACTED}\nls"),
+        (f"Command '['curl', '-u', 'me:{SECRET}', 'x']' failed", f"Command '['curl', '-u', '{REDACTED}', 'x']' failed"),
+        (f'{{"cmd": "curl -u me:{SECRET}", "seed": 3}}', f'{{"cmd": "curl -u {REDACTED}", "seed": 3}}'),
+        (f"curl -b session={SECRET} x", f"curl -b {REDACTED} x"),
+        (f"Cookie: a=b; session={SECRET}\nHost: x", f"Cookie: {REDACTED}\nHost: x"),
+        (f"< set-cookie: id={SECRET}; Expires=Wed, 1 Jan; Secure", f"< set-cookie: {REDACTED}"),
+        (f'Set-Cookie: id="{SECRET}"; Path=/\nHost: x', f"Set-Cookie: {REDACTED}\nHost: x"),
+        (f'{{"Cookie": "id={SECRET}; b=c", "seed": 3}}', f'{{"Cookie": "{REDACTED}", "seed": 3}}'),
+        (f'{{"h": "Cookie: id={SECRET}", "seed": 3}}', f'{{"h": "Cookie: {REDACTED}", "seed": 3}}'),
+        ('{"h": "Cookie: id=", "seed": 3}', f'{{"h": "Cookie: {REDACTED}", "seed": 3}}'),
+        (f"curl -H 'Cookie: id={SECRET}' -d 'x'", f"curl -H 'Cookie: {REDACTED}' -d 'x'"),
+        (f"sshpass -p {SECRET} ssh you@x mkdir -p logs", f"sshpass -p {REDACTED} ssh you@x mkdir -p logs"),
+        (f"sshpass -p{SECRET} ssh -p 22 x", f"sshpass -p{REDACTED} ssh -p 22 x"),
+        (f"docker login -u me -p {SECRET} a.example", f"docker login -u me -p {REDACTED} a.example"),
+        (f"['docker', 'login', '-p', '{SECRET}']", f"['docker', 'login', '-p', '{REDACTED}']"),
+        (f"mysqldump -u me -p{SECRET} runs", f"mysqldump -u me -p{REDACTED} runs"),
+        (f"redis-cli -h x -a {SECRET} ping", f"redis-cli -h x -a {REDACTED} ping"),
+        (f"mongosh -u me -p '{SECRET}' x", f"mongosh -u me -p '{REDACTED}' x"),
+    ],
+)
+def test_passwords_on_command_lines_and_cookies_are_replaced(text: str, clean: str) -> None:
+    assert Redactor({}, []).text(text) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "curl -u me https://a.example:8080/x",
+        "curl -Lu https://a.example",
+        "python -u train.py env:1",
+        "curl -b cookies.txt -o out:1",
+        "mkdir -p logs",
+        "./isaaclab.sh -p scripts/train.py",
+        "docker run -p 8080:80 image",
+        "mysql -u me -p runs",
+        "mysql -P 3306 --protocol=tcp",
+        "torchrun -p 3 docker login",
+        "env.use_cookie: true",
+        "http.cookie: SimpleCookie",
+        "the cookie: a baked good",
+        "curly -u a:b",
+    ],
+)
+def test_what_looks_like_a_password_flag_stays(text: str) -> None:
+    assert Redactor({}, []).text(text) == text

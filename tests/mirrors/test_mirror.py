@@ -141,10 +141,20 @@ def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path) -> None
     assert scalars(tmp_path / "t", "train/env_steps") == [(1, 40.0)]
 
 
+def test_an_unknown_run_id_is_answered_with_the_nearest_ones(tmp_path: Path) -> None:
+    for run_id in ("aa12bb34", "cc56dd78"):
+        write_run(tmp_path, run_id)
+    done = mirrored_by("aa12bb43", "--to", "tensorboard", "--log_root", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: no run directory and no run id 'aa12bb43' (run ids under {tmp_path}: did you mean 'aa12bb34'?)\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nope", "--to", "tensorboard"), "no run directory and no run 'nope'"),
+        (("nope", "--to", "tensorboard"), "no run directory and no run id 'nope' (run ids under logs: known: "),
         pytest.param(("RUN", "--to", "mlflow"), "set MLFLOW_TRACKING_URI", marks=needs_other),
         pytest.param(("RUN", "--to", "mlflow", "--uri", "localhost:5000"), "like http://host:5000", marks=needs_other),
         pytest.param(

@@ -98,15 +98,19 @@ def test_outcomes_of_other_episodes_are_refused(tmp_path: Path) -> None:
     assert rows == [saved]
 
 
-def test_a_score_that_an_earlier_attempt_wrote_is_not_written_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_result_that_an_earlier_attempt_wrote_is_final(tmp_path: Path, rank: int) -> None:
     first, _ = make(tmp_path)
-    saved, found = save(first), outcomes(9, 10)
-    earlier = replace(score(first, saved, found), wall_ns=5)
-    writer, rows = make(tmp_path, earlier_results=(earlier,))
-    assert score(writer, saved, found).passes
+    saved = save(first)
+    earlier = replace(score(first, saved, outcomes(8, 10)), wall_ns=5)
+    later = replace(earlier, outcomes=outcomes(7, 10), wall_ns=6)
+    writer, rows = make(tmp_path, rank, earlier_results=(earlier, later))
+    for successes in (7, 8, 10):
+        assert score(writer, saved, outcomes(successes, 10)) is earlier
     assert rows == []
-    other = score(writer, saved, outcomes(8, 10))
-    assert rows == [other]
+    others = [score(writer, replace(saved, sha256="other"), outcomes(10, 10))]
+    assert [row.outcomes for row in others] == [outcomes(10, 10)]
+    assert rows == (others if rank == 0 else [])
 
 
 @pytest.mark.parametrize("ended_row", [AttemptEnded, EvaluationEnded])

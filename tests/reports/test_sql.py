@@ -18,6 +18,7 @@ from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import query
 from tests.fakes.ledgers import SECOND, declared, write_run
+from tests.fakes.limits import little_memory
 
 
 def contents(root: Path) -> Contents:
@@ -208,6 +209,29 @@ def test_a_query_reaches_no_host_and_changes_no_limit(ledger: Contents, sql: str
     with pytest.raises(UserError) as refused:
         query(ledger, sql)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT list(range) FROM range(100000000)",
+        "SELECT range, range::VARCHAR || 'abcdefghij' FROM range(100000000)",
+    ],
+)
+def test_a_query_stays_below_the_limit_of_its_control_group(sql: str) -> None:
+    program = f"""
+from ledger_lab.commands.query import answer_sql
+from ledger_lab.errors import UserError
+from ledger_lab.reports.ledger_tables import Contents
+try:
+    answer_sql(Contents([], [], []), {sql!r}, json_file=None, csv_file=None)
+except UserError as error:
+    print(error)
+"""
+    with little_memory(600 * 2**20) as start:
+        done = subprocess.run([*start, sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "GB of memory: select less" in done.stdout
 
 
 def test_describing_tables_is_allowed(ledger: Contents) -> None:

@@ -77,7 +77,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         "ledger_lab.training.judge.PanelIdentity", SimpleNamespace(of=lambda *_: SimpleNamespace(id="i"))
     )
 
-    def make(newest: str, successes: int) -> tuple[Judge, Slots, list[PanelResult]]:
+    def make(newest: str, successes: int, *earlier: PanelResult) -> tuple[Judge, Slots, list[PanelResult]]:
         plan: Any = SimpleNamespace(
             run_id="run",
             panel=PANEL,
@@ -88,7 +88,8 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []
-        writer = RunWriter(rows.append, PhaseClock(0), run_id="run", directory=Path(), device="cpu")  # type: ignore[arg-type]
+        append: Any = rows.append
+        writer = RunWriter(append, PhaseClock(0), run_id="run", directory=Path(), device="cpu", earlier_results=earlier)
         judge = Judge(plan, slots, writer, lambda: saved(newest), lambda _: lambda seen: seen)
         return judge, slots, rows
 
@@ -111,11 +112,15 @@ def test_seeds_used_for_another_policy_are_not_used_again(judged: Any, whole: bo
 
 
 def test_the_same_policy_is_confirmed_on_the_same_seeds_again(judged: Any) -> None:
-    judge, slots, rows = judged("lost", 256)
-    judge.resume(STATE, [confirmation(1, "lost", 200)], True)
+    failed = confirmation(1, "lost", 200)
+    judge, slots, rows = judged("lost", 256, failed)
+    judge.resume(STATE, [failed], True)
     judge.after_iteration(10)
     judge.after_iteration(20)
     assert slots.begun[-1] == PANEL.confirmation("run", 1)
+    (again,) = judge.after_iteration(30)
+    assert again.result is failed, "a written result is final, even if all episodes succeed this time"
+    assert judge.confirmed is None and failed not in rows
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,13 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     read_ledger,
 )
+from ledger_lab.ledger.liveness import identify_process
+from ledger_lab.ledger.rows import ProcessIdentity
 from ledger_lab.reports import summarize_run
-from tests.conftest import ROOT, SHORT, one_run_dir, script
+from tests.conftest import ROOT, SHORT, command, one_run_dir, script
 from tests.fakes.ledgers import SECOND, declared, window
+
+HOST = socket.gethostname()
 
 
 def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -156,7 +161,8 @@ REQUEST = {"task": "LedgerLab-Cartpole", "num_envs": 64, "seed": 42, "held_out_s
 
 
 def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22 + 1, state: bytes | None = b"s",
-          host: str = socket.gethostname(), supervised: bool = False, **changes: object) -> Path:  # fmt: skip
+          host: str = socket.gethostname(), supervised: bool = False, process: ProcessIdentity | None = None,
+          **changes: object) -> Path:  # fmt: skip
     """Write a run of one attempt, which saved a state after its first iteration; return its directory."""
     from ledger_lab.training.request import TrainRequest
 
@@ -165,7 +171,9 @@ def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22
     changes.setdefault("request", TrainRequest(num_envs=64).to_data())
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared("aaaaaaaa", **{**REQUEST, **changes}))
-        journal.append(AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
+        journal.append(
+            AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1, process=process)
+        )
         journal.append(window(1, 40, {"learn": 2 * SECOND}, 2 * SECOND))
         if state is not None:
             from hashlib import sha256
@@ -186,7 +194,9 @@ def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22
             )  # fmt: skip
     if supervised:
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
-            journal.append(SupervisionStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1))
+            journal.append(
+                SupervisionStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1, process=process)
+            )
     return run_dir
 
 
@@ -279,6 +289,78 @@ def test_runs_that_cannot_be_resumed_are_refused(
     with pytest.raises(UserError, match=complaint.replace("PID", str(os.getpid()))) as refused:
         resumption("--resume", "aaaa", *arguments, "--log_root", str(tmp_path))
     assert "\n" not in str(refused.value)
+
+
+IN_ANOTHER_CONTAINER = ("unshare", "-pf", "--mount-proc")
+AS_ANOTHER_USER = (
+    *("setpriv", "--reuid", "65534", "--clear-groups"),
+    *("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"),  # it may read all files, and write none
+)
+
+
+def require(prefix: Sequence[str]) -> None:
+    """Skip where a program can't be started like that."""
+    if shutil.which(prefix[0]) is None:
+        pytest.skip(f"there is no {prefix[0]}")
+    tried = subprocess.run([*prefix, sys.executable, "-c", ""], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"{prefix[0]} is not allowed here: {tried.stderr.strip()}")
+
+
+@pytest.mark.parametrize("prefix", [(), IN_ANOTHER_CONTAINER, AS_ANOTHER_USER], ids=["here", "container", "user"])
+def test_a_live_run_is_not_taken_over(prefix: tuple[str, ...], tmp_path: Path) -> None:
+    if prefix:
+        require(prefix)
+    with subprocess.Popen(["sleep", "600"]) as live:
+        try:
+            process = identify_process(live.pid)
+            run_dir = write(tmp_path, status=None, pid=live.pid, process=process, supervised=True)
+            before = {path.name: path.read_bytes() for path in run_dir.iterdir()}
+            program = [*prefix, *command("train", "--resume", run_dir)]
+            refused = subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT)
+        finally:
+            live.kill()
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: run aaaaaaaa is still alive (process {live.pid} on {HOST}): wait until")
+    blind = "; seen from another container or by another user it counts as lost after 2 silent minutes"
+    assert (blind in refused.stderr) == (prefix == IN_ANOTHER_CONTAINER)
+    assert refused.stderr.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in run_dir.iterdir()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [[], ["--nproc", "2"]], ids=["alone", "by two"])
+def test_of_simultaneous_resumes_exactly_one_starts(flags: list[str], tmp_path: Path) -> None:
+    assert interrupted("1:SIGTERM", *SHORT, *flags, "--log_root", tmp_path).returncode == 75
+    run_dir = one_run_dir(tmp_path)
+    resume = command("train", "--resume", run_dir, *flags)
+    prefixes: list[tuple[str, ...]] = [(), ()]
+    for prefix in (IN_ANOTHER_CONTAINER, AS_ANOTHER_USER):
+        try:
+            require(prefix)
+            prefixes.append(prefix)
+        except pytest.skip.Exception:
+            continue
+    processes = [
+        subprocess.Popen([*prefix, *resume], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        for prefix in prefixes
+    ]
+    said = [process.communicate() for process in processes]
+    ended = [process.returncode for process in processes]
+    assert sorted(ended) == [0, *[2] * (len(ended) - 1)], said
+    for (stdout, stderr), prefix, status in zip(said, prefixes, ended, strict=True):
+        if status == 0:
+            assert prefix != AS_ANOTHER_USER
+            continue
+        assert stdout == "" and stderr.count("\n") == 1
+        reasons = ["is being resumed already", "is still alive"]
+        if prefix == AS_ANOTHER_USER:
+            reasons += [f"cannot write to {run_dir}: permission denied"]
+        assert any(reason in stderr for reason in reasons), stderr
+    run = only_run(tmp_path)
+    assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.COMPLETED]
+    assert [window.iteration for _, window in run.windows if window.figures] == [1, 2, 3]
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
 
 
 def test_the_request_of_a_resumed_run_is_the_stored_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -103,6 +104,42 @@ _AUTHORIZATION = re.compile(
     r"""(?i)\b((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?)([^"'\\\n]{8,})|\b(bearer\s+)(\S{8,})"""
 )
 
+_COOKIE_NAME = r"[\w!#$%&*+.^`|~-]+"
+
+_COOKIE = re.compile(
+    rf"""(?i)\b((?:set-)?cookie(?:\\?["'])?[ \t]*[:,][ \t]*\\?["'])({_COOKIE_NAME}=[^"'\\\n]*)"""
+    rf"""|\b((?:set-)?cookie:[ \t]*)({_COOKIE_NAME}=(?:"[^"\n]*"(?=[;\s]|$)|[^;"'\\\n]*)"""
+    rf"""(?:;[ \t]*(?:{_COOKIE_NAME}(?:="[^"\n]*"(?=[;\s]|$)|=[^;"'\\\n]*)?)?)*)"""
+)
+"""``Cookie: session=…; user=…`` and ``{"Set-Cookie": "session=…"}``. All cookies count as secrets, because their names
+do not tell."""
+
+_TO_VALUE = r"""(?:\\?["'],)?[\s=]+"""
+"""What separates a flag from its value, on a command line or in a list."""
+
+_PASSWORD = rf"""(?![-\s])({_QUOTED}|[^\s"'\\]+)"""
+
+_USER_AND_PASSWORD = rf"""(?=[\\"']*[^\s:/"'\\]{{0,99}}:(?!//)){_PASSWORD}"""
+
+_CLIENTS = [
+    (
+        re.compile(rf"(?<![\w-])(?:{name})(?!\w)[^\n\\]*(?:\\[\s\S][^\n\\]*)*"),
+        re.compile(rf"((?<![\w-]){flag}){value}"),
+        count,
+    )
+    for name, flag, value, count in (
+        ("curl", rf"(?:-[a-zA-Z]{{0,9}}[uU]|--(?:proxy-)?user)(?:{_TO_VALUE})?", _USER_AND_PASSWORD, 0),
+        ("curl", rf"(?:-[a-zA-Z]{{0,9}}b|--cookie){_TO_VALUE}", rf"(?=[\\\"']*{_COOKIE_NAME}=){_PASSWORD}", 0),
+        ("sshpass", rf"-p(?:{_TO_VALUE})?", _PASSWORD, 1),
+        (r"(?:docker|podman)(?:\\?[\"'],)?\s+\\?[\"']?login", rf"-p{_TO_VALUE}", _PASSWORD, 1),
+        ("(?:mysql|mariadb)(?:-?(?:admin|dump|import|show|check))?", "-p", _PASSWORD, 1),
+        ("redis-cli", rf"-a{_TO_VALUE}", _PASSWORD, 1),
+        ("mongo(?:sh|dump|restore|export|import)?", rf"-p{_TO_VALUE}", _PASSWORD, 1),
+    )
+]
+"""Command lines of clients that take a password by a flag with another name; this flag with its value; and how many of
+them are replaced, 0 for all. After the first one, ``-p`` may belong to another program."""
+
 _LOGIN = re.compile(r"(?i)\b(login[ \t]+[^\s:]+\s+password[ \t]+)(\S+)")
 """``login … password …``, as in ``.netrc``."""
 
@@ -141,10 +178,14 @@ class Redactor:
             text = self._values.sub(REDACTED, text)
         text = _PRIVATE_KEY.sub(REDACTED, text)
         text = _AUTHORIZATION.sub(lambda found: f"{found[1] or found[3]}{REDACTED}", text)
+        text = _COOKIE.sub(lambda found: f"{found[1] or found[3]}{REDACTED}", text)
         text = _SIGNATURE.sub(rf"\1{REDACTED}", text)
         text = _BLOCK.sub(rf"\1\2{REDACTED}", text)
         for named in (_IN_BRACES, _AFTER_EQUALS, _AFTER_COLON, _AFTER_FLAG):
             text = named.sub(_without_value, text)
+        for client, password, count in _CLIENTS:
+            hide = functools.partial(password.sub, _without_value, count=count)
+            text = client.sub(lambda found: hide(found[0]), text)  # noqa: B023 - called before the next turn
         text = _LOGIN.sub(rf"\1{REDACTED}", text)
         text = _URL_PASSWORD.sub(rf"\1{REDACTED}\3", text)
         text = _URL_USER.sub(rf"\1{REDACTED}\3", text)

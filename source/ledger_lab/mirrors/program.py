@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import RunDeclared, Status
 from ledger_lab.ledger.digest import find_journals
 from ledger_lab.ledger.find import telling_damage
@@ -176,13 +176,14 @@ def _find(name: str, log_root: Path) -> Path:
     """Return the directory of the run that the user named; the directory's name ends with the run's id."""
     if Path(name).is_dir():
         return Path(name).resolve()
-    directories = {path.parent for path in find_journals(log_root)}
-    found = sorted(each for each in directories if each.name.rpartition("_")[2].startswith(name))
+    run_dirs = {path.parent: path.parent.name.rpartition("_")[2] for path in find_journals(log_root)}
+    found = sorted(run_dir for run_dir, run_id in run_dirs.items() if run_id.startswith(name))
     if len(found) == 1:
         return found[0].resolve()
     if found:
         raise UserError(f"{name!r} begins the ids of {len(found)} runs: name more of one")
-    raise UserError(f"no run directory and no run {name!r} under {log_root}")
+    known = nearest(name, run_dirs.values())
+    raise UserError(f"no run directory and no run id {name!r} (run ids under {log_root}: {known})")
 
 
 if __name__ == "__main__":

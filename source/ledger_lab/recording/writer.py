@@ -6,7 +6,6 @@ import math
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -142,7 +141,10 @@ class RunWriter(AttemptWriter):
         """Where this process saves checkpoints."""
         self._run_id, self._device, self._attempt, self._rank = run_id, device, attempt, rank
         self._sha256_of: dict[str, str] = {}
-        self._earlier_results = earlier_results
+        self._final: dict[tuple[str, int | None, str], PanelResult] = {}
+        """Results of earlier attempts, by purpose, number of the confirmation, and hash of the checkpoint."""
+        for row in earlier_results:
+            self._final.setdefault((row.purpose, row.confirmation, row.checkpoint_sha256), row)
 
     def declare(self, declared: RunDeclared) -> None:
         """Write what the run is going to do.
@@ -224,7 +226,9 @@ class RunWriter(AttemptWriter):
         exactness: Literal["bitwise", "statistical"],
         invalid: str | None = None,
     ) -> PanelResult:
-        """Write a checkpoint's score on a panel, unless an earlier attempt wrote the same score.
+        """Write a checkpoint's score on a panel, unless an earlier attempt wrote one for the same purpose.
+
+        A written result is final: it counts even if the episodes end differently this time.
 
         Args:
             saved: The checkpoint.
@@ -239,12 +243,15 @@ class RunWriter(AttemptWriter):
             invalid: Why the score proves nothing; ``None`` if it is valid.
 
         Returns:
-            The row.
+            The row that counts: the earlier one, or the new one.
 
         Raises:
             UserError: If the outcomes are not those of the seeds.
         """
         require_outcomes(panel, seeds, outcomes)
+        final = self._final.get((purpose, confirmation, saved.sha256))
+        if final is not None:
+            return final
         result = PanelResult(
             run_id=self._run_id,
             checkpoint=saved.path,
@@ -260,8 +267,7 @@ class RunWriter(AttemptWriter):
             invalid=invalid,
             outcomes=outcomes,
         )
-        if not any(replace(row, wall_ns=result.wall_ns) == result for row in self._earlier_results):
-            self._append_once(result)
+        self._append_once(result)
         return result
 
     def _append_once(self, row: Row) -> None:

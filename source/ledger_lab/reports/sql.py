@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.meters.process_tree import available_bytes
+from ledger_lab.meters.control_groups import usable_bytes
 from ledger_lab.reports.columns import Type
 from ledger_lab.reports.ledger_tables import TABLES, Contents, Table
 
@@ -29,8 +29,8 @@ _CHUNK = 100_000
 _FETCHED = 10_000
 """Rows of an answer that are fetched at once."""
 
-_LEAST_MEMORY_BYTES = 2**28
-"""Memory that a query may always try to take [B]; also where a host does not tell how much it has."""
+_LEAST_MEMORY_BYTES = 2**26
+"""Memory that a query may always try to take [B]."""
 
 _SEALED = (
     "SET temp_directory = ''",  # by default, a query larger than memory fills the current folder's disk
@@ -58,8 +58,8 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
     Args:
         contents: The ledger.
         sql: One statement that reads: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.
-        memory_bytes: Memory that the database may take, and the answer as much again [B]; ``None`` for half of what the
-            host has available now. Nothing is written to a disk.
+        memory_bytes: Memory that the database may take, and the answer as much again [B]; ``None`` for half of what
+            this process can still take, on this host and in its control group. Nothing is written to a disk.
 
     Returns:
         The answer.
@@ -73,7 +73,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
         sql.encode()
     except UnicodeEncodeError as error:
         raise UserError("--sql: the query is not valid UTF-8") from error
-    limit = max(_LEAST_MEMORY_BYTES, available_bytes() // 2) if memory_bytes is None else memory_bytes
+    limit = max(_LEAST_MEMORY_BYTES, usable_bytes() // 2) if memory_bytes is None else memory_bytes
     threads = len(os.sched_getaffinity(0))
     with duckdb.connect() as connection, _limited_memory(2 * limit):
         try:

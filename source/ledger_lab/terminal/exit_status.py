@@ -6,11 +6,12 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import Terminated
+from ledger_lab.meters.control_groups import kill_counters, read_text
 
 ENDING = {
     signal.SIGINT: Status.INTERRUPTED,
@@ -125,35 +126,12 @@ class OutOfMemoryKills:
         return None if now is None or before is None else now > before
 
     def _count(self) -> int | None:
-        """Return the nearest counter; others also count processes of other programs."""
-        for source in self._sources():
-            found = re.search(r"^oom_kill (\d+)$", _text(source), re.MULTILINE)
+        """Return the nearest counter of a control group or of the host; others also count other programs' processes."""
+        for source in (*kill_counters(self._root), self._root / "proc" / "vmstat"):
+            found = re.search(r"^oom_kill (\d+)$", read_text(source), re.MULTILINE)
             if found:
                 return int(found.group(1))
         return None
-
-    def _sources(self) -> Iterator[Path]:
-        """Find the kernel's counters (cgroups(7): ``memory.events``, ``memory.oom_control``; proc(5): ``vmstat``)."""
-        mount = self._root / "sys" / "fs" / "cgroup"
-        for line in _text(self._root / "proc" / "self" / "cgroup").splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
-                top, name = mount, "memory.events"
-            elif "memory" in controllers.split(","):
-                top, name = mount / "memory", "memory.oom_control"
-            else:
-                continue
-            group = top / path.lstrip("/")  # in a container, only the upper levels may be visible
-            yield from (folder / name for folder in (group, *group.parents) if folder.is_relative_to(top))
-        yield self._root / "proc" / "vmstat"
-
-
-def _text(path: Path) -> str:
-    """Return the text of a file; empty if it can't be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 def asks_to_resume(argv: Sequence[str]) -> bool:

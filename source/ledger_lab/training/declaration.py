@@ -28,7 +28,8 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
         UserError: If the cohort was declared with another size, or the directory can't be written to.
     """
     group.first(lambda: _declare_cohort(plan))
-    group.agree(lambda: _make_folder(plan.run_dir, plan.request.log_root))
+    named = f"--log_root {plan.request.log_root}" if plan.resumed is None else str(plan.run_dir)
+    group.agree(lambda: _make_folder(plan.run_dir, named))
 
 
 def _declare_cohort(plan: TrainPlan) -> None:
@@ -38,14 +39,14 @@ def _declare_cohort(plan: TrainPlan) -> None:
         declare_cohort(request.log_root, request.cohort, request.cohort_size)
 
 
-def _make_folder(run_dir: Path, log_root: Path) -> None:
-    """Make a directory, and check that it can be written to."""
+def _make_folder(run_dir: Path, named: str) -> None:
+    """Make a directory, and check that it can be written to. An error names the folder as the user did."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write to --log_root {log_root}: {error.strerror}") from error
+        raise UserError(f"cannot write to {named}: {error.strerror}") from error
     if not os.access(run_dir, os.W_OK):
-        raise UserError(f"cannot write to --log_root {log_root}: permission denied")
+        raise UserError(f"cannot write to {named}: permission denied")
 
 
 def declaration(plan: TrainPlan) -> RunDeclared:

@@ -72,8 +72,6 @@ class Judge:
         self._screened: int | None = None
         self._spent: dict[int, str] = {}
         """Hash of the checkpoint that earlier attempts scored in each confirmation, by the confirmation's number."""
-        self._final: dict[tuple[str, int | None, str], PanelResult] = {}
-        """Results of earlier attempts, by purpose, number of the confirmation, and hash of the checkpoint."""
         self.last: PanelResult | None = None
         """The newest result."""
         self.valid = 0
@@ -118,7 +116,6 @@ class Judge:
         for row in results:
             if row.purpose == "confirmation" and row.confirmation is not None:
                 self._spent[row.confirmation] = row.checkpoint_sha256
-        self._final = {(row.purpose, row.confirmation, row.checkpoint_sha256): row for row in results}
         self.valid = sum(row.invalid is None for row in results)
         self.last = results[-1] if results else None
         self.confirmed = next((row for row in results if row.confirms), None)
@@ -228,9 +225,7 @@ class Judge:
         if ended is None or not self._slots.idle:
             return []
         (outcomes,) = self._slots.outcomes()
-        result = self._final.get((ended.purpose, ended.confirmation, ended.saved.sha256))
-        if result is None:  # a written result is final, even if the episodes end differently this time
-            result = self._write(ended, outcomes)
+        result = self._write(ended, outcomes)
         self._evaluation, self.last = None, result
         self.valid += result.invalid is None
         if result.confirms:
@@ -240,7 +235,7 @@ class Judge:
         return [Judged(ended.saved, result)]
 
     def _write(self, ended: _Evaluation, outcomes: Outcomes) -> PanelResult:
-        """Write the result of an evaluation."""
+        """Write the result of an evaluation, unless an earlier attempt did; return the result that counts."""
         return self._writer.result(
             ended.saved,
             outcomes,

@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.ledger.find import find_run
+from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.runs import attempt_number, silence_limit
 from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import few_differences
@@ -235,10 +236,8 @@ def _resumption(run: Run) -> Resumption:
         start = next(iter(last.of(AttemptStarted)), None)
         where = "" if start is None else f" (process {start.pid} on {start.host})"
         way = "wait until it has ended, or end it, before it is resumed"
-        if start is not None and start.host != socket.gethostname():
-            way += (
-                f"; on another host it counts as lost after {last.silence_limit // timedelta(minutes=1)} silent minutes"
-            )
+        if start is not None and (blind := _blindness(start)):
+            way += f"; {blind} it counts as lost after {last.silence_limit // timedelta(minutes=1)} silent minutes"
         raise UserError(f"{name} is still alive{where}: {way}")
     if last.status in OVER or run.proven:
         status = Status.TARGET_REACHED if run.proven else last.status
@@ -266,6 +265,14 @@ def _resumption(run: Run) -> Resumption:
         results=[row for attempt in run.attempts for row in attempt.of(PanelResult)],
         train_ns=sum(ns for window in kept for phase, ns in window.phase_ns.items() if phase in TRAINING_PHASES),
     )
+
+
+def _blindness(start: AttemptStarted) -> str | None:
+    """Tell why this process can't know whether another one runs; ``None`` if it can."""
+    if start.host != socket.gethostname():
+        return "on another host"
+    unknown = is_alive(start.pid, datetime.now(UTC), start.process) is None
+    return "seen from another container or by another user" if unknown else None
 
 
 def _attempts_begun(run: Run) -> list[int]:

@@ -113,13 +113,9 @@ def _carry_out(
     """Declare the run, begin its attempt, train and judge, end the attempt, and print the report."""
     console = terminal.console
     with ExitStack() as shutdown:
-        try:
+        with _errors_of_beginning(plan):
             terminal.keep_log(plan.log)
             writer = _begin(plan, group, started_ns, link, shutdown)
-        except FileExistsError as error:
-            raise UserError(f"run {plan.run_id} is being resumed already: {error.filename} exists") from error
-        except OSError as error:
-            raise UserError(f"the run cannot start in {plan.run_dir}: {error}") from error
         start_mirrors(plan.run_dir, plan.request.mirror if plan.world.first else [])
         shutdown.enter_context(metered_compilation(writer.clock))
         shutdown.enter_context(metered_collectives(writer.clock))
@@ -142,6 +138,17 @@ def _carry_out(
         sys.exit(attempt.exit_status)
 
 
+@contextmanager
+def _errors_of_beginning(plan: TrainPlan) -> Iterator[None]:
+    """Turn errors of the run's directory into errors for the user."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise UserError(f"run {plan.run_id} is being resumed already: {error.filename} exists") from error
+    except OSError as error:
+        raise UserError(f"the run cannot start in {plan.run_dir}: {error}") from error
+
+
 def _keep_configuration(plan: TrainPlan) -> None:
     """Write the configurations and the uncommitted changes of LedgerLab's source into the run's directory, redacted."""
     dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
@@ -161,20 +168,36 @@ def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, sh
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
     synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
     base = Phase.STARTUP if resumed is None else Phase.RESTART
-    journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-{attempt}-{rank}.jsonl"))
-    writer = RunWriter(
-        journal.append,
-        PhaseClock(started_ns, base=base, synchronize=synchronize),
-        run_id=plan.run_id,
-        directory=group.folder(plan.run_dir),
-        device=plan.device,
-        attempt=attempt,
-        rank=rank,
-        env_steps=0 if resumed is None else resumed.state.env_steps,
-        earlier_results=() if resumed is None else resumed.results,
-    )
-    if plan.world.first and resumed is None:
-        writer.declare(declaration(plan))
+    clock = PhaseClock(started_ns, base=base, synchronize=synchronize)
+    writers: list[RunWriter] = []
+
+    def open_journal() -> None:
+        journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-{attempt}-{rank}.jsonl"))
+        writers.append(
+            RunWriter(
+                journal.append,
+                clock,
+                run_id=plan.run_id,
+                directory=group.folder(plan.run_dir),
+                device=plan.device,
+                attempt=attempt,
+                rank=rank,
+                env_steps=0 if resumed is None else resumed.state.env_steps,
+                earlier_results=() if resumed is None else resumed.results,
+            )
+        )
+
+    def declare() -> None:
+        declared = declaration(plan) if resumed is None else None
+        with _errors_of_beginning(plan):
+            open_journal()
+            if declared is not None:
+                writers[0].declare(declared)
+
+    group.first(declare)  # other ranks write nothing before the run is declared, or another process resumes it
+    if not plan.world.first:
+        open_journal()
+    (writer,) = writers
     supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
     link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
     writer.start(plan.env_cfg.seed)

@@ -1,0 +1,83 @@
+"""Memory limits of the control groups that this process belongs to, such as those of a container (cgroups(7))."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger_lab.meters.process_tree import available_bytes
+
+
+@dataclass(frozen=True)
+class _Version:
+    """Names of the memory controller's files in one version of control groups."""
+
+    limit: str
+    used: str
+    reclaimable: str
+    """Key in ``memory.stat`` of the cached file pages that the kernel can drop at once."""
+    kills: str
+    """File with the count of processes that the kernel killed."""
+
+
+_V1 = _Version("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
+_V2 = _Version("memory.max", "memory.current", "inactive_file", "memory.events")
+
+
+def kill_counters(root: Path = Path("/")) -> Iterator[Path]:
+    """Yield the files that count processes killed for memory, of the nearest control group first.
+
+    Args:
+        root: Folder that contains ``proc`` and ``sys``.
+    """
+    for folder, version in _memory_groups(root):
+        yield folder / version.kills
+
+
+def usable_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this process can still take [B]: of the host, or less in a limited control group.
+
+    Args:
+        root: Folder that contains the ``proc`` and ``sys`` of the control groups.
+
+    Raises:
+        OSError: If the kernel does not report the memory of the host.
+    """
+    left = [available_bytes()]
+    for folder, version in _memory_groups(root):
+        limit, used = _number(folder / version.limit), _number(folder / version.used)
+        if limit is not None and used is not None:
+            cached = re.search(rf"^{version.reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
+            left.append(limit - used + (int(cached[1]) if cached else 0))
+    return max(0, min(left))
+
+
+def _memory_groups(root: Path) -> Iterator[tuple[Path, _Version]]:
+    """Yield the folders of the control groups of this process and of their parents, the nearest first."""
+    mount = root / "sys" / "fs" / "cgroup"
+    for line in read_text(root / "proc" / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            top, version = mount, _V2
+        elif "memory" in controllers.split(","):
+            top, version = mount / "memory", _V1
+        else:
+            continue
+        group = top / path.lstrip("/")  # in a container, only the upper levels may be visible
+        yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(top))
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file; ``None`` if there is none, such as ``max``."""
+    text = read_text(path).strip()
+    return int(text) if text.isdecimal() else None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a kernel file; empty if it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
