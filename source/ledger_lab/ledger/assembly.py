@@ -112,7 +112,8 @@ class _Journals:
         """Sort them.
 
         Raises:
-            LedgerDamageError: If two of them claim to be the same journal, or one is a copy of another.
+            LedgerDamageError: If two of them claim to be the same journal, one is a copy of another, or one has two
+                writers.
         """
         self.directory = directory
         self.all = sorted(journals, key=lambda journal: journal.path)
@@ -133,6 +134,12 @@ class _Journals:
                 # The telemetry of two evaluations may begin in the same millisecond, with the same row.
                 if original is not journal and place.kind != TelemetryStarted.__name__:
                     raise LedgerDamageError(journal.path, 1, f"it is a copy of {original.path.name}")
+            for kind in (AttemptStarted, SupervisionStarted, TelemetryStarted):
+                if len(journal.places(kind)) > 1:
+                    line = journal.places(kind)[1].sequence + 1
+                    raise LedgerDamageError(
+                        journal.path, line, "a second process started here: each has its own journal"
+                    )
             self._sort(journal)
             results = journal.places(PanelResult)
             if results and not journal.places(AttemptStarted):

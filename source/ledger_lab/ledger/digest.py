@@ -55,6 +55,9 @@ _BUFFER = 1 << 17
 COMPRESSED = ".gz"
 """Suffix of a journal that was compressed with gzip after its last row."""
 
+_LONGEST_LINE = 64 << 20
+"""Length of the longest line [B]: the scores of half a million episodes. A sparse file has lines of any length."""
+
 _MOST_DECOMPRESSED = 256 << 20
 """Largest size of a compressed journal after decompression [B]; it is held in memory."""
 
@@ -303,11 +306,19 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
     with path.open("rb", buffering=_BUFFER) as stored:
         stamp = Stamp.of(os.fstat(stored.fileno()))
         file = _decompressed(path, stored) if path.suffix == COMPRESSED else stored
-        while (lines := file.readlines(_BUFFER)) and lines[-1].endswith(b"\n"):
+        while (lines := _next_lines(file)) and lines[-1].endswith(b"\n"):
             reading.add(lines)
     *whole, rest = lines or [b""]
     reading.add(whole)
     return stamp, reading.end(rest)
+
+
+def _next_lines(file: BinaryIO) -> list[bytes]:
+    """Return the next lines of a journal, a few at a time; of a line that is too long, only the beginning."""
+    block = file.read(_BUFFER)
+    if not block.endswith(b"\n"):
+        block += file.readline(_LONGEST_LINE)
+    return io.BytesIO(block).readlines()
 
 
 class _Reading:
@@ -419,6 +430,10 @@ class _Reading:
         """Handle the bytes after the last newline, and return the digest."""
         digest = self._digest
         self._sum_up()
+        if len(rest) >= _LONGEST_LINE:
+            raise LedgerDamageError(
+                self._path, digest.rows + 1, f"the line has no end within {_LONGEST_LINE >> 20} MiB: no writer wrote it"
+            )
         if not may_be_torn(rest, digest.rows):
             reason = "the line has no end, and is not what a stopped writer leaves behind"
             raise LedgerDamageError(self._path, digest.rows + 1, reason)

@@ -121,5 +121,5 @@ def _digest_batch(thorough: bool, batch: list[Path]) -> list[_Result]:
         except FileNotFoundError:
             results.append(None)
         except (LedgerDamageError, OSError) as error:
-            results.append(error)
+            results.append(error.with_traceback(None))  # which would hold what was read of the journal in memory
     return results

@@ -1,0 +1,73 @@
+"""Files named like journals neither exhaust memory nor time, and leave all other runs readable."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.ledger import AttemptStarted, Journal, read_journal, read_ledger
+from ledger_lab.ledger.digest import LedgerDamageError
+from tests.fakes.ledgers import write_run
+
+SPARSE = 400 << 20
+"""Size of a file that takes no space on disk [B]; real ones may have terabytes."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A ledger of a sound run, with the folder of another one."""
+    write_run(tmp_path, "sound")
+    (tmp_path / "other").mkdir()
+    return tmp_path
+
+
+def read_within(root: Path, most_bytes: int) -> list[str]:
+    """Return the damage of a ledger whose sound run is read, within so much memory [B]."""
+    tracemalloc.start()
+    try:
+        ledger = read_ledger(root, use_cache=False, tolerate_damage=True)
+        assert tracemalloc.get_traced_memory()[1] < most_bytes
+    finally:
+        tracemalloc.stop()
+    assert [run.declared.run_id for run in ledger.runs] == ["sound"]
+    return [damage.reason for damage in ledger.damage]
+
+
+def test_a_sparse_file_is_not_read_into_memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_lab.ledger.digests.PARALLEL_FROM", 1 << 40)  # memory of this process is measured
+    path = root / "other" / "journal-1-0.jsonl"
+    path.touch()
+    os.truncate(path, SPARSE)
+    assert read_within(root, SPARSE // 2) == ["the line has no end within 64 MiB: no writer wrote it"]
+
+
+def test_a_line_that_never_ends_is_damage_also_after_sound_rows(root: Path) -> None:
+    journal = write_run(root, "aa") / "journal-1-0.jsonl"
+    rows = read_journal(journal).count
+    os.truncate(journal, 70 << 20)
+    with pytest.raises(LedgerDamageError, match="no end within 64 MiB") as damage:
+        read_journal(journal)
+    assert damage.value.line == rows + 1
+
+
+def test_damage_of_many_journals_does_not_keep_them_in_memory(root: Path) -> None:
+    stream = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    packed = b"".join([*(stream.compress(bytes(1 << 20)) for _ in range(80)), stream.flush()])
+    for number in range(5):
+        (root / "other" / f"journal-{number}-0.jsonl.gz").write_bytes(packed)
+    assert read_within(root, 400 << 20) == ["the line has no end within 64 MiB: no writer wrote it"] * 5
+
+
+def test_a_journal_of_several_attempts_is_damage(root: Path) -> None:
+    with Journal(root / "other" / "journal-2-0.jsonl") as journal:
+        for attempt in range(2, 5):
+            journal.append(AttemptStarted(run_id="aa", attempt=attempt, rank=0, pid=1, host="h", wall_ns=1))
+    ledger = read_ledger(root, tolerate_damage=True)
+    assert [run.declared.run_id for run in ledger.runs] == ["sound"]
+    assert [(each.line, each.reason) for each in ledger.damage] == [
+        (2, "a second process started here: each has its own journal")
+    ]
