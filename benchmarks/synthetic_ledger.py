@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -48,7 +49,15 @@ def least_rows() -> int:
     return _OTHER_ROWS + 2
 
 
-def write_ledger(root: Path, runs: int, rows: int, on_progress: Callable[[int], None] = lambda done: None) -> None:
+def write_ledger(
+    root: Path,
+    runs: int,
+    rows: int,
+    on_progress: Callable[[int], None] = lambda done: None,
+    *,
+    episodes: int = EPISODES,
+    other_files: int = 0,
+) -> None:
     """Write a ledger: per run, a training process's journal and a supervisor's.
 
     Three in five rows are phase windows, two in five are telemetry of one accelerator. Each run has four checkpoints,
@@ -59,10 +68,13 @@ def write_ledger(root: Path, runs: int, rows: int, on_progress: Callable[[int], 
         runs: Number of runs.
         rows: Number of rows of all runs together, at least :func:`least_rows` per run.
         on_progress: Called with the number of runs written.
+        episodes: Held-out episodes of the panel.
+        other_files: Files beside the journals of each run, such as checkpoints and configurations; they are empty.
     """
     counts = [rows // runs + (index < rows % runs) for index in range(runs)]
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("fork")) as pool:
-        for done, _ in enumerate(pool.map(partial(_write_run, root), range(runs), counts, chunksize=8), start=1):
+        write = partial(_write_run, root, episodes, other_files)
+        for done, _ in enumerate(pool.map(write, range(runs), counts, chunksize=8), start=1):
             on_progress(done)
 
 
@@ -124,12 +136,13 @@ def telemetry(second: int) -> Telemetry:
     return Telemetry(wall_ns=second * _SECOND, host=host, devices=[device])
 
 
-def declared(run_id: str, index: int) -> RunDeclared:
+def declared(run_id: str, index: int, episodes: int = EPISODES) -> RunDeclared:
     """Return a declaration of typical length.
 
     Args:
         run_id: The run.
         index: Its training seed; ten in a row make a cohort.
+        episodes: Held-out episodes of the panel.
     """
     return RunDeclared(
         run_id=run_id,
@@ -149,12 +162,12 @@ def declared(run_id: str, index: int) -> RunDeclared:
         panel="cartpole_v1",
         panel_id="p1-" + "0" * 64,
         panel_fields={
-            "seeds": list(range(EPISODES)),
+            "seeds": list(range(episodes)),
             "packages": {f"package-{number}": "1.2.3" for number in range(30)},
             "settings": {f"setting_{number}": number / 7 for number in range(60)},
         },
         target_success=0.9,
-        held_out_slots=EPISODES,
+        held_out_slots=episodes,
         eval_every=None,
         stop_at_target=True,
         error_budget=0.05,
@@ -187,7 +200,9 @@ def checkpoint(iteration: int, wall_ns: int) -> CheckpointSaved:
     )
 
 
-def result(run_id: str, iteration: int, index: int, wall_ns: int, *, last: bool) -> PanelResult:
+def result(
+    run_id: str, iteration: int, index: int, wall_ns: int, *, last: bool, episodes: int = EPISODES
+) -> PanelResult:
     """Return the score of a checkpoint on all episodes of a panel.
 
     Args:
@@ -196,17 +211,18 @@ def result(run_id: str, iteration: int, index: int, wall_ns: int, *, last: bool)
         index: Training seed of the run.
         wall_ns: Age of the attempt [ns].
         last: Whether it is the confirmation that ends the run.
+        episodes: Held-out episodes of the panel.
     """
-    won = [last or (seed * 7919 + iteration + index) % 10 > 0 for seed in range(EPISODES)]
+    won = [last or (seed * 7919 + iteration + index) % 10 > 0 for seed in range(episodes)]
     outcomes = Outcomes(
-        cell=["nominal"] * EPISODES,
-        seed=list(range(EPISODES)),
+        cell=["nominal"] * episodes,
+        seed=list(range(episodes)),
         success=won,
         success_any=won,
         steps=[300 if success else 17 for success in won],
-        episode_return=[float(seed) + 0.123456 for seed in range(EPISODES)],
+        episode_return=[float(seed) + 0.123456 for seed in range(episodes)],
         ended_by=["horizon" if success else "cart_out_of_bounds" for success in won],
-        fingerprint=[f"{seed * 0x9E3779B97F4A7C15 % 2**64:016x}" for seed in range(EPISODES)],
+        fingerprint=[f"{seed * 0x9E3779B97F4A7C15 % 2**64:016x}" for seed in range(episodes)],
     )
     return PanelResult(
         run_id=run_id,
@@ -216,7 +232,7 @@ def result(run_id: str, iteration: int, index: int, wall_ns: int, *, last: bool)
         panel_id="p1-" + "0" * 64,
         purpose="confirmation" if last else "screening",
         confirmation=1,
-        needed=241 if last else 231,
+        needed=math.ceil((0.94 if last else 0.9) * episodes),
         exactness="statistical",
         device="cuda:0",
         wall_ns=wall_ns,
@@ -231,7 +247,7 @@ def _price() -> dict[str, Any]:
     return load_prices()["local"].to_dict()
 
 
-def _write_run(root: Path, index: int, rows: int) -> None:
+def _write_run(root: Path, episodes: int, other_files: int, index: int, rows: int) -> None:
     """Write one run with a given number of rows."""
     run_id = f"{index:08x}"
     run_dir = root / "rsl_rl" / "synthetic" / f"2026-01-01_{run_id}"
@@ -239,8 +255,10 @@ def _write_run(root: Path, index: int, rows: int) -> None:
     samples = max((rows - _OTHER_ROWS) * 2 // 5, 1)
     iterations = rows - _OTHER_ROWS - samples
     began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=index)
-    _write(run_dir / "journal-1-0.jsonl", began, _training(run_id, index, iterations))
+    _write(run_dir / "journal-1-0.jsonl", began, _training(run_id, index, iterations, episodes))
     _write(run_dir / "journal-1-supervisor.jsonl", began, _supervision(run_id, samples, iterations))
+    for number in range(other_files):
+        (run_dir / f"model_{number}.pt").touch()
 
 
 def _write(path: Path, began: datetime, rows: Iterator[tuple[int, Row]]) -> None:
@@ -265,9 +283,9 @@ def _write(path: Path, began: datetime, rows: Iterator[tuple[int, Row]]) -> None
     path.write_bytes(b"".join(lines))
 
 
-def _training(run_id: str, index: int, iterations: int) -> Iterator[tuple[int, Row]]:
+def _training(run_id: str, index: int, iterations: int, episodes: int) -> Iterator[tuple[int, Row]]:
     """Yield the rows of a training process with their ages."""
-    yield 0, declared(run_id, index)
+    yield 0, declared(run_id, index, episodes)
     yield _SECOND, AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=4242, host="node", wall_ns=_SECOND)
     every = max(iterations // _CHECKPOINTS, 1)
     saved = 0
@@ -277,10 +295,11 @@ def _training(run_id: str, index: int, iterations: int) -> Iterator[tuple[int, R
         if iteration % every == 0 and saved < _CHECKPOINTS:
             saved += 1
             yield row.wall_ns, checkpoint(iteration, row.wall_ns)
-            yield row.wall_ns, result(run_id, iteration, index, row.wall_ns, last=saved == _CHECKPOINTS)
+            last = saved == _CHECKPOINTS
+            yield row.wall_ns, result(run_id, iteration, index, row.wall_ns, last=last, episodes=episodes)
     for _ in range(saved, _CHECKPOINTS):
         yield row.wall_ns, checkpoint(iterations, row.wall_ns)
-        yield row.wall_ns, result(run_id, iterations, index, row.wall_ns, last=False)
+        yield row.wall_ns, result(run_id, iterations, index, row.wall_ns, last=False, episodes=episodes)
 
 
 def _supervision(run_id: str, samples: int, iterations: int) -> Iterator[tuple[int, Row]]:

@@ -25,6 +25,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports.scaling import Scaling, fit_scaling
 from tests.fakes.ledgers import declared, result, window, write_run
 
 MS = 1_000_000
@@ -370,3 +371,19 @@ def test_equal_parts_are_named_in_the_order_of_the_phases(tmp_path: Path) -> Non
     write_run(tmp_path, "aa")
     found = bottlenecks(tmp_path)["aa"]
     assert (found.name, found.close) == ("start-up-bound", ["simulation-bound", "learner-bound"])
+
+
+def test_a_figure_of_many_runs_is_fitted_once_for_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(12):
+        write_phases(tmp_path, f"run{number}", {"simulate": 100, "learn": 50}, num_envs=64 * (1 + number % 3))
+    runs = read_ledger(tmp_path).runs
+    fits = []
+
+    def counted(measured: list[tuple[int, float]]) -> Scaling | None:
+        fits.append(len(measured))
+        return fit_scaling(measured)
+
+    monkeypatch.setattr("ledger_lab.reports.advice.fit_scaling", counted)
+    found = find_bottlenecks(runs, [summarize_run(run) for run in runs])
+    assert len(found) == 12
+    assert len(fits) <= 4, "the time must not grow with the square of the number of runs"

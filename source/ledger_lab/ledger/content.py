@@ -182,15 +182,21 @@ class JournalContent:
 _recent: OrderedDict[tuple[Path, str], _Decoded] = OrderedDict()
 """Rows of the journals that were decoded last, by path and last hash."""
 
+_recent_rows = 0
+"""Number of these rows."""
+
 
 def _decoded(content: JournalContent) -> _Decoded:
     """Return all rows of a journal and their times."""
+    global _recent_rows
     key = (content.path, content.digest.last_hash)
     if key not in _recent:
         _recent[key] = _decode_all(content)
+        _recent_rows += content.digest.rows
     _recent.move_to_end(key)
-    while len(_recent) > 1 and sum(len(rows) for rows, _ in _recent.values()) > _DECODED_ROWS:
-        _recent.popitem(last=False)
+    while len(_recent) > 1 and _recent_rows > _DECODED_ROWS:
+        _, (rows, _) = _recent.popitem(last=False)
+        _recent_rows -= len(rows)
     return _recent[key]
 
 

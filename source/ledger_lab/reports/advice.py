@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal
 
-from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger import PanelResult, Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.scaling import Scaling, fit_scaling
@@ -47,28 +48,135 @@ class Advice:
     """Side effects of the change."""
 
 
-def advise(work: Workload, peers: Sequence[Workload], run: Run, usage: LoopTelemetry) -> list[Advice]:
+class Peers:
+    """Runs in the same surroundings, in groups.
+
+    Each figure of a group is computed once: with a figure for each run over all others, the time of a report would grow
+    with the square of the number of runs.
+    """
+
+    def __init__(self, works: Sequence[Workload]) -> None:
+        """Sort the runs into groups.
+
+        Args:
+            works: Their work; each run occurs once.
+        """
+        self._steps: dict[object, list[Workload]] = {}
+        self._updates: dict[object, list[Workload]] = {}
+        self._starts_s: dict[object, list[float]] = {}
+        self._steps_s: dict[object, list[float]] = {}
+        self._fits: dict[object, Scaling | None] = {}
+        for work in works:
+            start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
+            if work.attempts == 1 and work.iterations and start_s is not None:
+                self._starts_s.setdefault(work.slots, []).append(start_s)
+            if not _measures(work):
+                continue
+            self._steps.setdefault(_step_group(work), []).append(work)
+            self._updates.setdefault(_update_group(work), []).append(work)
+            if (step_s := work.step_s) is not None:
+                self._steps_s.setdefault(_settings(work), []).append(step_s)
+        for times_s in (*self._starts_s.values(), *self._steps_s.values()):
+            times_s.sort()
+
+    def fit_steps(
+        self, work: Workload, size: Callable[[Workload], int], time: Callable[[Workload], float | None]
+    ) -> Scaling | None:
+        """Fit a figure of the environment steps over the runs whose steps are alike; see :func:`_fit`."""
+        return self._fit("steps", self._steps.get(_step_group(work), []), _step_group(work), size, time)
+
+    def fit_updates(
+        self, work: Workload, size: Callable[[Workload], int], time: Callable[[Workload], float | None]
+    ) -> Scaling | None:
+        """Fit a figure of the updates over the runs whose updates are alike; see :func:`_fit`."""
+        return self._fit("updates", self._updates.get(_update_group(work), []), _update_group(work), size, time)
+
+    def _fit(
+        self,
+        what: str,
+        works: Sequence[Workload],
+        group: object,
+        size: Callable[[Workload], int],
+        time: Callable[[Workload], float | None],
+    ) -> Scaling | None:
+        """Fit a figure over a group, once."""
+        key = (what, group, size, time)
+        if key not in self._fits:
+            self._fits[key] = _fit(works, size, time)
+        return self._fits[key]
+
+    def other_starts_s(self, work: Workload) -> tuple[float, int] | None:
+        """Return the median start-up time of the other runs of the same size [s], and their number, if there are any.
+
+        Args:
+            work: Work of a run with one attempt.
+        """
+        times_s = self._starts_s.get(work.slots, [])
+        own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
+        own = bisect_left(times_s, own_s) if work.iterations and own_s is not None else len(times_s)
+        count = len(times_s) - (own < len(times_s))
+        if not count:
+            return None
+
+        def other_s(place: int) -> float:
+            return times_s[place + (place >= own)]
+
+        return (other_s((count - 1) // 2) + other_s(count // 2)) / 2, count
+
+    def steps_s(self, work: Workload) -> Sequence[float]:
+        """Return the step times of the runs with the settings of a workload, in ascending order [s]."""
+        return self._steps_s.get(_settings(work), [])
+
+
+def _step_group(work: Workload) -> object:
+    """Return what runs have in common whose environment steps are alike, whatever their number of environments."""
+    return work.agent, work.graphs, work.timing, work.held_out_slots > 0
+
+
+def _update_group(work: Workload) -> object:
+    """Return what runs have in common whose updates are alike, whatever the size of their minibatches.
+
+    Another minibatch size changes the configuration's hash; the same code and overrides give the same network.
+    """
+    return work.timing, work.code
+
+
+def _settings(work: Workload) -> object:
+    """Return what two runs have in common that did the same work."""
+    return (
+        work.agent,
+        work.graphs,
+        work.timing,
+        work.num_envs,
+        work.held_out_slots,
+        work.horizon,
+        work.epochs,
+        work.minibatches,
+    )
+
+
+def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list[Advice]:
     """Return all advice whose gain follows from measured figures, the largest gain first.
 
     Args:
         work: The run's work.
-        peers: Work of the ledger's runs in the same surroundings; may include the run itself.
+        peers: The ledger's runs in the same surroundings, the run itself included.
         run: The run.
         usage: Its telemetry.
     """
     if work.wall_s <= 0:
         return []
-    others = [peer for peer in peers if peer.run_id != work.run_id and _measures(peer)]
     found: list[Advice | None] = [_warmer_start(work, peers), _one_run(work, run)]
     if _measures(work):
+        results = run.results
         found += [
-            _more_environments(work, others, usage),
-            _larger_minibatches(work, others),
+            _more_environments(work, peers, usage),
+            _larger_minibatches(work, peers),
             _fewer_epochs(work),
-            _less_frequent_scoring(work, run),
-            _fewer_checkpoints(work, run),
+            _less_frequent_scoring(work, run, results),
+            _fewer_checkpoints(work, run, results),
             _feeding_the_device(work, usage),
-            *_twins(work, others),
+            *_twins(work, peers),
         ]
     return sorted((a for a in found if a is not None and a.gain >= LEAST_GAIN), key=lambda a: a.gain, reverse=True)
 
@@ -87,26 +195,24 @@ def _fit(
     return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
 
 
-def _more_environments(work: Workload, others: Sequence[Workload], usage: LoopTelemetry) -> Advice | None:
+_slots, _num_envs, _minibatch_size = attrgetter("slots"), attrgetter("num_envs"), attrgetter("minibatch_size")
+_step_s, _infer_s, _minibatch_s = attrgetter("step_s"), attrgetter("infer_s"), attrgetter("minibatch_s")
+_peak_memory_gb = attrgetter("peak_memory_gb")
+
+
+def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Advice | None:
     """Advise twice as many environments if one step of them costs less than twice as much."""
-    alike = [
-        other
-        for other in others
-        if (other.agent, other.graphs, other.timing, other.held_out_slots > 0)
-        == (work.agent, work.graphs, work.timing, work.held_out_slots > 0)
-    ]
-    runs = [work, *alike]
-    step = _fit(runs, lambda each: each.slots, lambda each: each.step_s)
+    step = peers.fit_steps(work, _slots, _step_s)
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
     if step is None or step_s is None:
         return None
     twice = 2 * work.num_envs
     slots = slots_in_all(twice, work.held_out_slots)
-    if not _fits(runs, slots, work, usage):
+    if not _fits(peers, slots, work, usage):
         return None
     # Training is charged for its own slots only, so its cost is the step's cost per slot.
     saved_s = step_s * step.saving(work.slots, slots)
-    infer, infer_s = _fit(runs, lambda each: each.num_envs, lambda each: each.infer_s), work.phase_s(Phase.INFER)
+    infer, infer_s = peers.fit_steps(work, _num_envs, _infer_s), work.phase_s(Phase.INFER)
     if infer is not None and infer_s is not None:
         saved_s += infer_s * infer.saving(work.num_envs, twice)
     beyond = ", beyond what was measured" if slots > step.sizes[-1] else ""
@@ -123,21 +229,18 @@ def _more_environments(work: Workload, others: Sequence[Workload], usage: LoopTe
     )
 
 
-def _fits(runs: Sequence[Workload], slots: int, work: Workload, usage: LoopTelemetry) -> bool:
+def _fits(peers: Peers, slots: int, work: Workload, usage: LoopTelemetry) -> bool:
     """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
         return False
-    memory = _fit(runs, lambda each: each.slots, lambda each: each.peak_memory_gb)
+    memory = peers.fit_steps(work, _slots, _peak_memory_gb)
     return memory is None or work.memory_gb is None or memory.at(slots) < MEMORY_LIMIT * work.memory_gb
 
 
-def _larger_minibatches(work: Workload, others: Sequence[Workload]) -> Advice | None:
+def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
     """Advise half as many minibatches of twice the size if one of these costs less than twice as much."""
     learn_s = work.phase_s(Phase.LEARN)
-    # Another minibatch size changes the configuration's hash; the same code and overrides give the same network.
-    alike = [other for other in others if (other.timing, other.code) == (work.timing, work.code)]
-    runs = [work, *alike]
-    fit = _fit(runs, lambda each: each.minibatch_size, lambda each: each.minibatch_s)
+    fit = peers.fit_updates(work, _minibatch_size, _minibatch_s)
     if fit is None or learn_s is None or work.minibatches % 2:
         return None
     size, twice = work.minibatch_size, 2 * work.minibatch_size
@@ -171,15 +274,15 @@ def _fewer_epochs(work: Workload) -> Advice | None:
     )
 
 
-def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
+def _less_frequent_scoring(work: Workload, run: Run, results: Sequence[PanelResult]) -> Advice | None:
     """Advise judging half as many policies; the gain is the time of judging outside the environment steps."""
-    windows = [window for _, window in run.windows if window.iteration]
-    evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
-    screened = {row.checkpoint for row in run.results if row.purpose == "screening"}
+    screened = {row.checkpoint for row in results if row.purpose == "screening"}
     iterations = sorted(saved.iteration for saved in run.checkpoints if saved.path in screened)
     if step_s is None or len(iterations) < 3 or not work.held_out_slots:
         return None
+    windows = [window for _, window in run.windows if window.iteration]
+    evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     slots_s = step_s * (work.slots - work.num_envs) / work.num_envs
     judging_s = evaluate_ns / 1e9 - slots_s
     every = round(2 * (iterations[-1] - iterations[0]) / (len(iterations) - 1))
@@ -195,14 +298,15 @@ def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
+def _fewer_checkpoints(work: Workload, run: Run, results: Sequence[PanelResult]) -> Advice | None:
     """Advise saving half as many of the checkpoints that were never judged."""
     checkpoint_s = work.phase_s(Phase.CHECKPOINT)
-    judged = {row.checkpoint for row in run.results if row.purpose != "evaluation"}
-    unjudged = [saved.iteration for saved in run.checkpoints if saved.path not in judged]
+    judged = {row.checkpoint for row in results if row.purpose != "evaluation"}
+    checkpoints = run.checkpoints
+    unjudged = [saved.iteration for saved in checkpoints if saved.path not in judged]
     if checkpoint_s is None or len(unjudged) < 2:
         return None
-    each_s = checkpoint_s / len(run.checkpoints)
+    each_s = checkpoint_s / len(checkpoints)
     return Advice(
         action="save half as often: twice the agent.save_interval",
         gain=len(unjudged) / 2 * each_s / work.wall_s,
@@ -212,25 +316,19 @@ def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _warmer_start(work: Workload, peers: Sequence[Workload]) -> Advice | None:
+def _warmer_start(work: Workload, peers: Peers) -> Advice | None:
     """Advise warm caches, if other runs of the same size started faster."""
     own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
-    times_s = [
-        time_s
-        for peer in peers
-        if peer.run_id != work.run_id and (peer.slots, peer.attempts) == (work.slots, 1) and peer.iterations
-        if (time_s := peer.phase_s(Phase.STARTUP, Phase.COMPILE)) is not None
-    ]
-    if own_s is None or work.attempts != 1 or not times_s:
+    if own_s is None or work.attempts != 1 or (others := peers.other_starts_s(work)) is None:
         return None
-    median_s = statistics.median(times_s)
+    median_s, count = others
     if own_s < _COLD * median_s:
         return None
     return Advice(
         action="start with warm caches: keep the kernel cache (~/.cache/warp) and the packages on a local disk",
         gain=(own_s - median_s) / work.wall_s,
         bound="estimate",
-        basis=f"start-up and compilation took {own_s:.1f} s here and {median_s:.1f} s in the median of {len(times_s)} "
+        basis=f"start-up and compilation took {own_s:.1f} s here and {median_s:.1f} s in the median of {count} "
         "other runs of the same size",
         caveat=None,
     )
@@ -277,7 +375,7 @@ def is_host_bound(usage: LoopTelemetry) -> bool:
     )
 
 
-def _twins(work: Workload, others: Sequence[Workload]) -> list[Advice | None]:
+def _twins(work: Workload, peers: Peers) -> list[Advice | None]:
     """Advise settings of faster runs that differ from this run in one setting only."""
     changes: list[tuple[dict[str, object], str, str | None]] = [
         ({"graphs": True}, f"let the physics engine record its steps: drop {NO_GRAPH}False", None),
@@ -296,22 +394,15 @@ def _twins(work: Workload, others: Sequence[Workload]) -> list[Advice | None]:
     for change, action, caveat in changes:
         changed = replace(work, **change)  # type: ignore[arg-type]
         if changed != work:
-            found.append(_twin(work, [other for other in others if _same(other, changed)], action, caveat))
+            found.append(_twin(work, peers.steps_s(changed), action, caveat))
     return found
 
 
-def _same(one: Workload, other: Workload) -> bool:
-    """Tell whether two runs did the same work."""
-    fields = ("agent", "graphs", "timing", "num_envs", "held_out_slots", "horizon", "epochs", "minibatches")
-    return all(getattr(one, name) == getattr(other, name) for name in fields)
-
-
-def _twin(work: Workload, twins: Sequence[Workload], action: str, caveat: str | None) -> Advice | None:
-    """Compare a run's step time with the median of runs that differ in a single setting."""
-    times_s = [twin.step_s for twin in twins if twin.step_s is not None]
+def _twin(work: Workload, times_s: Sequence[float], action: str, caveat: str | None) -> Advice | None:
+    """Compare a run's step time with the median of the step times of runs that differ in a single setting."""
     if work.step_s is None or not times_s:
         return None
-    median_s = statistics.median(times_s)
+    median_s = (times_s[(len(times_s) - 1) // 2] + times_s[len(times_s) // 2]) / 2
     return Advice(
         action=action,
         gain=(work.step_s - median_s) * work.step_calls / work.wall_s,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ledger_lab.ledger import Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
+from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, Peers, advise, is_host_bound
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.workload import LoopTelemetry, Workload
 
@@ -72,31 +72,35 @@ def find_bottlenecks(
     Args:
         runs: The runs to look at.
         summaries: Their summaries, in the same order.
-        ledger: All runs to compare with, with their summaries; ``runs`` by default.
+        ledger: Further runs to compare with, and their summaries; the runs may be among them.
 
     Returns:
         Bottlenecks by run id, without runs that recorded no time.
     """
     pairs = list(zip(runs, summaries, strict=True))
-    peers: dict[bytes, list[Workload]] = {}
-    for run, summary in pairs if ledger is None else ledger:
-        work = Workload.of(run.declared, summary, len(run.attempts))
-        peers.setdefault(work.surroundings, []).append(work)
+    works = {
+        run.declared.run_id: Workload.of(run.declared, summary, len(run.attempts))
+        for run, summary in (*(ledger or ()), *pairs)
+    }
+    alike: dict[bytes, list[Workload]] = {}
+    for work in works.values():
+        alike.setdefault(work.surroundings, []).append(work)
+    peers = {surroundings: Peers(each) for surroundings, each in alike.items()}
     found: dict[str, Bottleneck] = {}
-    for run, summary in pairs:
-        work = Workload.of(run.declared, summary, len(run.attempts))
-        bottleneck = find_bottleneck(work, peers.get(work.surroundings, []), run)
+    for run, _ in pairs:
+        work = works[run.declared.run_id]
+        bottleneck = find_bottleneck(work, peers[work.surroundings], run)
         if bottleneck is not None:
             found[work.run_id] = bottleneck
     return found
 
 
-def find_bottleneck(work: Workload, peers: Sequence[Workload], run: Run) -> Bottleneck | None:
+def find_bottleneck(work: Workload, peers: Peers, run: Run) -> Bottleneck | None:
     """Find where most of a run's time went, and what would make the run shorter.
 
     Args:
         work: The run's work.
-        peers: Work of the ledger's runs in the same surroundings; may include the run itself.
+        peers: The ledger's runs in the same surroundings, the run itself included.
         run: The run.
 
     Returns:
