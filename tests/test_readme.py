@@ -53,19 +53,19 @@ def _commands() -> list[tuple[str, str]]:
 def _parser_of(script: str) -> argparse.ArgumentParser | None:
     """Return the parser of a program that imports heavy modules only later, with the launcher's flags; else None."""
     public = {
-        "train": ("ledger_lab.training.request", "train_parser"),
-        "evaluate": ("ledger_lab.evaluation.request", "evaluate_parser"),
-        "play": ("ledger_lab.checkpoints.play", "play_parser"),
-        "profile_run": ("ledger_lab.profiling.run", "profile_parser"),
-        "export_policy": ("ledger_lab.checkpoints.export", "export_policy_parser"),
-        "ship_policy": ("ledger_lab.evaluation.request", "ship_policy_parser"),
-        "new_panel": ("ledger_lab.evaluation.request", "new_panel_parser"),
-        "list_envs": ("ledger_lab.commands.request", "list_envs_parser"),
+        "train": ("ledger_lab.training.request", "TrainRequest"),
+        "evaluate": ("ledger_lab.evaluation.request", "EvaluateRequest"),
+        "play": ("ledger_lab.checkpoints.request", "PlayRequest"),
+        "profile_run": ("ledger_lab.profiling.request", "ProfileRequest"),
+        "export_policy": ("ledger_lab.checkpoints.request", "ExportRequest"),
+        "ship_policy": ("ledger_lab.evaluation.request", "ShipRequest"),
+        "new_panel": ("ledger_lab.evaluation.request", "NewPanelRequest"),
+        "list_envs": ("ledger_lab.commands.request", "ListRequest"),
     }
     if script not in public:
         return None
     module, name = public[script]
-    parser: argparse.ArgumentParser = getattr(importlib.import_module(module), name)()
+    parser: argparse.ArgumentParser = getattr(importlib.import_module(module), name).parser()
     parser.add_argument("--device")
     parser.add_argument("--viz", "--visualizer")
     return parser
@@ -95,12 +95,14 @@ def _require_accepted(line: str, page: str, monkeypatch: pytest.MonkeyPatch) -> 
     """
     words = shlex.split(line, comments=True)
     words = words[next(at for at, word in enumerate(words) if word.endswith("isaaclab.sh")) + 2 :]
-    real = argparse.ArgumentParser.parse_args
 
-    def parse_and_stop(parser: argparse.ArgumentParser, args: list[str] | None = None, namespace: None = None) -> None:
-        real(parser, args, namespace)
-        if not any(action.nargs == argparse.REMAINDER for action in parser._actions):
-            raise _ParsedError
+    def stopping(real: Callable[..., object]) -> Callable[..., None]:
+        def parse_and_stop(parser: argparse.ArgumentParser, args: list[str] | None = None) -> None:
+            real(parser, args)
+            if not any(action.nargs == argparse.REMAINDER for action in parser._actions):
+                raise _ParsedError
+
+        return parse_and_stop
 
     if words[0] == "-m":
         if words[1] != "benchmarks":
@@ -121,7 +123,8 @@ def _require_accepted(line: str, page: str, monkeypatch: pytest.MonkeyPatch) -> 
             assert [word for word in others if not re.fullmatch(r"~?(env|agent|physics)\b[\w.]*=.*", word)] == [], page
             return
         program = _program_of(path.stem)
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    for name in ("parse_args", "parse_intermixed_args"):
+        monkeypatch.setattr(argparse.ArgumentParser, name, stopping(getattr(argparse.ArgumentParser, name)))
     with pytest.raises(_ParsedError):
         program(argv)
 

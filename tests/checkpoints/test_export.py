@@ -77,10 +77,10 @@ def test_an_exported_contract_describes_how_to_run_the_policy(trained: Path, tmp
 def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     """Plan an export as the command line says."""
     from ledger_lab.checkpoints.export import plan_export
-    from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
+    from ledger_lab.checkpoints.request import ExportRequest
     from ledger_lab.runners.command_line import parse
 
-    return plan_export(parse(export_policy_parser(), ExportRequest, [*map(str, arguments), "--device", "cpu"]))
+    return plan_export(parse(ExportRequest, [*map(str, arguments), "--device", "cpu"]))
 
 
 def test_an_impossible_export_gives_an_error_of_one_line(trained: Path, tmp_path: Path) -> None:

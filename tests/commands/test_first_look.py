@@ -11,7 +11,7 @@ import pytest
 
 from ledger_lab.commands.first_look import first_look, stock_tasks
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
-from ledger_lab.training.request import TrainRequest, train_parser
+from ledger_lab.training.request import TrainRequest
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 
@@ -88,12 +88,12 @@ def test_requests_that_may_be_valid_are_not_refused_early(
     run_dir = write_run(tmp_path / "logs", "aa")
     monkeypatch.chdir(tmp_path)
     arguments = [str(run_dir) if each == "LOGS/r_aa" else each for each in arguments]
-    first_look(train_parser, arguments, TrainRequest)
+    first_look(TrainRequest, arguments)
 
 
 def test_early_checks_are_skipped_in_launched_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    first_look(train_parser, ["--num_envs", "0"], TrainRequest)
+    first_look(TrainRequest, ["--num_envs", "0"])
 
 
 def test_task_ids_found_in_isaac_labs_source_equal_its_registered_tasks() -> None:

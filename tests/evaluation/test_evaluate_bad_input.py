@@ -20,10 +20,10 @@ from tests.conftest import one_run_dir, script
 def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     """Plan an evaluation as the command line says."""
     from ledger_lab.evaluation.plan import plan_evaluation
-    from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
+    from ledger_lab.evaluation.request import EvaluateRequest
     from ledger_lab.runners.command_line import parse
 
-    return plan_evaluation(parse(evaluate_parser(), EvaluateRequest, [*map(str, arguments), "--device", "cpu"]))
+    return plan_evaluation(parse(EvaluateRequest, [*map(str, arguments), "--device", "cpu"]))
 
 
 def retold(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from ledger_lab.errors import UserError
+from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import (
     FlagGroup,
+    Named,
+    Request,
     SimulationRequest,
     add_flags,
     as_given,
@@ -75,3 +79,33 @@ def test_help_shows_flags_in_their_groups() -> None:
     assert text.index("Safe.") < text.index("how:\n  In which way.") < text.index("How many.")
     assert flag_names(Toy, each_attempt=True) == ("to",)
     assert flag_names(Toy)[:2] == ("runs", "count") and "device" not in flag_names(Toy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(Request):
+    """A request that opens no simulation."""
+
+    program = Program(name="plain.py", description="Do it.", examples=("plain.py RUN --to DIR",))
+    run: str = flag(MISSING, "Run.", metavar="RUN", positional=True)
+    to: Path = flag(MISSING, "Where to.")
+    formats: tuple[Literal["a", "b"], ...] = flag(("a",), "In which formats.")
+
+
+def test_a_program_parses_its_request() -> None:
+    assert Plain.parse(["r1", "--to", "x"]) == Plain(run="r1", to=Path("x"))
+    assert Plain.parse(["--to", "x", "--formats", "b", "a", "--", "r1"]).formats == ("b", "a")
+    assert "./isaaclab.sh -p scripts/plain.py RUN --to DIR" in Plain.parser().format_help()
+    assert Plain.parse(["r1", "--to", "x"]).named() == Named()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["r1"], "the following arguments are required: --to; see --help"),
+        (["--to", "x"], "the following arguments are required: RUN; see --help"),
+        (["r1", "--to", "x", "--formats", "c"], "invalid choice: 'c' .*; see --help"),
+    ],
+)
+def test_a_program_refuses_a_command_line_in_one_line(argv: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Plain.parse(argv)

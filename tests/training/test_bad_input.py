@@ -155,10 +155,10 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     from ledger_lab.errors import UserError
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
 
     with pytest.raises(UserError, match=complaint) as raised:
-        plan_training(parse(train_parser(), TrainRequest, [*arguments, "--log_root", str(tmp_path / "logs")]))
+        plan_training(parse(TrainRequest, [*arguments, "--log_root", str(tmp_path / "logs")]))
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "logs").exists()
 
@@ -211,10 +211,10 @@ def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
 
     (tmp_path / "file").write_text("")
-    plan = plan_training(parse(train_parser(), TrainRequest, ["--log_root", str(tmp_path / "file" / "logs")]))
+    plan = plan_training(parse(TrainRequest, ["--log_root", str(tmp_path / "file" / "logs")]))
     with pytest.raises(UserError, match="cannot write to --log_root .*: Not a directory"):
         make_run_dir(plan)
 
@@ -238,9 +238,9 @@ def test_other_programs_refuse_missing_files_and_runs(name: str, arguments: list
 def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
 
-    return plan_training(parse(train_parser(), TrainRequest, [*arguments, "--log_root", str(log_root)]))
+    return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]))
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def planned(*arguments: str, log_root: Path) -> TrainPlan:
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
 
-    return plan_training(parse(train_parser(), TrainRequest, [*arguments, "--log_root", str(log_root)]))
+    return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]))
 
 
 def batch(**changed: int | None) -> BatchPlan:

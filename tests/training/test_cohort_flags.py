@@ -31,10 +31,10 @@ def planned(log_root: Path, *arguments: str) -> Any:
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
 
     argv = [*arguments, "--device", "cpu", "--log_root", str(log_root)]
-    plan = plan_training(parse(train_parser(), TrainRequest, argv))
+    plan = plan_training(parse(TrainRequest, argv))
     make_run_dir(plan)
     return plan
 

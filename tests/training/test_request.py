@@ -12,7 +12,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, RunDeclared, read_journal
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.terminal.request import flag_names
-from ledger_lab.training.request import TrainRequest, train_parser
+from ledger_lab.training.request import TrainRequest
 from tests.fakes.ledgers import declared
 
 
@@ -20,7 +20,7 @@ def asked(*argv: str) -> TrainRequest:
     """Parse a command line of ``train.py``."""
     from ledger_lab.runners.command_line import parse
 
-    return parse(train_parser(), TrainRequest, argv)
+    return parse(TrainRequest, argv)
 
 
 def test_a_command_line_becomes_a_request_with_its_defaults() -> None:

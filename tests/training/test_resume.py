@@ -210,10 +210,10 @@ def asked(**flags: Any) -> dict[str, Any]:
 def resumption(*argv: str) -> tuple[Any, Any]:
     """Return what ``find_resumption`` makes of a command line."""
     from ledger_lab.runners.command_line import parse
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.resume import find_resumption
 
-    return find_resumption(parse(train_parser(), TrainRequest, argv))
+    return find_resumption(parse(TrainRequest, argv))
 
 
 def damaged(root: Path) -> None:
@@ -451,7 +451,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.declaration import declaration
     from ledger_lab.training.plan import _common, plan_training
-    from ledger_lab.training.request import TrainRequest, train_parser
+    from ledger_lab.training.request import TrainRequest
 
     registered_tasks()
     ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"
@@ -471,7 +471,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     try:
         argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
         argv += ["--log_root", str(tmp_path / "logs")]
-        plan = plan_training(parse(train_parser(), TrainRequest, argv))
+        plan = plan_training(parse(TrainRequest, argv))
         row = declaration(plan)
         assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem, terms.stem)}
         assert row.hardware["torch_threads"] == torch.get_num_threads()
@@ -480,7 +480,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
         assert common["the version of torch"] == row.versions["torch"]
         for edited in (module, terms):
             edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
-        again = _common(plan_training(parse(train_parser(), TrainRequest, argv)))
+        again = _common(plan_training(parse(TrainRequest, argv)))
         for edited in (module, terms):
             assert again[f"the source of {edited.stem}"] != row.code_sha256[edited.stem]
     finally:

@@ -33,8 +33,8 @@ from ledger_lab.checkpoints.files import (
     policy_files,
 )
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
-from ledger_lab.checkpoints.request import ExportRequest, export_policy_parser
-from ledger_lab.checkpoints.shipped import named_checkpoint, print_shipped_result
+from ledger_lab.checkpoints.request import ExportRequest
+from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
 from ledger_lab.files import whole_file
@@ -85,7 +85,7 @@ def export_policy(argv: Sequence[str]) -> int:
         SystemExit: With status 1 if a file differs from the live policy by more than the tolerance; nothing is written.
         UserError: If the request can't be carried out.
     """
-    request = parse(export_policy_parser(), ExportRequest, argv)
+    request = parse(ExportRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
         _carry_out(plan_export(request), terminal.console)
@@ -105,8 +105,7 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     """
     device = resolve_device(request.device)
     flags = request.launcher_args(device)
-    name = named_checkpoint(request.checkpoint, pretrained=request.pretrained, task=request.task)
-    found = best_checkpoint(name, request.log_root)
+    found = best_checkpoint(request.source(), request.log_root)
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)

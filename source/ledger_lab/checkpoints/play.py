@@ -12,9 +12,8 @@ import torch
 from ledger_lab.checkpoints.candidate import declared_configs, require_recorded_hash, resolve_candidate
 from ledger_lab.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
-from ledger_lab.checkpoints.request import PlayRequest, play_parser
-from ledger_lab.checkpoints.shipped import named_checkpoint, print_shipped_result
-from ledger_lab.checkpoints.viewer import require_viewer
+from ledger_lab.checkpoints.request import PlayRequest
+from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.files import unused_path
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
@@ -36,12 +35,10 @@ def play_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the request can't be carried out.
     """
-    request = parse(play_parser(), PlayRequest, argv)
-    require_viewer(request)
+    request = parse(PlayRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        name = named_checkpoint(request.checkpoint, pretrained=request.pretrained, task=request.task)
-        _play(request, best_checkpoint(name, request.log_root), terminal)
+        _play(request, best_checkpoint(request.source(), request.log_root), terminal)
     except KeyboardInterrupt:
         if request.video:
             raise

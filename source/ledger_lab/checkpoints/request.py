@@ -2,46 +2,111 @@
 
 from __future__ import annotations
 
-import argparse
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.terminal.flags import HelpFormatter, examples
-from ledger_lab.terminal.request import (
-    SimulationRequest,
-    add_flags,
-    checkpoint_flag,
-    flag,
-    log_root_flag,
-    pretrained_flag,
-    pretrained_task_flag,
-    trust_run_flag,
-)
+from ledger_lab.pretrained import shipped_checkpoint
+from ledger_lab.terminal.flags import DEFAULT_TASK, Program
+from ledger_lab.terminal.request import Named, SimulationRequest, flag, log_root_flag
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayRequest(SimulationRequest):
+class PolicyRequest(SimulationRequest):
+    """What a user asks of a program that loads trained policies."""
+
+    pretrained: bool = flag(
+        False,
+        (
+            "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
+            "--log_root. Scores are stored with a copy of the run that trained the policy, so that reports show them."
+        ),
+    )
+    task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
+    trust_run: bool = flag(
+        False,
+        "Run the Python that the run's journal names: a panel file with its success function, and overrides that may "
+        "name functions, classes or files. Only for runs whose authors you trust.",
+    )
+    log_root: Path = log_root_flag()
+
+    def with_pretrained(self, *names: str) -> list[str]:
+        """Return the runs and checkpoints that a user names, with the checkpoint file that ``--pretrained`` means.
+
+        Args:
+            names: The named runs and checkpoints.
+
+        Raises:
+            UserError: If nothing is named, or no policy comes for the task.
+        """
+        if self.pretrained:
+            return [*names, str(shipped_checkpoint(self.task or DEFAULT_TASK))]
+        if self.task is not None:
+            raise UserError(f"--task {self.task} goes with --pretrained: the journal of a run names its task")
+        if not names:
+            raise UserError("name a run or a checkpoint, or say --task X --pretrained")
+        return [*names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CheckpointRequest(PolicyRequest):
+    """What a user asks of a program that loads one policy."""
+
+    checkpoint: str | None = flag(
+        None,
+        (
+            "Checkpoint file, run id or run directory. For a run, the confirmed checkpoint is taken, or the last one "
+            "if none was confirmed."
+        ),
+        metavar="RUN_OR_CHECKPOINT",
+        positional=True,
+    )
+
+    def source(self) -> str:
+        """Return the run or checkpoint to load the policy from.
+
+        Raises:
+            UserError: If nothing or two things are named, or no policy comes for the task.
+        """
+        found, *others = self.with_pretrained(*(() if self.checkpoint is None else (self.checkpoint,)))
+        if others:
+            raise UserError(f"{found} or --pretrained: name one of them")
+        return found
+
+    def named(self) -> Named:
+        """Return the run or checkpoint."""
+        return Named(runs=(self.source(),), log_root=self.log_root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayRequest(_CheckpointRequest):
     """What a user asks of ``scripts/play.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="play.py",
+        description="Play the policy of a checkpoint: record it with --video, or watch it in a viewer with --viz NAME. "
+        "Recording needs no GPU and no display.",
+        examples=(
+            "play.py RUN --video",
+            "play.py --task LedgerLab-Ant --pretrained --video --num_envs 1",
+            "play.py RUN --viz newton_gl",
+        ),
+    )
 
     overrides: tuple[str, ...] = ()
     """Hydra overrides."""
-    checkpoint: str | None = checkpoint_flag()
-    pretrained: bool = pretrained_flag()
-    task: str | None = pretrained_task_flag()
     num_envs: int = flag(16, "Number of environments (default: 16).")
     seed: int = flag(0, "Seed of the initial states (default: 0).")
     video: bool = flag(False, "Record an mp4 and a PNG of four moments of the first episode, then stop.")
     video_length: int = flag(300, "Environment steps to record (default: 300).")
-    trust_run: bool = trust_run_flag()
-    log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:
         """Refuse what can't be played. With ``--pretrained``, a first argument ``NAME=VALUE`` is an override.
 
         Raises:
-            UserError: If the value of a flag is impossible, or an override changes the policy.
+            UserError: If the value of a flag is impossible, an override changes the policy, or nothing would be seen.
         """
         if self.pretrained and self.checkpoint is not None and "=" in self.checkpoint:
             object.__setattr__(self, "overrides", (self.checkpoint, *self.overrides))
@@ -54,23 +119,34 @@ class PlayRequest(SimulationRequest):
             raise UserError(
                 f"override {changed[0]!r}: a policy is played as it was trained; env.PATH=VALUE changes its world"
             )
+        viewers = self.launcher.get("visualizer") or ()
+        if not self.video and not viewers:
+            raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
+        if not self.video and "newton_gl" in viewers and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+            raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportRequest(SimulationRequest):
+class ExportRequest(_CheckpointRequest):
     """What a user asks of ``scripts/export_policy.py``: each field is an argument or a flag of the same name."""
 
-    checkpoint: str | None = checkpoint_flag()
-    pretrained: bool = pretrained_flag()
-    task: str | None = pretrained_task_flag()
+    program = Program(
+        name="export_policy.py",
+        description=(
+            "Export the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, both with the "
+            "observation normalizer inside, and contract.json, which describes observations, actions, joints, gains "
+            "and rates. The command runs both files on observations of the task and compares their actions with those "
+            "of the policy in training. If they differ, it writes nothing and exits with status 1."
+        ),
+        examples=("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
+    )
+
     to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
     tolerance: float = flag(
         1e-5,
         "Largest allowed difference between actions (default: 1e-5). If the largest action is above 1, the difference "
         "is divided by it.",
     )
-    trust_run: bool = trust_run_flag()
-    log_root: Path = log_root_flag()
 
     def __post_init__(self) -> None:
         """Refuse an impossible tolerance.
@@ -80,35 +156,3 @@ class ExportRequest(SimulationRequest):
         """
         if not 0 < self.tolerance < math.inf:
             raise UserError(f"--tolerance {self.tolerance:g}: must be above 0, and finite")
-
-
-def play_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/play.py``."""
-    parser = argparse.ArgumentParser(
-        prog="play.py",
-        description="Play the policy of a checkpoint: record it with --video, or watch it in a viewer with --viz NAME. "
-        "Recording needs no GPU and no display.",
-        epilog=examples(
-            "play.py RUN --video",
-            "play.py --task LedgerLab-Ant --pretrained --video --num_envs 1",
-            "play.py RUN --viz newton_gl",
-        ),
-        formatter_class=HelpFormatter,
-    )
-    return add_flags(parser, PlayRequest)
-
-
-def export_policy_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/export_policy.py``."""
-    parser = argparse.ArgumentParser(
-        prog="export_policy.py",
-        description=(
-            "Export the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, both with the "
-            "observation normalizer inside, and contract.json, which describes observations, actions, joints, gains "
-            "and rates. The command runs both files on observations of the task and compares their actions with those "
-            "of the policy in training. If they differ, it writes nothing and exits with status 1."
-        ),
-        epilog=examples("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
-        formatter_class=HelpFormatter,
-    )
-    return add_flags(parser, ExportRequest)

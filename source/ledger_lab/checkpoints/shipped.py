@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Run, find_journals
 from ledger_lab.ledger.find import find_run, read_runs
-from ledger_lab.pretrained import ROOT, shipped_checkpoint
+from ledger_lab.pretrained import ROOT
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.terminal.flags import DEFAULT_TASK
 from ledger_lab.units import target_share
-
-
-def named_checkpoints(names: Sequence[str], *, pretrained: bool, task: str | None) -> list[str]:
-    """Return the runs and checkpoints that a user names, with the checkpoint file that ``--pretrained`` means.
-
-    Args:
-        names: Runs and checkpoints.
-        pretrained: Whether the policy that comes with the package is asked for.
-        task: The task of this policy; ``None`` for the default one.
-
-    Raises:
-        UserError: If nothing is named, or no policy comes for the task.
-    """
-    if pretrained:
-        return [*names, str(shipped_checkpoint(task or DEFAULT_TASK))]
-    if task is not None:
-        raise UserError(f"--task {task} goes with --pretrained: the journal of a run names its task")
-    if not names:
-        raise UserError("name a run or a checkpoint, or say --task X --pretrained")
-    return [*names]
-
-
-def named_checkpoint(name: str | None, *, pretrained: bool, task: str | None) -> str:
-    """Return the only run or checkpoint that a user names, see :func:`named_checkpoints`.
-
-    Args:
-        name: A run or a checkpoint, if any.
-        pretrained: Whether the policy that comes with the package is asked for.
-        task: The task of this policy; ``None`` for the default one.
-
-    Raises:
-        UserError: If nothing or two things are named, or no policy comes for the task.
-    """
-    found, *others = named_checkpoints([] if name is None else [name], pretrained=pretrained, task=task)
-    if others:
-        raise UserError(f"{found} or --pretrained: name one of them")
-    return found
 
 
 def is_shipped(run_dir: Path) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
+from typing import Literal
 
 from ledger_lab.commands.report import selected_runs, summarize_selected, whole_ledger
 from ledger_lab.cores import no_collection
@@ -12,9 +13,32 @@ from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
 from ledger_lab.reports.ledger_tables import Contents
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import Request, flag, log_root_flag
 
 _TABLES: tuple[Format, ...] = ("parquet", "csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(Request):
+    """What a user asks of ``scripts/export.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="export.py",
+        description=(
+            "Write the ledger for other tools: its tables as Parquet or CSV files, or each run as a training bundle of "
+            f"Isaac Lab's benchmark (schema {SCHEMA_VERSION}). report.py --schema describes the tables."
+        ),
+        examples=("export.py --to out --format parquet csv",),
+    )
+
+    runs: tuple[str, ...] = flag((), "Run ids or cohorts (default: all runs).", metavar="RUN", positional=True)
+    to: Path = flag(MISSING, "Folder to write to; created if missing.", metavar="DIR")
+    format: tuple[Literal["parquet", "csv", "isaaclab"], ...] = flag(
+        ("parquet",),
+        "One or more formats. parquet, csv: one file per table; isaaclab: RUN/training.json (default: parquet).",
+    )
+    log_root: Path = log_root_flag()
 
 
 @no_collection()
@@ -30,37 +54,18 @@ def export_ledger(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such ledger or run, a journal is damaged, or the folder can't be written.
     """
-    parser = argparse.ArgumentParser(
-        prog="export.py",
-        description=(
-            "Write the ledger for other tools: its tables as Parquet or CSV files, or each run as a training bundle of "
-            f"Isaac Lab's benchmark (schema {SCHEMA_VERSION}). report.py --schema describes the tables."
-        ),
-        epilog=examples("export.py --to out --format parquet csv"),
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="Run ids or cohorts (default: all runs).")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="Folder to write to; created if missing.")
-    parser.add_argument(
-        "--format",
-        nargs="+",
-        choices=(*_TABLES, "isaaclab"),
-        default=["parquet"],
-        help="One or more formats. parquet, csv: one file per table; isaaclab: RUN/training.json (default: parquet).",
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    args = parser.parse_args(argv)
-    ledger = whole_ledger(args.log_root)
-    runs = selected_runs(ledger.runs, args.runs, args.log_root)
+    request = ExportRequest.parse(argv)
+    ledger = whole_ledger(request.log_root)
+    runs = selected_runs(ledger.runs, request.runs, request.log_root)
     summaries, cohorts = summarize_selected(ledger, runs)
     written: list[Path] = []
     console = make_console()
-    if tables := [kind for kind in _TABLES if kind in args.format]:
-        written += export_tables(Contents(runs, summaries, cohorts), args.to, tables)
-    if "isaaclab" in args.format:
-        bundles, left_out = write_bundles(runs, summaries, args.to)
+    if tables := [kind for kind in _TABLES if kind in request.format]:
+        written += export_tables(Contents(runs, summaries, cohorts), request.to, tables)
+    if "isaaclab" in request.format:
+        bundles, left_out = write_bundles(runs, summaries, request.to)
         written += bundles
         for run_id, reason in left_out.items():
             console.print(f"no bundle of run {run_id}: {reason}", soft_wrap=True)
-    console.print(f"{len(runs)} runs, {len(written)} files under {args.to}", soft_wrap=True)
+    console.print(f"{len(runs)} runs, {len(written)} files under {request.to}", soft_wrap=True)
     return 0

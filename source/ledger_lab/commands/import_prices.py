@@ -12,24 +12,23 @@ from ledger_lab.costs import Price, load_prices, price_file
 from ledger_lab.costs.catalogs import Catalog, Offer, billing_of, price_entries, read_catalogs
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
 
 
 def import_prices_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
-    parser = argparse.ArgumentParser(
-        prog="import_prices.py",
+    parser = Program(
+        name="import_prices.py",
         description="Turn price catalogs of gpuhunt into a price file for --prices. A catalog is a table "
         "<provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is named after "
         "provider, instance and region; names of spot prices end in -spot. Each entry states its file and the day of "
         "its price.",
-        epilog=examples(
+        examples=(
             "import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml",
             "train.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1",
             "report.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1-spot",
         ),
-        formatter_class=HelpFormatter,
-    )
+    ).parser()
     parser.add_argument("catalogs", nargs="+", type=Path, metavar="CATALOG", help="Tables (.csv) or archives (.zip).")
     parser.add_argument(
         "--output",

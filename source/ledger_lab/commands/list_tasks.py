@@ -10,7 +10,7 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 from rich.console import Group
 from rich.table import Table
 
-from ledger_lab.commands.request import list_envs_parser
+from ledger_lab.commands.request import ListRequest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
@@ -51,7 +51,7 @@ def list_tasks(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such task.
     """
-    args = list_envs_parser().parse_args(argv)
+    request = ListRequest.parse(argv)
     tasks = registered_tasks()  # before output is redirected, because it prints warnings about packages
     terminal = Terminal()
     try:
@@ -62,7 +62,7 @@ def list_tasks(argv: Sequence[str]) -> int:
             table.add_column(name, no_wrap=name not in ("physics", "libraries"))
         for task in tasks:
             kwargs = gym.spec(task).kwargs
-            if args.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not args.all):
+            if request.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not request.all):
                 continue
             libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
             presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
@@ -92,7 +92,9 @@ def list_tasks(argv: Sequence[str]) -> int:
                 judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
         if not table.row_count:
-            raise UserError(f"no task's id contains {args.keyword!r}" + ("" if args.all else " (--all lists more)"))
+            raise UserError(
+                f"no task's id contains {request.keyword!r}" + ("" if request.all else " (--all lists more)")
+            )
         terminal.console.print(table)
         for sentence in broken:
             terminal.console.print(f"warning: {sentence}", markup=False, soft_wrap=True)

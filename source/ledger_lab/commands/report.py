@@ -29,7 +29,7 @@ from ledger_lab.reports import (
     summarize_run,
 )
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
 
 _BATCH, _PARALLEL_FROM = 32, 256
@@ -44,20 +44,20 @@ _EXPLAINED_ROWS = 200_000
 
 def report_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/report.py``."""
-    parser = argparse.ArgumentParser(
+    parser = Program(
+        name="report.py",
         description=(
             "Show for every run of a ledger: status, held-out success, time to the target, cost, steps per second, "
             "peak memory and the share of evaluation. Failed runs are included. Runs with damaged journals are left "
             "out, and the exit status is then 1; scripts/verify_ledger.py checks the ledger itself."
         ),
-        epilog=examples(
+        examples=(
             "report.py --checkpoints",
             "report.py --html page.html",
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
-        formatter_class=HelpFormatter,
-    )
+    ).parser()
     parser.add_argument(
         "runs",
         nargs="*",

@@ -1,25 +1,27 @@
-"""The command line of ``scripts/list_envs.py``."""
+"""What a user asks of ``scripts/list_envs.py``."""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import Request, flag
 
 
-def list_envs_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/list_envs.py``."""
-    parser = argparse.ArgumentParser(
-        prog="list_envs.py",
+@dataclass(frozen=True, kw_only=True)
+class ListRequest(Request):
+    """What a user asks of ``scripts/list_envs.py``: each field is a flag of the same name."""
+
+    program = Program(
+        name="list_envs.py",
         description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
         "engines and panels. A panel id is a hash of everything that can change a score. The ids shown are those with "
         "the task's default physics and the packages that are installed now. The column record is about the policy "
         "that comes with the package: its success on fresh episodes, and the time to its confirmed target. If that "
         "training started from another policy, the figure after the + is the time of the earlier trainings. If the "
         "policy did not reach its target, the record is its best score.",
-        epilog=examples("list_envs.py", "list_envs.py --all --keyword Velocity"),
-        formatter_class=HelpFormatter,
+        examples=("list_envs.py", "list_envs.py --all --keyword Velocity"),
     )
-    parser.add_argument("--all", action="store_true", help="Also list the tasks that come with Isaac Lab.")
-    parser.add_argument("--keyword", default="", help="List only tasks whose id contains this word.")
-    return parser
+
+    all: bool = flag(False, "Also list the tasks that come with Isaac Lab.")
+    keyword: str = flag("", "List only tasks whose id contains this word.")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -21,11 +22,35 @@ from ledger_lab.reports.comparison_words import finding_sentence
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import Request, flag, log_root_flag
 
 _ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
 """Ends that say nothing about the arm. Such a training is resumed from its saved state, or repeated; its cost stays in
 the ledger."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest(Request):
+    """What a user asks of ``scripts/study.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="study.py",
+        usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
+        description=(
+            "Train every combination of a study's factors with every seed, one training after the other. Each "
+            "combination is an arm, and its runs are a cohort. At the end, the runs are reported, and each arm is "
+            "compared with the first one. If you run the command again, it runs only the missing trainings: it "
+            "resumes interrupted trainings that saved a state, and repeats the others. Exit status "
+            f"{EXIT_REQUEUE} means that the system asked the study to end; a batch job may then requeue itself. "
+            "Arguments after -- go to every training."
+        ),
+        examples=("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
+    )
+
+    study: str = flag(MISSING, "Name of a study in config/studies, or a .toml file.", metavar="STUDY", positional=True)
+    log_root: Path = log_root_flag()
+    dry_run: bool = flag(False, "Print the commands of the missing trainings, and run nothing.")
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -41,26 +66,26 @@ def run_study(argv: Sequence[str]) -> int:
         UserError: If there is no such study, or a training refuses its arguments.
     """
     at = [*argv, "--"].index("--")
-    args, extra = _parser().parse_args(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
-    study = load_study(args.study)
+    request, extra = StudyRequest.parse(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
+    study = load_study(request.study)
     console = make_console()
-    runs = _runs(study, args.log_root)
+    runs = _runs(study, request.log_root)
     missing = [training for training in study.trainings() if not _is_made(training, runs)]
     count = len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
-        f"{count - len(missing)} of {count} trainings are in {args.log_root}",
+        f"{count - len(missing)} of {count} trainings are in {request.log_root}",
         soft_wrap=True,
     )
-    if args.dry_run:
+    if request.dry_run:
         for training in missing:
-            command = _command(training, study, runs, args.log_root, extra)
+            command = _command(training, study, runs, request.log_root, extra)
             console.print(shlex.join(command), soft_wrap=True)
         return 0
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
         console.print("", f"[{number}/{count}] {what}", sep="\n", soft_wrap=True)
-        command = _command(training, study, runs, args.log_root, extra)
+        command = _command(training, study, runs, request.log_root, extra)
         try:
             status = _train(command)
         except Terminated:
@@ -68,7 +93,7 @@ def run_study(argv: Sequence[str]) -> int:
             return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
             interrupted = _resumable(training, runs)
-            way = f"correct {args.study}"
+            way = f"correct {request.study}"
             if interrupted is not None:
                 way = (
                     f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
@@ -76,31 +101,7 @@ def run_study(argv: Sequence[str]) -> int:
                 )
             raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
     console.print()
-    return _report(study, args.log_root)
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/study.py``."""
-    parser = argparse.ArgumentParser(
-        prog="study.py",
-        usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
-        description=(
-            "Train every combination of a study's factors with every seed, one training after the other. Each "
-            "combination is an arm, and its runs are a cohort. At the end, the runs are reported, and each arm is "
-            "compared with the first one. If you run the command again, it runs only the missing trainings: it "
-            "resumes interrupted trainings that saved a state, and repeats the others. Exit status "
-            f"{EXIT_REQUEUE} means that the system asked the study to end; a batch job may then requeue itself. "
-            "Arguments after -- go to every training."
-        ),
-        epilog=examples("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument("study", metavar="STUDY", help="Name of a study in config/studies, or a .toml file.")
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    parser.add_argument(
-        "--dry_run", action="store_true", help="Print the commands of the missing trainings, and run nothing."
-    )
-    return parser
+    return _report(study, request.log_root)
 
 
 def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
@@ -117,8 +118,8 @@ def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Pa
 def _repeated_flags(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that a run does not declare, and that must be repeated to resume it."""
     parser = argparse.ArgumentParser(add_help=False)
-    for flag in ("--nproc", "--mirror", "--grace_s"):
-        parser.add_argument(flag, action="append", default=[])
+    for repeated in ("--nproc", "--mirror", "--grace_s"):
+        parser.add_argument(repeated, action="append", default=[])
     said, _ = parser.parse_known_args(list(arguments))
     return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
@@ -13,8 +13,30 @@ from ledger_lab.ledger.assembly import assemble_ledger
 from ledger_lab.ledger.digests import digest_journals
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
+from ledger_lab.terminal.request import Request, log_root_flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyRequest(Request):
+    """What a user asks of ``scripts/verify_ledger.py``: each field is a flag of the same name."""
+
+    program = Program(
+        name="verify_ledger.py",
+        description=(
+            "Check every journal of a ledger from the first byte to the last, without the cache. A journal is the file "
+            "of rows that one process wrote. The command checks the hash chain, the type and range of each field, and "
+            "the sums that the journal repeats now and then. It checks that all journals of a run belong to it, and, "
+            "as far as other journals show, that none is missing or cut short. No two journals may claim the same "
+            "process, run or cohort. Missing telemetry is reported, and is not damage. Nor is an unfinished last line, "
+            "which a killed writer leaves. The exit status is 0, or 1 if there is damage; the output names its file "
+            "and line."
+        ),
+        examples=("verify_ledger.py --log_root records/cartpole-cpu",),
+    )
+
+    log_root: Path = log_root_flag()
 
 
 def verify_ledger(argv: Sequence[str]) -> int:
@@ -29,28 +51,14 @@ def verify_ledger(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is nothing to check.
     """
-    parser = argparse.ArgumentParser(
-        description=(
-            "Check every journal of a ledger from the first byte to the last, without the cache. A journal is the file "
-            "of rows that one process wrote. The command checks the hash chain, the type and range of each field, and "
-            "the sums that the journal repeats now and then. It checks that all journals of a run belong to it, and, "
-            "as far as other journals show, that none is missing or cut short. No two journals may claim the same "
-            "process, run or cohort. Missing telemetry is reported, and is not damage. Nor is an unfinished last line, "
-            "which a killed writer leaves. The exit status is 0, or 1 if there is damage; the output names its file "
-            "and line."
-        ),
-        epilog=examples("verify_ledger.py --log_root records/cartpole-cpu"),
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    args = parser.parse_args(argv)
-    journals = find_journals(args.log_root)
+    request = VerifyRequest.parse(argv)
+    journals = find_journals(request.log_root)
     if not journals:
-        raise UserError(f"no journals under {args.log_root}: name the root of a ledger with --log_root")
+        raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
     with ReadingProgress(make_console(sys.stderr), "verifying journals, MB") as progress:
         digests = digest_journals(journals, on_progress=progress.show)
     console = make_console()
-    ledger = assemble_ledger(args.log_root, digests)
+    ledger = assemble_ledger(request.log_root, digests)
     for damage in ledger.damage:
         console.print(f"damaged: {damage}", soft_wrap=True)
     rows = torn = 0

@@ -23,7 +23,7 @@ from isaaclab.sensors import SensorBaseCfg
 from pxr import Usd, UsdPhysics
 
 from ledger_lab.errors import UserError
-from ledger_lab.evaluation.request import new_panel_parser
+from ledger_lab.evaluation.request import NewPanelRequest
 from ledger_lab.panels import Panel
 from ledger_lab.panels.checks import require_judgeable
 from ledger_lab.panels.predicate import resolve_success
@@ -47,11 +47,11 @@ def new_panel(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the task can't have a panel, the episodes are too few to prove the target, or the file exists.
     """
-    args = new_panel_parser().parse_args(argv)
+    request = NewPanelRequest.parse(argv)
     terminal = Terminal()
     try:
-        file = args.output or Path(re.sub(r"\W+", "_", args.task).lower() + ".toml")
-        panel, env_cfg = _propose(file, task=args.task, seeds=args.seeds, target=args.target, success=args.success)
+        file = request.output or Path(re.sub(r"\W+", "_", request.task).lower() + ".toml")
+        panel, env_cfg = _propose(file, request)
         _write(file, render_panel(panel, env_cfg))
         terminal.console.print(*_next_steps(panel, file), sep="\n", soft_wrap=True)
     finally:
@@ -59,19 +59,9 @@ def new_panel(argv: Sequence[str]) -> int:
     return 0
 
 
-def _propose(
-    file: Path, *, task: str, seeds: int, target: float, success: str | None
-) -> tuple[Panel, ManagerBasedRLEnvCfg]:
+def _propose(file: Path, request: NewPanelRequest) -> tuple[Panel, ManagerBasedRLEnvCfg]:
     """Return a valid panel for the task, and the configuration of the task."""
-    if file.suffix != ".toml":
-        raise UserError(f"--output {file}: the name of a panel file must end in .toml")
-    if seeds < 1:
-        raise UserError(f"--seeds {seeds}: must be at least 1")
-    if not 0 < target <= 1:
-        raise UserError(f"--target {target}: must lie above 0 and not above 1")
-    module, _, function = (success or "").partition(":")
-    if success and not all(name.isidentifier() for name in [*module.split("."), function]):
-        raise UserError(f"--success {success!r}: must read module:function, like my_tasks.success:upright")
+    task = request.task
     library = require_task_default(task)
     require_task(task, library)
     env_cfg, _ = resolve_configs(task, library, [])
@@ -80,10 +70,10 @@ def _propose(
         source=str(file.resolve()),
         task=task,
         description="Say in one sentence what a policy must do.",
-        seeds=tuple(range(seeds)),
+        seeds=tuple(range(request.seeds)),
         episode_length_s=float(env_cfg.episode_length_s),
-        target_success=target,
-        success_function=success or _success_to_write(env_cfg),
+        target_success=request.target,
+        success_function=request.success or _success_to_write(env_cfg),
         success_version=1,
     )
     require_judgeable(panel, env_cfg)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_recorded_hash, resolve_candidate
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
-from ledger_lab.checkpoints.shipped import named_checkpoints
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation
@@ -111,7 +110,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
 
 def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
     """Find the named checkpoints; with ``--versus``, the two to compare."""
-    names = named_checkpoints(request.checkpoints, pretrained=request.pretrained, task=request.task)
+    names = request.sources()
     if request.versus is None:
         return find_checkpoints(names, request.log_root)
     if len(names) != 1:

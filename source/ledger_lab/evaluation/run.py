@@ -17,7 +17,7 @@ from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_resul
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
-from ledger_lab.evaluation.request import EvaluateRequest, evaluate_parser
+from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.evaluation.show import show_scores
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
@@ -45,7 +45,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         SystemExit: Always. The status is 0 only if every checkpoint has a valid score.
         UserError: If the request can't be carried out. No row is written then.
     """
-    request = parse(evaluate_parser(), EvaluateRequest, argv)
+    request = parse(EvaluateRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
         _carry_out(plan_evaluation(request), terminal, PhaseClock(started_ns), link)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ledger_lab.checkpoints.shipped import is_shipped, result_in_words
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.plan import plan_evaluation
-from ledger_lab.evaluation.request import EvaluateRequest, ship_policy_parser
+from ledger_lab.evaluation.request import EvaluateRequest, ShipRequest
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.excerpt import write_excerpt
@@ -33,12 +33,12 @@ def ship_policy(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the policy can't be shipped; the package is unchanged then.
     """
-    args = ship_policy_parser().parse_args(argv)
+    request = ShipRequest.parse(argv)
     terminal = Terminal()
     try:
-        run = find_run(args.run, args.log_root)
+        run = find_run(request.run, request.log_root)
         summary = summarize_run(run)
-        checkpoint = _shippable(run, summary, short_of_target=args.short_of_target)
+        checkpoint = _shippable(run, summary, short_of_target=request.short_of_target)
         plan_evaluation(EvaluateRequest(checkpoints=(str(checkpoint),), device="cpu"))
         exported = _exported(run, checkpoint)
         folder = _ship(run, summary, checkpoint, exported)

@@ -41,11 +41,7 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
     if panel.task != task:
         raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")
     resolve_success(panel)
-    if target is None:
-        return panel
-    if not 0 < target <= 1:
-        raise UserError(f"--target {target}: must lie above 0 and not above 1")
-    return replace(panel, target_success=target)
+    return panel if target is None else replace(panel, target_success=target)
 
 
 def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:

@@ -112,6 +112,19 @@ def is_panel_file(name_or_path: str) -> bool:
     return name_or_path.endswith(".toml") or "/" in name_or_path
 
 
+def require_target(target: float | None) -> None:
+    """Refuse a target that is no share of successful episodes.
+
+    Args:
+        target: What ``--target`` asks for, if it is given.
+
+    Raises:
+        UserError: If it does not lie in (0, 1].
+    """
+    if target is not None and not 0 < target <= 1:
+        raise UserError(f"--target {target}: must lie above 0 and not above 1")
+
+
 def load_panel(name_or_path: str) -> Panel:
     """Load a panel by its name, or from a file.
 

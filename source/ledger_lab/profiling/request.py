@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.runners.adapter import LIBRARIES
-from ledger_lab.terminal.flags import DEFAULT_TASK, HelpFormatter, examples
-from ledger_lab.terminal.request import FlagGroup, SimulationRequest, add_flags, flag, log_root_flag
+from ledger_lab.terminal.flags import DEFAULT_TASK, Program
+from ledger_lab.terminal.request import FlagGroup, Named, SimulationRequest, flag, log_root_flag
 
 _WHAT = FlagGroup("what to profile")
 _HOW = FlagGroup("how to measure")
@@ -18,6 +18,21 @@ _HOW = FlagGroup("how to measure")
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest(SimulationRequest):
     """What a user asks of ``scripts/profile_run.py``: each field is a flag of the same name, but for the overrides."""
+
+    program = Program(
+        name="profile_run.py",
+        description=(
+            "Train a task for a few iterations and time the parts of an iteration: the physics step, every manager and "
+            "term, forward passes, returns, minibatches, checkpoints and journal rows. The table shows microseconds "
+            "per call (median, 10th and 90th percentile), the share of an iteration, and how much the timing slowed "
+            "the training. On a GPU, the command waits for each call to finish; use --trace or --nsys to see what "
+            "overlaps. No policy is scored, and nothing is written into the ledger."
+        ),
+        examples=(
+            "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json",
+            "profile_run.py --trace",
+        ),
+    )
 
     overrides: tuple[str, ...] = ()
     """Hydra overrides."""
@@ -69,21 +84,6 @@ class ProfileRequest(SimulationRequest):
         if self.nsys and self.trace:
             raise UserError("--nsys and --trace record each other: choose one")
 
-
-def profile_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/profile_run.py``."""
-    parser = argparse.ArgumentParser(
-        prog="profile_run.py",
-        description=(
-            "Train a task for a few iterations and time the parts of an iteration: the physics step, every manager and "
-            "term, forward passes, returns, minibatches, checkpoints and journal rows. The table shows microseconds "
-            "per call (median, 10th and 90th percentile), the share of an iteration, and how much the timing slowed "
-            "the training. On a GPU, the command waits for each call to finish; use --trace or --nsys to see what "
-            "overlaps. No policy is scored, and nothing is written into the ledger."
-        ),
-        epilog=examples(
-            "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json", "profile_run.py --trace"
-        ),
-        formatter_class=HelpFormatter,
-    )
-    return add_flags(parser, ProfileRequest)
+    def named(self) -> Named:
+        """Return the task, the library and the panel."""
+        return Named(task=self.task, rl_library=self.rl_library, panel=self.panel)

@@ -28,7 +28,7 @@ from ledger_lab.panels.slots import in_batches, rows_of
 from ledger_lab.physics import physics_name
 from ledger_lab.profiling.nsys import find_nsys, run_under_nsys
 from ledger_lab.profiling.ranges import Ranges
-from ledger_lab.profiling.request import ProfileRequest, profile_parser
+from ledger_lab.profiling.request import ProfileRequest
 from ledger_lab.profiling.stages import CHECKPOINT, Schedule, Stages
 from ledger_lab.profiling.table import component_table, components, largest
 from ledger_lab.recording.writer import RunWriter
@@ -61,7 +61,7 @@ def profile_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the request can't be carried out.
     """
-    request = parse(profile_parser(), ProfileRequest, argv)
+    request = parse(ProfileRequest, argv)
     nsys = find_nsys() if request.nsys else None
     if request.into:
         schedule = Schedule(warm_up=request.warm_up + request.iterations, pairs=0, traced=0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ledger_lab.errors import UserError
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
@@ -34,6 +36,42 @@ def examples(*commands: str) -> str:
     return "\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{command}" for command in commands)])
 
 
+class Parser(argparse.ArgumentParser):
+    """Parser that refuses a command line with an error of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a command line.
+
+        Raises:
+            UserError: Always.
+        """
+        raise UserError(f"{message}; see --help")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A script, as its ``--help`` describes it."""
+
+    name: str
+    """File name of the script, such as ``play.py``."""
+    description: str
+    """What the script does."""
+    examples: tuple[str, ...]
+    """Commands to show; see :func:`examples`."""
+    usage: str | None = None
+    """First lines of the help, if the flags do not say all."""
+
+    def parser(self) -> Parser:
+        """Return a parser without flags."""
+        return Parser(
+            prog=self.name,
+            usage=self.usage,
+            description=self.description,
+            epilog=examples(*self.examples),
+            formatter_class=HelpFormatter,
+        )
+
+
 LAUNCHER_FLAGS = (
     (
         ("--device",),
@@ -58,38 +96,3 @@ LAUNCHER_FLAGS = (
     (("--max_visible_envs",), "N", "Largest number of environments to show in viewers."),
 )
 """Flags of Isaac Lab's launcher, with their help in short. Isaac Lab itself parses them."""
-
-
-def answer_help(make_parser: Callable[[], argparse.ArgumentParser], argv: Sequence[str], *, launcher: bool) -> None:
-    """Print the help and exit if it was asked for, before Isaac Lab is imported.
-
-    With ``--task``, the help also lists the presets of that task, which takes Isaac Lab: then this function returns.
-
-    Args:
-        make_parser: Makes the parser of the program.
-        argv: Command line without the name of the program.
-        launcher: Whether the program takes the flags of Isaac Lab's launcher.
-
-    Raises:
-        SystemExit: With status 0, after the help was printed.
-    """
-    names = [argument.partition("=")[0] for argument in argv]
-    if not {"-h", "--help"} & {*names} or (launcher and "--task" in names):
-        return
-    parser = make_parser()
-    if launcher:
-        group = parser.add_argument_group(
-            "Isaac Lab's launcher", "`--task TASK --help` shows Isaac Lab's full text and the presets of the task."
-        )
-        for flags, metavar, text in LAUNCHER_FLAGS:
-            if metavar is None:
-                group.add_argument(*flags, action="store_true", help=text)
-            else:
-                group.add_argument(*flags, metavar=metavar, help=text)
-        parser.add_argument_group(
-            "overrides",
-            "physics=NAME, renderer=NAME and presets=NAME[,NAME] choose presets; scripts/list_envs.py lists the "
-            "physics presets of each task. env.PATH=VALUE and agent.PATH=VALUE set single values.",
-        )
-    parser.print_help()
-    sys.exit(0)

@@ -6,18 +6,68 @@ A flag is declared once, as a field, and read where it is used. Nothing here nee
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-from ledger_lab.terminal.flags import DEFAULT_TASK
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.terminal.flags import LAUNCHER_FLAGS, Parser, Program
+
+_ROOTS = ("env", "agent", "physics", "renderer", "presets")
+"""First words of overrides."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationRequest:
-    """What a user asks of a program that opens a simulation. Each program adds its own flags."""
+class Named:
+    """What a request names. A name can be checked before torch and Isaac Lab are imported."""
+
+    task: str | None = None
+    rl_library: str | None = None
+    panel: str | None = None
+    mirrors: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    """Runs and checkpoints: ids, directories, files, or tasks whose policy comes with the package."""
+    log_root: Path = Path("logs")
+    """Root of the ledger that holds the runs."""
+    instance: str | None = None
+    usd_per_hour: float | None = None
+    prices: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user asks of a program. Each program adds its own flags."""
+
+    program: ClassVar[Program]
+
+    @classmethod
+    def parser(cls) -> Parser:
+        """Return the command line of the program. It sets only what is given: the defaults are those of the fields."""
+        return add_flags(cls.program.parser(), cls)
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> Self:
+        """Parse a command line.
+
+        Args:
+            argv: Command line without the program's name.
+
+        Raises:
+            SystemExit: If the command line asks for help.
+            UserError: If the command line can't be parsed, or is refused.
+        """
+        return cls(**as_given(vars(cls.parser().parse_intermixed_args(list(argv)))))
+
+    def named(self) -> Named:
+        """Return what the request names."""
+        return Named()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationRequest(Request):
+    """What a user asks of a program that opens a simulation."""
 
     device: str | None = None
     """``cpu``, ``cuda`` or ``cuda:N``; ``None`` for CUDA where there is one, else the CPU."""
@@ -25,6 +75,40 @@ class SimulationRequest:
     """The other flags of Isaac Lab's launcher, as the launcher takes them."""
     given: tuple[str, ...] = ()
     """Fields that were set on the command line. All others have their defaults."""
+
+    @classmethod
+    def takes_overrides(cls) -> bool:
+        """Tell whether the request has a field ``overrides`` for Hydra overrides."""
+        return any(each.name == "overrides" for each in fields(cls))
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> Self:
+        """Parse a command line without Isaac Lab, which later parses the flags of its launcher again."""
+        parser = cls.parser()
+        for flags, metavar, _ in LAUNCHER_FLAGS:
+            parser.add_argument(*flags, action="store_true" if metavar is None else "store")
+        if cls.takes_overrides():
+            parsed, overrides = parser.parse_known_args(list(argv))
+            for override in overrides:
+                _require_override(override)
+        else:
+            parsed, overrides = parser.parse_intermixed_args(list(argv)), []
+        return cls.of(vars(parsed), overrides)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], overrides: Sequence[str]) -> Self:
+        """Return the request of a parsed command line.
+
+        Args:
+            values: The values of all flags. Those that no field takes are for the launcher.
+            overrides: Hydra overrides; empty if the request takes none.
+        """
+        launcher = dict(values)
+        own = {name: launcher.pop(name) for name in flag_names(cls) if name in launcher}
+        device = launcher.pop("device")
+        given = (*own, *(() if device is None else ("device",)))
+        more = {"overrides": tuple(overrides)} if cls.takes_overrides() else {}
+        return cls(**as_given(own), **more, device=device, launcher=launcher, given=given)
 
     @property
     def quiet_libraries(self) -> bool:
@@ -38,6 +122,15 @@ class SimulationRequest:
             device: The device that was chosen.
         """
         return {"visualizer": None, **self.launcher, "device": device}
+
+
+def _require_override(argument: str) -> None:
+    """Refuse an argument that can't be an override."""
+    key, equals, _ = argument.partition("=")
+    if not equals or key.startswith("-"):
+        raise UserError(f"unknown argument {argument!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
+    if key.partition(".")[0] not in _ROOTS:
+        raise UserError(f"override {argument!r} matches nothing: {nearest(key.partition('.')[0], _ROOTS)}")
 
 
 @dataclass(frozen=True)
@@ -73,10 +166,11 @@ def flag(
     """Declare a field of a request that the flag of the same name sets.
 
     The type of the field says how the flag is read: ``bool`` is a switch (with a ``--no-…`` beside it where the default
-    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly.
+    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices takes several values
+    at once.
 
     Args:
-        default: Value if the flag is left out.
+        default: Value if the flag is left out; ``MISSING`` if it must be given.
         help: What ``--help`` says, with argparse's ``%`` escapes.
         group: Where ``--help`` shows the flag.
         metavar: Name of the value in ``--help``.
@@ -98,45 +192,7 @@ def log_root_flag(
     return flag(Path("logs"), help, group=group, each_attempt=each_attempt)
 
 
-def checkpoint_flag() -> Any:
-    """Declare the one checkpoint that a program takes, of type ``str | None``."""
-    return flag(
-        None,
-        (
-            "Checkpoint file, run id or run directory. For a run, the confirmed checkpoint is taken, or the last one "
-            "if none was confirmed."
-        ),
-        metavar="RUN_OR_CHECKPOINT",
-        positional=True,
-    )
-
-
-def pretrained_flag() -> Any:
-    """Declare ``--pretrained``, of type ``bool``."""
-    return flag(
-        False,
-        (
-            "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
-            "--log_root. Scores are stored with a copy of the run that trained the policy, so that reports show them."
-        ),
-    )
-
-
-def pretrained_task_flag() -> Any:
-    """Declare ``--task`` beside ``--pretrained``, of type ``str | None``."""
-    return flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
-
-
-def trust_run_flag() -> Any:
-    """Declare ``--trust_run``, of type ``bool``."""
-    return flag(
-        False,
-        "Run the Python that the run's journal names: a panel file with its success function, and overrides that may "
-        "name functions, classes or files. Only for runs whose authors you trust.",
-    )
-
-
-def add_flags(parser: argparse.ArgumentParser, request: type[SimulationRequest]) -> argparse.ArgumentParser:
+def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> P:
     """Add the flags of a request to a parser.
 
     Args:
@@ -146,7 +202,7 @@ def add_flags(parser: argparse.ArgumentParser, request: type[SimulationRequest])
     Returns:
         The parser.
     """
-    groups: dict[FlagGroup | None, argparse._ArgumentGroup | argparse.ArgumentParser] = {None: parser}
+    groups: dict[FlagGroup | None, argparse._ActionsContainer] = {None: parser}
     hints = get_type_hints(request)
     for each in fields(request):
         if (declared := each.metadata.get("flag")) is None:
@@ -171,12 +227,16 @@ def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
         return {"choices": get_args(hint)}
     many = get_origin(hint) is tuple
     kind = next(each for each in (*get_args(hint), hint) if each not in (NoneType, Ellipsis))
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind), "nargs": "+"}
     if declared.positional:
-        return {"type": kind, "nargs": "*" if many else "?", **named}
-    return {"type": kind, **({"action": "append"} if many else {}), **named}
+        optional = {} if default is MISSING else {"nargs": "*" if many else "?"}
+        return {"type": kind, **optional, **named}
+    required = {"required": True} if default is MISSING else {}
+    return {"type": kind, **({"action": "append"} if many else {}), **required, **named}
 
 
-def flag_names(request: type[SimulationRequest], *, each_attempt: bool | None = None) -> tuple[str, ...]:
+def flag_names(request: type[Request], *, each_attempt: bool | None = None) -> tuple[str, ...]:
     """Return the names of the fields that flags set.
 
     Args:
@@ -190,3 +250,36 @@ def flag_names(request: type[SimulationRequest], *, each_attempt: bool | None = 
 def as_given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values for the fields of a request; lists become tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def print_help(request: type[Request], argv: Sequence[str]) -> bool:
+    """Print the help of a program without Isaac Lab, if that is possible.
+
+    With ``--task``, the help of a simulation also lists the presets of that task, which takes Isaac Lab.
+
+    Args:
+        request: The request of the program.
+        argv: Command line without the name of the program.
+
+    Returns:
+        Whether the help was printed.
+    """
+    parser = request.parser()
+    if issubclass(request, SimulationRequest):
+        if any(argument.partition("=")[0] == "--task" for argument in argv):
+            return False
+        group = parser.add_argument_group(
+            "Isaac Lab's launcher", "`--task TASK --help` shows Isaac Lab's full text and the presets of the task."
+        )
+        for flags, metavar, text in LAUNCHER_FLAGS:
+            if metavar is None:
+                group.add_argument(*flags, action="store_true", help=text)
+            else:
+                group.add_argument(*flags, metavar=metavar, help=text)
+        parser.add_argument_group(
+            "overrides",
+            "physics=NAME, renderer=NAME and presets=NAME[,NAME] choose presets; scripts/list_envs.py lists the "
+            "physics presets of each task. env.PATH=VALUE and agent.PATH=VALUE set single values.",
+        )
+    parser.print_help()
+    return True

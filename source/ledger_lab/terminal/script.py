@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
@@ -37,3 +38,12 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
         sys.exit(130)
     except Terminated:
         sys.exit(143)
+
+
+def imported_later(name: str) -> Callable[..., Any]:
+    """Return a program that is imported when it runs, because it imports torch and Isaac Lab.
+
+    Args:
+        name: Its module and function, like ``ledger_lab.training.run:train_run``.
+    """
+    return lambda *arguments: pkgutil.resolve_name(name)(*arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,14 +10,15 @@ from typing import Any, Literal, Self, get_args, get_type_hints
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import require_cohort_name
 from ledger_lab.meters.health import Event
+from ledger_lab.panels.panel import require_target
 from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.terminal.flags import DEFAULT_TASK, HelpFormatter, examples
+from ledger_lab.terminal.flags import DEFAULT_TASK, Program
 from ledger_lab.terminal.request import (
     FlagGroup,
+    Named,
     SimulationRequest,
-    add_flags,
     as_given,
     flag,
     flag_names,
@@ -59,6 +59,20 @@ class TrainRequest(SimulationRequest):
     This class checks only values that need no task, library or panel;
     :func:`ledger_lab.training.plan.plan_training` checks the rest.
     """
+
+    program = Program(
+        name="train.py",
+        description=(
+            "Train a task until a policy is confirmed to reach its target on held-out episodes, and record success, "
+            "time and cost in the ledger. Policies are scored while training goes on, in environments that the learner "
+            "never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the CPU."
+        ),
+        examples=(
+            "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
+            "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
+            "train.py --resume RUN",
+        ),
+    )
 
     overrides: tuple[str, ...] = ()
     """Hydra overrides."""
@@ -248,6 +262,7 @@ class TrainRequest(SimulationRequest):
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")
+        require_target(self.target)
         if self.save_state_every is not None and self.save_state_every < 0:
             raise UserError(f"--save_state_every {self.save_state_every}: must not be negative")
         if not 0 < self.grace_s <= _LONGEST_GRACE_S:
@@ -258,6 +273,18 @@ class TrainRequest(SimulationRequest):
             raise UserError(f"--cohort_size {self.cohort_size}: name the cohort with --cohort")
         if self.panel is not None and Path(self.panel).is_file():
             object.__setattr__(self, "panel", str(Path(self.panel).resolve()))
+
+    def named(self) -> Named:
+        """Return what the request names; a resumed run has declared its task and its price."""
+        runs = tuple(name for name in (self.resume, self.checkpoint) if name is not None)
+        named = Named(
+            rl_library=self.rl_library, panel=self.panel, mirrors=self.mirror, runs=runs, log_root=self.log_root
+        )
+        if self.resume is not None:
+            return named
+        return replace(
+            named, task=self.task, instance=self.instance, usd_per_hour=self.usd_per_hour, prices=self.prices
+        )
 
     def resumed_by(self, asked: TrainRequest) -> TrainRequest:
         """Return the request for the next attempt of a run that was declared with this request.
@@ -287,22 +314,3 @@ class TrainRequest(SimulationRequest):
         paths = [name for name, hint in hints.items() if Path in (hint, *get_args(hint))]
         found = {name: Path(data[name]) for name in paths if data.get(name) is not None}
         return cls(**as_given({**data, **found}))
-
-
-def train_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/train.py``."""
-    parser = argparse.ArgumentParser(
-        prog="train.py",
-        description=(
-            "Train a task until a policy is confirmed to reach its target on held-out episodes, and record success, "
-            "time and cost in the ledger. Policies are scored while training goes on, in environments that the learner "
-            "never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the CPU."
-        ),
-        epilog=examples(
-            "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
-            "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
-            "train.py --resume RUN",
-        ),
-        formatter_class=HelpFormatter,
-    )
-    return add_flags(parser, TrainRequest)

@@ -44,7 +44,7 @@ from ledger_lab.training.judge import Judge
 from ledger_lab.training.loop import TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
-from ledger_lab.training.request import TrainRequest, train_parser
+from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
 from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_settings
 from ledger_lab.training.simulation_state import simulation_state
@@ -76,7 +76,7 @@ def train_run(
         UserError: If the request can't be carried out; no row was written then.
     """
     with errors_once_per_machine(os.environ):
-        request = parse(train_parser(), TrainRequest, argv)
+        request = parse(TrainRequest, argv)
         world = read_world(os.environ, distributed=request.distributed)
     terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first)
     try:
