@@ -66,8 +66,8 @@ class ExportRequest(SimulationRequest):
     to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
     tolerance: float = flag(
         1e-5,
-        "Largest allowed difference between actions (default: 1e-5). If the largest action is above 1, the difference "
-        "is divided by it.",
+        "Largest allowed difference between actions (default: 1e-5). If an action is above 1, the difference is "
+        "relative to the largest action.",
     )
     trust_run: bool = trust_run_flag()
     log_root: Path = log_root_flag()

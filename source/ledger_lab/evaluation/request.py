@@ -48,17 +48,17 @@ class EvaluateRequest(SimulationRequest):
     versus: str | None = flag(
         None,
         (
-            "Compare the checkpoint in RUN_OR_CHECKPOINT above with this one, episode by episode. For a run on either "
-            "side, the confirmed checkpoint is taken, or the last one if none was confirmed."
+            "Compare two checkpoints, episode by episode: the positional argument with the argument of --versus. "
+            "If you name a run, its confirmed checkpoint is taken, or its last one if none was confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
     video: int | None = flag(
         None,
         (
-            "Record the N worst episodes of the last checkpoint in RUN_OR_CHECKPOINT, one mp4 each, in videos/ beside "
-            "the journal. Failed episodes come first, then the shortest, then those with the lowest return. Needs no "
-            "GPU and no display."
+            "Record the N worst episodes, one mp4 each, in videos/ beside the journal. If you name several "
+            "checkpoints, the last one is filmed. Failed episodes come first, then the shortest, then those with the "
+            "lowest return. Needs no GPU and no display."
         ),
         metavar="N",
     )
@@ -146,6 +146,6 @@ def new_panel_parser() -> argparse.ArgumentParser:
         "--success",
         metavar="MODULE:FUNCTION",
         default=None,
-        help="Success function; you may write it later (default: a name for a function to be written).",
+        help="Success function; you may write it later (default: an example name, which you replace).",
     )
     return parser

@@ -117,7 +117,7 @@ def pretrained_flag() -> Any:
         False,
         (
             "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
-            "--log_root. Scores are stored with a copy of the run that trained the policy, so that reports show them."
+            "--log_root. Its scores are stored beside a copy of its training's journals, so that reports show both."
         ),
     )
 
@@ -131,8 +131,8 @@ def trust_run_flag() -> Any:
     """Declare ``--trust_run``, of type ``bool``."""
     return flag(
         False,
-        "Run the Python that the run's journal names: a panel file with its success function, and overrides that may "
-        "name functions, classes or files. Only for runs whose authors you trust.",
+        "Run Python code that the run's journal names: the success function of its panel file, and overrides that "
+        "may name functions, classes or files. Use this flag only if you trust the authors of the run.",
     )
 
 
