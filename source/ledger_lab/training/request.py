@@ -36,8 +36,8 @@ _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
     (
-        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, they do "
-        "so only with env.sim.physics.deterministic=true, which is slower and changes the panel id."
+        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, this "
+        "needs env.sim.physics.deterministic=true, which is slower and changes the panel id."
     ),
 )
 _GOING_ON = FlagGroup(
