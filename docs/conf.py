@@ -17,13 +17,18 @@ from tools.reference import write_reference  # noqa: E402
 
 write_reference()
 
+_PACKAGE = tomllib.loads((_ROOT / "extension.toml").read_text(encoding="utf-8"))["package"]
+
 project = "LedgerLab"
-release = version = tomllib.loads((_ROOT / "extension.toml").read_text(encoding="utf-8"))["package"]["version"]
+author = _PACKAGE["author"]
+copyright = f"2026, {author}"  # noqa: A001 (the name that Sphinx reads)
+release = version = _PACKAGE["version"]
 extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "generated"]  # tables that other pages include
 html_theme = "furo"
 html_title = f"LedgerLab {version}"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"

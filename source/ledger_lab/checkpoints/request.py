@@ -21,14 +21,14 @@ class PolicyRequest(SimulationRequest):
         False,
         (
             "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
-            "--log_root. Scores are stored with a copy of the run that trained the policy, so that reports show them."
+            "--log_root. Its scores are stored beside a copy of its training's journals, so that reports show both."
         ),
     )
     task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
     trust_run: bool = flag(
         False,
-        "Run the Python that the run's journal names: a panel file with its success function, and overrides that may "
-        "name functions, classes or files. Only for runs whose authors you trust.",
+        "Run Python code that the run's journal names: the success function of its panel file, and overrides that "
+        "may name functions, classes or files. Use this flag only if you trust the authors of the run.",
     )
     log_root: Path = log_root_flag()
 
@@ -144,8 +144,8 @@ class ExportRequest(_CheckpointRequest):
     to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
     tolerance: float = flag(
         1e-5,
-        "Largest allowed difference between actions (default: 1e-5). If the largest action is above 1, the difference "
-        "is divided by it.",
+        "Largest allowed difference between actions (default: 1e-5). If an action is above 1, the difference is "
+        "relative to the largest action.",
     )
 
     def __post_init__(self) -> None:

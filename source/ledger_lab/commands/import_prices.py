@@ -19,8 +19,8 @@ def import_prices_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
     parser = Program(
         name="import_prices.py",
-        description="Turn price catalogs of gpuhunt into a price file for --prices. A catalog is a table "
-        "<provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is named after "
+        description="Turn price catalogs of gpuhunt into a price file, which train.py and report.py read. "
+        "A catalog is a table <provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is named after "
         "provider, instance and region; names of spot prices end in -spot. Each entry states its file and the day of "
         "its price.",
         examples=(

@@ -96,8 +96,8 @@ def report_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--usd_per_hour",
         type=float,
-        help="Price every run at this rate: of the --instance; without --instance, of one GPU, or of a machine that "
-        "trains on its CPU [USD/h].",
+        help="Price every run at this rate [USD/h]. The rate is that of the --instance. If you name no instance, it is "
+        "the rate of one GPU, or of the whole machine if it trains on its CPU.",
     )
     parser.add_argument(
         "--prices",

@@ -15,8 +15,8 @@ class ListRequest(Request):
     program = Program(
         name="list_envs.py",
         description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
-        "engines and panels. A panel id is a hash of everything that can change a score. The ids shown are those with "
-        "the task's default physics and the packages that are installed now. The column record is about the policy "
+        "engines and panels. A panel id is a hash of everything that can change a score. The list shows "
+        "the ids for the task's default physics and the installed packages. The column record is about the policy "
         "that comes with the package: its success on fresh episodes, and the time to its confirmed target. If that "
         "training started from another policy, the figure after the + is the time of the earlier trainings. If the "
         "policy did not reach its target, the record is its best score.",

@@ -27,11 +27,11 @@ class VerifyRequest(Request):
         description=(
             "Check every journal of a ledger from the first byte to the last, without the cache. A journal is the file "
             "of rows that one process wrote. The command checks the hash chain, the type and range of each field, and "
-            "the sums that the journal repeats now and then. It checks that all journals of a run belong to it, and, "
-            "as far as other journals show, that none is missing or cut short. No two journals may claim the same "
-            "process, run or cohort. Missing telemetry is reported, and is not damage. Nor is an unfinished last line, "
-            "which a killed writer leaves. The exit status is 0, or 1 if there is damage; the output names its file "
-            "and line."
+            "the rows that hold sums of earlier rows. It checks that all journals in the directory of a run belong to "
+            "this run. If other journals name a journal that is missing or cut short, that is damage. No two journals "
+            "may claim the same process, run or cohort. Two things are reported, but are no damage: missing telemetry, "
+            "and an unfinished last line, which a killed writer leaves. The exit status is 0, or 1 if there is damage; "
+            "the output names its file and line."
         ),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),
     )

@@ -52,17 +52,17 @@ class EvaluateRequest(PolicyRequest):
     versus: str | None = flag(
         None,
         (
-            "Compare the checkpoint in RUN_OR_CHECKPOINT above with this one, episode by episode. For a run on either "
-            "side, the confirmed checkpoint is taken, or the last one if none was confirmed."
+            "Compare two checkpoints, episode by episode: the positional argument with the argument of --versus. "
+            "If you name a run, its confirmed checkpoint is taken, or its last one if none was confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
     video: int | None = flag(
         None,
         (
-            "Record the N worst episodes of the last checkpoint in RUN_OR_CHECKPOINT, one mp4 each, in videos/ beside "
-            "the journal. Failed episodes come first, then the shortest, then those with the lowest return. Needs no "
-            "GPU and no display."
+            "Record the N worst episodes, one mp4 each, in videos/ beside the journal. If you name several "
+            "checkpoints, the last one is filmed. Failed episodes come first, then the shortest, then those with the "
+            "lowest return. Needs no GPU and no display."
         ),
         metavar="N",
     )
@@ -141,7 +141,7 @@ class NewPanelRequest(Request):
     target: float = flag(0.9, "Share of successful episodes that a policy must reach (default: 0.9).")
     success: str | None = flag(
         None,
-        "Success function; you may write it later (default: a name for a function to be written).",
+        "Success function; you may write it later (default: an example name, which you replace).",
         metavar="MODULE:FUNCTION",
     )
 

@@ -44,14 +44,14 @@ class ProfileRequest(SimulationRequest):
     seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_WHAT)
     panel: str | None = flag(
         None,
-        "Panel whose number of episodes sets the number of held-out environments (default: set by the task).",
+        "Panel: one held-out environment is added for each of its episodes (default: set by the task).",
         group=_WHAT,
     )
 
     warm_up: int = flag(5, "Iterations before the measurement (default: 5).", group=_HOW)
     iterations: int = flag(
         10,
-        "Iterations to measure with timing of parts, and as many without it for comparison, in turns (default: 10).",
+        "Iterations to time in parts (default: 10). As many iterations run without this timing, for comparison.",
         group=_HOW,
     )
     trace: bool = flag(

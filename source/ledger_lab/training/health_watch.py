@@ -138,6 +138,7 @@ def stop_on_help() -> str:
     """Return the help text of ``--stop_on``."""
     events = "; ".join(f"{event}: {event.meaning}" for event in Event)
     return (
-        "Health events that end the run with status stopped (default: non_finite, which always ends it). All other "
+        "Health events that end the run with status stopped (default: non_finite). non_finite ends "
+        "the run even if you don't name it. All other "
         f"events are reported and recorded, and training continues. {events}."
     )

@@ -36,8 +36,8 @@ _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
     (
-        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, they do "
-        "so only with env.sim.physics.deterministic=true, which is slower and changes the panel id."
+        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, this "
+        "needs env.sim.physics.deterministic=true, which is slower and changes the panel id."
     ),
 )
 _GOING_ON = FlagGroup(
@@ -92,16 +92,16 @@ class TrainRequest(SimulationRequest):
             "Start with the networks of a checkpoint instead of random ones. Name a checkpoint file, a run id, a run "
             "directory, or a task whose policy comes with the package. For a run, the confirmed checkpoint is taken, "
             "or the last one if none was confirmed. Optimizer and counters start from zero. The report shows the cost "
-            "of the earlier run separately. If the task has observations that the checkpoint does not know, they must "
-            "come last; their weights start at zero."
+            "of the earlier run separately. The task may have more observations than the checkpoint, if "
+            "the additional ones come last. Their weights start at zero."
         ),
         group=_TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
     trust_run: bool = flag(
         False,
-        "With --checkpoint: accept overrides of that run that may name functions, classes or files. Only for runs "
-        "whose authors you trust.",
+        "With --checkpoint: accept overrides of that run that may name functions, classes or files. Use this flag only "
+        "if you trust the authors of the run.",
         group=_TASK,
     )
     num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=_TASK)
@@ -164,7 +164,7 @@ class TrainRequest(SimulationRequest):
     )
     eval_every: int | None = flag(
         None,
-        "Score a policy every N iterations (default: the newest one, as soon as the previous scoring is done).",
+        "Score a policy every N iterations (default: when a scoring is done, start the next with the newest policy).",
         group=_JUDGE,
         metavar="N",
     )
@@ -195,7 +195,7 @@ class TrainRequest(SimulationRequest):
         GRACE_S,
         (
             f"Time that the scheduler leaves between its signal and the kill [s] (default: {GRACE_S:g}). The training "
-            f"waits up to {PATIENCE:g} N for its iteration to end. After N, LedgerLab kills it."
+            f"waits up to {PATIENCE:g} N for its iteration to end. After N, LedgerLab kills the training."
         ),
         group=_GOING_ON,
         metavar="N",
@@ -213,7 +213,8 @@ class TrainRequest(SimulationRequest):
     )
     usd_per_hour: float | None = flag(
         None,
-        "Price of the --instance; without --instance, of one GPU, or of a machine that trains on its CPU [USD/h].",
+        "Price of the --instance [USD/h]. If you name no instance, it is the price of one GPU, or of the whole machine "
+        "if it trains on its CPU.",
         group=_LEDGER,
     )
     prices: Path | None = flag(

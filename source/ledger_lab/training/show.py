@@ -45,16 +45,17 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         f"seed {plan.seed}",
         describe_batch(plan),
         plan.run_dir,
-        f"{_ground(plan)}starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
+        *_grounds(plan),
+        "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         sep="\n",
         soft_wrap=True,
     )
 
 
-def _ground(plan: TrainPlan) -> str:
-    """Return a line that names the parts of the scene with LedgerLab's ground; empty if there are none."""
+def _grounds(plan: TrainPlan) -> list[str]:
+    """Return a line that names the parts of the scene with LedgerLab's ground, if there are any."""
     places = ", ".join(local_grounds(plan.env_cfg))
-    return f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web\n" if places else ""
+    return [f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web"] if places else []
 
 
 def report(plan: TrainPlan, console: Console) -> None:
