@@ -19,10 +19,10 @@ def import_prices_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
     parser = Program(
         name="import_prices.py",
-        description="Turn price catalogs of gpuhunt into a price file, which train.py and report.py read. "
-        "A catalog is a table <provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is named after "
-        "provider, instance and region; names of spot prices end in -spot. Each entry states its file and the day of "
-        "its price.",
+        description="Turn price catalogs of gpuhunt into a price file, which train.py and report.py read. A catalog "
+        "is a table <provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is "
+        "named after provider, instance and region; names of spot prices end in -spot. Each entry states its file and "
+        "the day of its price.",
         examples=(
             "import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml",
             "train.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1",
