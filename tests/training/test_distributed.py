@@ -214,7 +214,7 @@ def test_a_killed_process_ends_the_run_and_is_named(tmp_path: Path) -> None:
             marks=pytest.mark.slow,
         ),
         (["--nproc", "2", "--task", "Nope"], {}, "unknown task 'Nope'"),
-        (["--nproc", "two"], {}, "argument --nproc: invalid int value: 'two'"),
+        (["--nproc", "two"], {}, "--nproc two: must be a whole number of at least 1"),
         (["--nproc", "2"], {"WORLD_SIZE": "4"}, "--nproc 2: WORLD_SIZE is 4 already"),
     ],
     ids=["seeds", "task", "number", "twice"],
