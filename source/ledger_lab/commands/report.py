@@ -47,10 +47,12 @@ def report_parser() -> argparse.ArgumentParser:
     parser = Program(
         name="report.py",
         description=(
-            "Show for every run of a ledger: status, held-out success, time to the target, cost, steps per second, "
-            "peak memory and the share of evaluation. Failed runs are included. Runs with damaged journals are left "
-            "out, and the exit status is then 1; scripts/verify_ledger.py checks the ledger itself."
+            "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
+            "environment steps per second, peak memory and the share of time that evaluation took. Failed runs are "
+            "shown, too. If a journal is damaged, its run is left out, and the exit status is 1. "
+            "scripts/verify_ledger.py then shows the damage."
         ),
+        terms=("run", "cohort", "target", "held-out", "journal", "ledger", "cell"),
         examples=(
             "report.py --checkpoints",
             "report.py --html page.html",
@@ -62,48 +64,56 @@ def report_parser() -> argparse.ArgumentParser:
         "runs",
         nargs="*",
         metavar="RUN",
-        help="Run ids, of which the first characters are enough, or names of cohorts (default: all runs).",
+        help="Run id or name of a cohort (default: all runs). The first characters of an id are enough.",
     )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON; - means standard output.")
+    parser.add_argument(
+        "--log_root", type=Path, default=Path("logs"), help="Root folder of the ledger (default: logs)."
+    )
+    parser.add_argument("--json", metavar="FILE", help="Write all results to a JSON file; - means standard output.")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--html",
         metavar="FILE",
         type=Path,
-        help="Write one HTML page with tables and figures. A browser shows it without a network. Of more than "
-        f"{_DRAWN_RUNS} runs, the page shows the newest; name runs or cohorts to show others.",
+        help="Write an HTML page with tables and plots, which works without a network. The page shows at most "
+        f"{_DRAWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
     )
     what.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help="Compare two cohorts or runs: how many times sooner and cheaper B is, with intervals. If they do not "
-        "measure the same thing, the comparison is refused, and the message lists every field that differs.",
+        help="Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
+        "than A, with confidence intervals. If A and B cannot be compared, for example because their panels differ, "
+        "the program lists what differs and exits with status 2.",
     )
     what.add_argument(
         "--sql",
         metavar="QUERY",
-        help="Query the tables of the ledger in DuckDB's SQL; --json or --csv write the answer to a file.",
+        help="Print the answer to a query of the ledger, in DuckDB's SQL. --schema lists the tables. --json and --csv "
+        "write the answer to a file.",
     )
-    what.add_argument("--schema", action="store_true", help="List the tables and columns for --sql.")
-    parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - means standard output.")
+    what.add_argument("--schema", action="store_true", help="List the tables and columns that --sql can use.")
+    parser.add_argument(
+        "--csv", metavar="FILE", help="Write the answer to --sql to a CSV file; - means standard output."
+    )
     parser.add_argument("--checkpoints", action="store_true", help="Also show the held-out score of every checkpoint.")
     parser.add_argument(
         "--instance",
-        help="Price every run as this entry of the price file. The report names the old and the new price.",
+        help="Entry of the price file to compute all costs with (default: the price that each run recorded). The "
+        "report names the recorded and the new price.",
     )
     parser.add_argument(
         "--usd_per_hour",
         type=float,
-        help="Price every run at this rate [USD/h]. The rate is that of the --instance. If you name no instance, it is "
-        "the rate of one GPU, or of the whole machine if it trains on its CPU.",
+        help="Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
+        "GPU, or of the whole machine if it trains on its CPU.",
     )
     parser.add_argument(
         "--prices",
         type=Path,
         metavar="FILE",
-        help="Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
+        help="Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, "
+        "yours is used. scripts/import_prices.py can write a price file.",
     )
     return parser
 

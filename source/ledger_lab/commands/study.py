@@ -38,19 +38,23 @@ class StudyRequest(Request):
         name="study.py",
         usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
         description=(
-            "Train every combination of a study's factors with every seed, one training after the other. Each "
-            "combination is an arm, and its runs are a cohort. At the end, the runs are reported, and each arm is "
-            "compared with the first one. If you run the command again, it runs only the missing trainings: it "
-            "resumes interrupted trainings that saved a state, and repeats the others. Exit status "
-            f"{EXIT_REQUEUE} means that the system asked the study to end; a batch job may then requeue itself. "
-            "Arguments after -- go to every training."
+            "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
+            "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
+            "the end, the program prints a report of all runs, and compares each arm with the first arm. If you start "
+            "the program again, it runs only the trainings that are not finished. An interrupted training continues "
+            "from its saved state; without a state, it starts from the beginning. If a signal ends the program, the "
+            f"exit status is {EXIT_REQUEUE}, and a batch job can requeue itself. Arguments after -- are passed to "
+            "every training."
         ),
+        terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
     )
 
-    study: str = flag(MISSING, "Name of a study in config/studies, or a .toml file.", metavar="STUDY", positional=True)
+    study: str = flag(
+        MISSING, "Study file: a name from config/studies, or your own .toml file.", metavar="STUDY", positional=True
+    )
     log_root: Path = log_root_flag()
-    dry_run: bool = flag(False, "Print the commands of the missing trainings, and run nothing.")
+    dry_run: bool = flag(False, "Only print the commands of the trainings that are not finished.")
 
 
 def run_study(argv: Sequence[str]) -> int:
