@@ -178,17 +178,21 @@ def _check(args: argparse.Namespace) -> None:
         if runs < 1 or rows < runs * least_rows():
             raise UserError(f"{runs} runs have at least {least_rows()} rows each: --rows {max(runs, 1) * least_rows()}")
     if args.folder is not None and not args.folder.is_dir():
-        raise UserError(f"--folder {args.folder} is no folder")
+        raise UserError(f"--folder {args.folder} is not a folder: name another folder")
     needed, free = (
         max(args.rows, default=0) * _BYTES_PER_ROW,
         shutil.disk_usage(args.folder or tempfile.gettempdir()).free,
     )
     if needed > free:
         raise UserError(
-            f"--rows {max(args.rows)} need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: --folder"
+            f"--rows {max(args.rows)} need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: name a folder on "
+            "another disk with --folder"
         )
     if args.neighbours is not None and shutil.which(args.neighbours) is None:
-        raise UserError(f"--neighbours {args.neighbours} is no program: name the python of their environment")
+        raise UserError(
+            f"--neighbours {args.neighbours} is not a program: name the Python executable of an environment with "
+            "mlflow and wandb"
+        )
 
 
 def _append(folder: Path, how: str, row_of: Callable[[int], Row], count: int) -> Appending:

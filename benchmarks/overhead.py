@@ -188,7 +188,7 @@ def _pair(order: tuple[str, str], training: _Training) -> Pair:
     iterations = min(loop.iterations for loop in loops.values())
     if 2 * iterations < whole:
         raise UserError(
-            f"both trainings were in their loops for {iterations} of {whole} iterations only: say a larger "
+            f"both trainings ran at the same time for {iterations} of {whole} iterations only: use a larger "
             f"--max_iterations than {training.max_iterations}"
         )
     metered, plain = (loops[arm].steps_per_s for arm in _ARMS)

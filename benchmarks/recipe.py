@@ -102,7 +102,9 @@ def bench_recipe(argv: Sequence[str]) -> int:
     if args.rounds < 1 or (args.max_iterations is not None and args.max_iterations < 2):
         raise UserError("--rounds must be at least 1, and --max_iterations at least 2")
     if args.task not in RECIPES:
-        raise UserError(f"--task {args.task}: no task with a recipe of ours ({nearest(args.task, list(RECIPES))})")
+        raise UserError(
+            f"--task {args.task}: LedgerLab has no recipe for this task ({nearest(args.task, list(RECIPES))})"
+        )
     recipe = RECIPES[args.task]
     arms: dict[str, list[str]] = {_AS_IT_IS: []} | {
         change: overrides(recipe, args.rl_library, change) for change in args.change
@@ -166,7 +168,7 @@ def overrides(recipe: PpoRecipe, library: str, change: str) -> list[str]:
     translate = _TRANSLATORS[library]
     found = differences("agent", translate(recipe), translate(changed))
     if not found:
-        raise UserError(f"--change {change}: that is what the recipe says for {library} anyway")
+        raise UserError(f"--change {change}: the recipe has this value for {library} already: name another value")
     return found
 
 

@@ -60,7 +60,7 @@ def test_a_policy_that_differs_from_the_trained_one_is_not_played(trained: Path,
     (run,) = read_ledger(trained).runs
     other = {**run.declared.config_sha256, "agent": "0" * 64}  # another activation, say, whose weights fit as well
     drifted = retold(trained, tmp_path, "drifted0", config_sha256=other)
-    with pytest.raises(UserError, match=r"is configured otherwise than when run drifted0 was trained"):
+    with pytest.raises(UserError, match=r"has changed since run drifted0 was trained"):
         play_run([str(drifted), "--video", "--device", "cpu"])
     fields = run.declared.panel_fields
     delayed = {**fields, "time_step": {**fields["time_step"], "decimation": 3}}

@@ -93,7 +93,7 @@ def test_outcomes_of_other_episodes_are_refused(tmp_path: Path) -> None:
     writer, rows = make(tmp_path)
     saved, found = save(writer), outcomes(9, 10)
     for seeds in (list(found.seed)[1:], [*found.seed, found.seed[0]]):
-        with pytest.raises(UserError, match="panel panel: the outcomes must be those of its"):
+        with pytest.raises(UserError, match="panel panel: give one outcome for each of its"):
             score(writer, saved, found, seeds=seeds)
     assert rows == [saved]
 

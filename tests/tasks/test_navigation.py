@@ -342,13 +342,15 @@ def test_only_a_policy_that_walks_will_do(tmp_path: Path) -> None:
     contract["actions"][0]["scale"] = 0.25
     (tmp_path / "short" / "contract.json").write_text(json.dumps(contract))
     mistakes = {
-        str(tmp_path / "absent.pt"): r"the policy that walks is missing: .*absent.pt is no file .*: train Led",
-        "policy.pt": r"the policy that walks is missing: policy.pt is no file with its whole path",
-        bare: r"no contract.json beside .*bare/policy.pt says what it is .*: export it again with scripts/export_p",
-        foreign: r"no contract.json beside .*foreign/policy.pt says what it is .'policy'.*: export it again",
-        spoiled: r"spoiled/policy.pt is not what its contract.json describes, .*: export it again",
-        short: r"short/policy.pt does not see and act as .*AnymalC does: actions.joint_pos.scale: 0.25 != 0.5",
-        write_policy(tmp_path / "ant", Sway(), "LedgerLab-Ant"): r"is a policy of LedgerLab-Ant, and one of",
+        str(
+            tmp_path / "absent.pt"
+        ): r"the walking policy is missing: .*absent.pt is not the absolute path .*: train Led",
+        "policy.pt": r"the walking policy is missing: policy.pt is not the absolute path of a file",
+        bare: r"cannot read contract.json beside .*bare/policy.pt .*: export it again with scripts/export_p",
+        foreign: r"cannot read contract.json beside .*foreign/policy.pt .'policy'.*: export it again",
+        spoiled: r"spoiled/policy.pt is not the file that contract.json describes .*: export it again",
+        short: r"short/policy.pt has other observations or .*AnymalC: actions.joint_pos.scale: 0.25 != 0.5",
+        write_policy(tmp_path / "ant", Sway(), "LedgerLab-Ant"): r"is a policy of LedgerLab-Ant: name a policy of",
     }
     for mistaken, complaint in mistakes.items():
         with pytest.raises(UserError, match=complaint) as raised:

@@ -189,7 +189,7 @@ def test_what_has_no_image_is_refused_in_one_line() -> None:
             velocity.go2(SimpleNamespace(unwrapped=base), obs=rows)  # type: ignore[arg-type]
         return str(found.value)
 
-    assert refused(["base_lin_vel", "smell"], [3, 1]).startswith("observation 'smell' has no image in a mirror")
+    assert refused(["base_lin_vel", "smell"], [3, 1]).startswith("observation 'smell' has no known mirror image")
     assert refused(["height_scan"], [187]).startswith("observation 'height_scan' has 187 numbers, and its image 54")
 
 

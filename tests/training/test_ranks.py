@@ -220,16 +220,16 @@ def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyP
 
     two = World(rank=3, size=4, local_rank=1, local_size=2)
     assert resolve_device(None, two) == resolve_device("cpu", two) == "cpu", "where there is no GPU"
-    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start as many as it has, or give"):
+    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start one process per GPU, or use"):
         resolve_device("cuda", two)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve_device(None, two) == resolve_device("cuda", two) == "cuda:1"
     assert resolve_device("cpu", two) == "cpu"
     assert resolve_device("cuda:0", World()) == "cuda:0"
-    with pytest.raises(UserError, match="--device cuda:0: each process takes the GPU of its own number"):
+    with pytest.raises(UserError, match="--device cuda:0: each process uses the GPU of its own number"):
         resolve_device("cuda:0", two)
-    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start as many as it has"):
+    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start one process per GPU"):
         resolve_device(None, World(rank=0, size=8, local_rank=0, local_size=8))
 
 

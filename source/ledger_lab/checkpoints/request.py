@@ -45,9 +45,11 @@ class PolicyRequest(SimulationRequest):
         if self.pretrained:
             return [*names, str(shipped_checkpoint(self.task or DEFAULT_TASK))]
         if self.task is not None:
-            raise UserError(f"--task {self.task} goes with --pretrained: the journal of a run names its task")
+            raise UserError(
+                f"--task {self.task}: add --pretrained, or leave --task out, because a run names its own task"
+            )
         if not names:
-            raise UserError("name a run or a checkpoint, or say --task X --pretrained")
+            raise UserError("name a run or a checkpoint, or use --task X --pretrained")
         return [*names]
 
 
@@ -73,7 +75,7 @@ class _CheckpointRequest(PolicyRequest):
         """
         found, *others = self.with_pretrained(*(() if self.checkpoint is None else (self.checkpoint,)))
         if others:
-            raise UserError(f"{found} or --pretrained: name one of them")
+            raise UserError(f"{found} and --pretrained name two policies: leave one of them out")
         return found
 
     def named(self) -> Named:
@@ -119,11 +121,12 @@ class PlayRequest(_CheckpointRequest):
             raise UserError(f"--seed {self.seed}: must lie between 0 and {2**32 - 1}")
         if changed := [override for override in self.overrides if override.startswith("agent.")]:
             raise UserError(
-                f"override {changed[0]!r}: a policy is played as it was trained; env.PATH=VALUE changes its world"
+                f"override {changed[0]!r}: leave it out, because a policy is played as it was trained; only "
+                "env.PATH=VALUE is allowed"
             )
         viewers = self.launcher.get("visualizer") or ()
         if not self.video and not viewers:
-            raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
+            raise UserError("nothing to see: record a video with --video, or open a viewer with --viz newton_gl")
         if not self.video and "newton_gl" in viewers and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
             raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")
 

@@ -124,7 +124,7 @@ def import_prices(argv: Sequence[str]) -> int:
     origins = [catalog.origin for catalog in catalogs]
     for catalog in catalogs:
         if origins.count(catalog.origin) > 1:
-            raise UserError(f"{catalog.origin} is named twice")
+            raise UserError(f"{catalog.origin} is named twice: name it once")
         if catalog.unread:
             count = len(catalog.unread)
             left_out = f"{catalog.origin}: {count} lines left out, the first: {catalog.unread[0]}"
@@ -143,10 +143,10 @@ def import_prices(argv: Sequence[str]) -> int:
         entries = price_entries(catalog, chosen, *_billing(catalog, args, ours), _date(catalog, args.date))
         twice = next((name for name in entries if name in prices), None)
         if twice is not None:
-            raise UserError(f"{catalog.origin}: {twice} is in another of the catalogs, too: import one of them")
+            raise UserError(f"{catalog.origin}: {twice} is also in another catalog: import only one of the two")
         prices |= entries
     if not prices:
-        raise UserError(f"none of {len(offers)} offers with accelerators matches: leave out a flag")
+        raise UserError(f"none of {len(offers)} offers with an accelerator matches all flags: leave out a flag")
     _write(prices, args.output)
     return 0
 
@@ -166,7 +166,7 @@ def _require_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
     """Refuse names that no catalog has."""
     for name in asked:
         if name.casefold() not in _folded(known):
-            raise UserError(f"{flag} {name}: in none of the catalogs; {nearest(name, known)}")
+            raise UserError(f"{flag} {name}: no catalog has it: {nearest(name, known)}")
 
 
 def _folded(names: Iterable[str]) -> set[str]:

@@ -222,14 +222,14 @@ def _require_consistent(args: argparse.Namespace) -> None:
         UserError: If an argument has no effect beside another one.
     """
     if args.csv is not None and args.sql is None:
-        raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
+        raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
     if args.html is not None and args.json is not None:
-        raise UserError("--html and --json each write a file of their own: call report.py twice")
+        raise UserError("--html and --json cannot be used together: call report.py twice")
     other = next((f"--{name}" for name in ("html", "compare", "sql", "schema") if getattr(args, name)), None)
     if args.checkpoints and other is not None:
-        raise UserError(f"--checkpoints goes with the table and with --json, not with {other}")
+        raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
     if args.compare is not None and args.runs:
-        raise UserError("--compare compares all runs of its two sides: name only A and B")
+        raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
 
 
 def _write_json(file: str, report: dict[str, Any]) -> None:
@@ -260,7 +260,7 @@ def _asked_price(args: argparse.Namespace) -> Price | None:
     """Return the requested price, which replaces the declared prices, if there is one."""
     if args.instance is None and args.usd_per_hour is None:
         if args.prices is not None:
-            raise UserError(f"--prices {args.prices}: name the entry to price the runs by with --instance")
+            raise UserError(f"--prices {args.prices}: also name an entry of the file with --instance")
         return None
     return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
 
@@ -275,7 +275,7 @@ def whole_ledger(log_root: Path) -> Ledger:
         UserError: If there is no run, or every run is damaged.
     """
     if not log_root.is_dir():
-        raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
+        raise UserError(f"no ledger at {log_root}: train first, or name the root of a ledger with --log_root")
     with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
         if ledger.damage and not ledger.runs:

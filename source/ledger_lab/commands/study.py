@@ -103,7 +103,7 @@ def run_study(argv: Sequence[str]) -> int:
                     f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
                     f"remove {interrupted.directory / STATE_FILE} to start it again"
                 )
-            raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
+            raise UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
     console.print()
     return _report(study, request.log_root)
 
@@ -181,7 +181,7 @@ def _report(study: Study, log_root: Path) -> int:
     """Print the report of a study's runs, and the comparison of each arm with the first one."""
     runs = _runs(study, log_root)
     if not runs:
-        raise UserError(f"study {study.name}: no training left a run in {log_root}, see above")
+        raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
     build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
     console = make_console()
     first, *others = study.arms

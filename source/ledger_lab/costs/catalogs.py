@@ -133,9 +133,9 @@ def read_catalogs(path: Path) -> list[Catalog]:
     except OSError as error:
         raise UserError(f"{path}: cannot read the catalog: {error.strerror}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, or packed in an unknown way
-        raise UserError(f"{path}: neither a table <provider>.csv nor an archive of such: {error}") from error
+        raise UserError(f"{path}: neither a table <provider>.csv nor an archive of such tables: {error}") from error
     if not catalogs:
-        raise UserError(f"{path}: the archive holds no table <provider>.csv")
+        raise UserError(f"{path}: the archive has no table <provider>.csv: name an archive of gpuhunt's tables")
     return catalogs
 
 
@@ -176,7 +176,7 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
             unread.append(f"line {reader.line_num}: {error}")
     if not offers:
         said = f": {unread[0]}" if unread else ""
-        raise UserError(f"{origin}: no line is one of gpuhunt's catalogs{said}")
+        raise UserError(f"{origin}: no line has the format of gpuhunt's tables{said}")
     return Catalog(
         provider=provider,
         origin=origin,

@@ -62,7 +62,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             journals = _begin(plan, name, shutdown, terminal, clock, link)
         except OSError as error:
             hint = "; raise ulimit -n, or score fewer runs at once" if "Too many open files" in str(error) else ""
-            raise UserError(f"cannot write beside the runs' journals: {error}{hint}") from error
+            raise UserError(f"cannot write to the directory of a run: {error}{hint}") from error
 
         def append_everywhere(row: Row) -> None:
             for journal in journals.values():

@@ -72,8 +72,8 @@ def declare_cohort(log_root: Path, name: str, size: int) -> None:
         raise UserError(f"{path} declares cohort {declared.cohort}, not {name}: choose another name with --cohort")
     if declared.size != size:
         raise UserError(
-            f"--cohort_size {size}: cohort {name} is declared with {declared.size} runs already ({path}): repeat that "
-            "number, leave --cohort_size out, or choose another name with --cohort"
+            f"--cohort_size {size}: cohort {name} was declared with {declared.size} runs ({path}): use this number, "
+            "leave --cohort_size out, or choose another name with --cohort"
         )
 
 

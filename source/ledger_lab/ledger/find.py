@@ -74,6 +74,6 @@ def _run_with_id(prefix: str, log_root: Path) -> Run:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: name more of one")
+        raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: give more characters")
     known = nearest(prefix, [run.declared.run_id for run in runs])
     raise UserError(f"no checkpoint, run directory or run id {prefix!r} (run ids under {log_root}: {known})")

@@ -172,7 +172,7 @@ def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
     for entry in entries:
         if isinstance(entry.row, RunDeclared):
             return RunInfo(entry.row, entry.time, run_dir)
-    raise UserError(f"{run_dir} declares no run")
+    raise UserError(f"{run_dir} has no declaration of a run: name the directory of a run")
 
 
 def _find(name: str, log_root: Path) -> Path:
@@ -184,7 +184,7 @@ def _find(name: str, log_root: Path) -> Path:
     if len(found) == 1:
         return found[0].resolve()
     if found:
-        raise UserError(f"{name!r} begins the ids of {len(found)} runs: name more of one")
+        raise UserError(f"{name!r} begins the ids of {len(found)} runs: give more characters")
     known = nearest(name, run_dirs.values())
     raise UserError(f"no run directory and no run id {name!r} (run ids under {log_root}: {known})")
 

@@ -47,8 +47,8 @@ class ConfiguredTerms:
         for name, now in self._fixed_terms().items():
             if now != self._fixed[name]:
                 raise UserError(
-                    f"{name} was changed while training went on, for held-out episodes as well: let a curriculum "
-                    "change events or commands, which are kept apart, or train with --no_eval and use evaluate.py"
+                    f"a curriculum changed {name}, which training and held-out episodes share: change only events or "
+                    "commands, or train with --no_eval and score with evaluate.py"
                 )
 
     def _adjustable(self) -> list[tuple[Any, str]]:

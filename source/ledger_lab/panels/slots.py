@@ -338,7 +338,9 @@ class HeldOutSlots:
         with OwnDraws(streams, slots, what):
             yield
         if others := " and ".join(name for name in before.moved() if name != "torch"):
-            raise UserError(f"{what} draws from {others}, which cannot be fixed per slot: let it draw with torch")
+            raise UserError(
+                f"{what} draws from {others}, which cannot be seeded per environment: let it draw with torch"
+            )
 
 
 def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN401 - see rows_of

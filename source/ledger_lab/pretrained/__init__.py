@@ -82,7 +82,7 @@ def _folder(task: str) -> Path:
     known = shipped_tasks()
     if task not in known:
         raise UserError(
-            f"no policy of {task} comes with this ledger_lab ({nearest(task, known)}): train one with "
-            f"scripts/train.py --task {task}"
+            f"this version of LedgerLab has no pretrained policy of {task} ({nearest(task, known)}): train a policy "
+            f"with scripts/train.py --task {task}"
         )
     return ROOT / task

@@ -85,7 +85,7 @@ class ProfileRequest(SimulationRequest):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} {getattr(self, name)}: must be at least 1")
         if self.nsys and self.trace:
-            raise UserError("--nsys and --trace record each other: choose one")
+            raise UserError("--nsys and --trace cannot be used together: choose one")
 
     def named(self) -> Named:
         """Return the task, the library and the panel."""

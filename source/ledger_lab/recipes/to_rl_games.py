@@ -89,8 +89,8 @@ def to_rl_games(recipe: PpoRecipe) -> dict[str, Any]:
     RL_GAMES.require(recipe)
     if recipe.horizon % recipe.minibatches:
         raise UserError(
-            f"recipe {recipe.experiment_name!r}: rl_games trains with a horizon that is a multiple of minibatches, "
-            f"and {recipe.horizon} is none of {recipe.minibatches}"
+            f"recipe {recipe.experiment_name!r}: rl_games needs a horizon that is a multiple of minibatches, and "
+            f"{recipe.horizon} is not a multiple of {recipe.minibatches}"
         )
     initializer = {"name": "default"}
     return {

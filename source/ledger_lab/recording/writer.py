@@ -208,7 +208,7 @@ class RunWriter(AttemptWriter):
             wall_ns=self.clock.wall_ns(),
         )
         if self._sha256_of.setdefault(saved.path, saved.sha256) != saved.sha256:
-            raise UserError(f"checkpoint {saved.path}: held another policy before; use one file per policy")
+            raise UserError(f"checkpoint {saved.path}: had another policy before: use one file per policy")
         self._append_once(saved)
         return saved
 
@@ -288,4 +288,4 @@ def require_outcomes(panel: str, seeds: Sequence[int], outcomes: Outcomes) -> No
         UserError: If an episode is missing, or there are others.
     """
     if sorted(outcomes.seed) != sorted(seeds):
-        raise UserError(f"panel {panel}: the outcomes must be those of its {len(seeds)} seeds, each once")
+        raise UserError(f"panel {panel}: give one outcome for each of its {len(seeds)} seeds")

@@ -126,12 +126,13 @@ def select_side(
     cohort = tuple(run for run in runs if run.declared.cohort == name)
     exact = tuple(run for run in runs if run.declared.run_id == name)
     if cohort and exact:
-        raise UserError(f"{name!r} is a cohort and a run: give the cohort's runs another name with --cohort")
+        raise UserError(f"{name!r} is the name of a cohort and of a run: use another --cohort in trainings")
     chosen = cohort or exact or tuple(run for run in runs if run.declared.run_id.startswith(name))
     if not cohort and len(chosen) > 1:
         ids = ", ".join(run.declared.run_id for run in chosen[:5])
         raise UserError(
-            f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): name more of one"
+            f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): give more "
+            "characters"
         )
     if not chosen:
         known = {run.declared.run_id for run in runs} | {run.declared.cohort for run in runs if run.declared.cohort}

@@ -278,7 +278,9 @@ class TrainRequest(SimulationRequest):
             UserError: If a flag has an impossible value, or needs another flag.
         """
         if self.nproc is not None:
-            raise UserError(f"--nproc {self.nproc}: pass it to train.py itself, and write the flag in full")
+            raise UserError(
+                f"--nproc {self.nproc}: give --nproc on the command line of train.py, and write its name in full"
+            )
         if self.allow_changed_code and self.resume is None:
             raise UserError("--allow_changed_code: only a resumed run can have changed code; add --resume RUN")
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
@@ -288,7 +290,7 @@ class TrainRequest(SimulationRequest):
         if self.save_state_every is not None and self.save_state_every < 0:
             raise UserError(f"--save_state_every {self.save_state_every}: must not be negative")
         if not 0 < self.grace_s <= _LONGEST_GRACE_S:
-            raise UserError(f"--grace_s {self.grace_s:g}: must lie above 0 and not above {_LONGEST_GRACE_S}, a day")
+            raise UserError(f"--grace_s {self.grace_s:g}: must be above 0 and at most {_LONGEST_GRACE_S} (a day)")
         if self.cohort is not None:
             require_cohort_name(self.cohort)
         elif self.cohort_size is not None:
