@@ -17,7 +17,7 @@ from ledger_lab.costs.prices import Price
 from ledger_lab.errors import UserError
 
 _OUR_NAMES: Final = {"lambdalabs": "lambda"}
-"""First part of our entries' names, by gpuhunt's name of the provider, if the two differ."""
+"""Name of a provider in LedgerLab's entries, by gpuhunt's name of the provider, where the two names differ."""
 
 _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD"}
 
@@ -188,14 +188,14 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
 
 
 def billing_of(provider: str, known: Mapping[str, Price]) -> Billing:
-    """Return how a provider bills, according to our own entries.
+    """Return how a provider bills, according to the entries of config/prices.toml.
 
     Args:
         provider: The provider, as gpuhunt names it.
         known: Prices by instance name.
 
     Returns:
-        The common rule of its entries; both fields are None if there is no entry, or their rules differ.
+        The rule of its entries. Both fields are None if the provider has no entry, or its entries have different rules.
     """
     prefix = _OUR_NAMES.get(provider, provider) + "-"
     rules = {
@@ -212,7 +212,7 @@ def price_entries(
     """Turn offers of one catalog into price entries.
 
     Args:
-        catalog: The catalog. If several of its offers share a name, their names are made longer, chosen or not.
+        catalog: The catalog. Offers that share a name get longer names, even if only one of them is chosen.
         chosen: The offers.
         granularity_s: Billed time is rounded up to a multiple of this [s].
         minimum_s: Smallest billed time [s].

@@ -84,10 +84,10 @@ class EvaluateRequest(PolicyRequest):
             raise UserError(f"--video {self.video}: must be at least 1")
 
     def sources(self) -> list[str]:
-        """Return the runs and checkpoints to score, beside :attr:`versus`.
+        """Return the runs and checkpoints to score, without :attr:`versus`.
 
         Raises:
-            UserError: If nothing is named, or no policy comes for the task.
+            UserError: If nothing is named, or the task has no pretrained policy.
         """
         return self.with_pretrained(*self.checkpoints)
 

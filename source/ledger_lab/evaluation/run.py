@@ -39,7 +39,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
-        link: Line to the supervisor of this process.
+        link: Connection to the supervisor of this process.
 
     Raises:
         SystemExit: Always. The status is 0 only if every checkpoint has a valid score.

@@ -12,7 +12,7 @@ from ledger_lab.ledger.rows import Count, Positive, Row
 class LearnerHashed(Row):
     """Hash of the learner in one of several processes, just before the learners are compared.
 
-    Each process writes its own, so that readers can compare them again.
+    Each process writes its own row, so that readers can compare the hashes, too.
     """
 
     sha256: str

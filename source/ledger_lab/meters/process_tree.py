@@ -30,7 +30,7 @@ class _Stat:
     own: int
     """Time of its threads."""
     reaped: int
-    """Time of its ended children that were waited for, and of their children."""
+    """Time of its children that have ended and that it waited for, and of their children."""
     started: int
     resident_pages: int
 

@@ -55,8 +55,8 @@ class Panel:
     fresh: bool = False
     """Whether every episode has a seed of its own, in the order of :attr:`episodes`.
 
-    The episodes of a confirmation do, because they must be independent of each other. Otherwise, every seed has one
-    episode per cell.
+    This is so in a confirmation, because its episodes must be independent of each other. In all other panels, every
+    seed has one episode per cell.
     """
 
     @property
@@ -113,10 +113,10 @@ def is_panel_file(name_or_path: str) -> bool:
 
 
 def require_target(target: float | None) -> None:
-    """Refuse a target that is no share of successful episodes.
+    """Refuse a target outside of (0, 1].
 
     Args:
-        target: What ``--target`` asks for, if it is given.
+        target: Value of ``--target``; ``None`` if the flag is not given.
 
     Raises:
         UserError: If it does not lie in (0, 1].

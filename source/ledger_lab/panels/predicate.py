@@ -58,7 +58,7 @@ def checked_success(panel: Panel, env: ManagerBasedRLEnv) -> Predicate:
 
     Args:
         panel: The panel.
-        env: The environment that the panel is taken in.
+        env: The environment in which the panel's episodes run.
 
     Raises:
         UserError: If the function fails, does not return one truth value per environment, or mixes environments.

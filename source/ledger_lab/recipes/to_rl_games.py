@@ -11,8 +11,8 @@ from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
 from ledger_lab.recipes.rules import anything, finite, one_of, widths
 
 _SCHEDULES = ("adaptive", "linear", "constant", "fixed", "identity", "None", None)
-"""Names of schedules. Beside those that the library implements, these are the names that its own and Isaac Lab's
-configurations use for a constant rate. The library takes any other name, even a misspelt one, as constant."""
+"""Accepted names of schedules: those that the library implements, and those that its own and Isaac Lab's configurations
+use for a constant rate. The library itself takes every other name, even a misspelt name, as constant."""
 
 
 def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration

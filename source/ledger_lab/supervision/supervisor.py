@@ -113,7 +113,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
-    """Run a program that writes no attempt, and make sure that it ends after a signal.
+    """Run a program that records no attempt, and make sure that it ends after a signal.
 
     Some libraries of a simulation replace signal handlers, and then ignore SIGTERM. So the program runs in a process of
     its own, which is killed if it does not end by itself.

@@ -1,4 +1,4 @@
-"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and what that checkpoint had cost."""
+"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and the cost of the training behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports the health events of a training in the journal and the terminal; some of them end the run."""
+"""Reports health events in the journal and the terminal, and ends the run after the events of ``--stop_on``."""
 
 from __future__ import annotations
 
