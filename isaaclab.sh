@@ -57,7 +57,7 @@ fingerprint() { printf '%s\n' "$root" && cd -- "$root" && sha256sum requirements
 
 ready() { [[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; }
 
-# Places where a Python 3.12 may be, the cheap ones first, one a line; none of them needs to exist.
+# Print places where a Python 3.12 may be, one a line; places that are quick to check come first. None has to exist.
 python_candidates() {
     type -aP python3.12 python3 python || true
     printf '%s\n' "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.12.*/bin/python
@@ -124,7 +124,7 @@ build() {
         install_uv "$venv"
     elif ! grep -qxF -- "$(sha256sum requirements.lock)" "$stamp"; then
         say "requirements.lock has changed"
-        "${sync[@]}" --dry-run --quiet # what fails here, say offline, leaves the environment as it was
+        "${sync[@]}" --dry-run --quiet # a failure here, for example offline, leaves the environment unchanged
         rm -f -- "$stamp"
     fi
 
@@ -133,7 +133,7 @@ build() {
         if [[ -z ${UV_LINK_MODE:-} ]]; then
             cache=$("$python" -m uv cache dir)
             mkdir -p -- "$cache"
-            # Hard links end at a file system's border; saying so up front spares a warning.
+            # uv cannot make hard links across file systems; this setting avoids its warning.
             [[ $(stat -c %d -- "$cache") == $(stat -c %d -- "$venv") ]] || export UV_LINK_MODE=copy
         fi
         "${sync[@]}"

@@ -54,7 +54,7 @@ def test_a_window_without_a_display_is_refused_before_anything_is_simulated(monk
         play_run(["nothing", "--viz", "newton_gl"])
 
 
-def test_a_policy_that_differs_from_the_trained_one_is_not_played(trained: Path, tmp_path: Path) -> None:
+def test_a_policy_that_differs_from_the_trained_policy_is_not_played(trained: Path, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.play import play_run
 
     (run,) = read_ledger(trained).runs

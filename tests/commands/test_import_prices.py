@@ -182,7 +182,7 @@ def test_a_written_file_is_never_replaced(tmp_path: Path) -> None:
 
 
 def test_catalogs_without_vendors_are_read(tmp_path: Path) -> None:
-    """Old ones name TPUs by a prefix, and mean NVIDIA otherwise."""
+    """Old catalogs name TPUs by a prefix; all their other devices are NVIDIA's."""
     lines = [",".join(line.split(",")[:10]) for line in AWS.read_text().splitlines()]
     table = tmp_path / "gcp.csv"
     table.write_text("\n".join([*lines, "v4-8,us-central2-b,12.5,96,400.0,4,tpu-v4,32.0,False,"]))

@@ -155,7 +155,9 @@ def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
 
     for environ in ({"WORLD_SIZE": "16", "RANK": "8", "LOCAL_RANK": "0"}, {"RANK": "1", "LOCAL_RANK": "1"}):
         complain(environ, UserError("no such task"))
-        assert capsys.readouterr().err == "usage\n" and not waited, "other machines, and single ones, have readers, too"
+        assert capsys.readouterr().err == "usage\n" and not waited, (
+            "the first process of a machine, and a single process, report at once"
+        )
     second = {"WORLD_SIZE": "16", "RANK": "1", "LOCAL_RANK": "1"}
     complain(second, SystemExit(0))
     assert capsys.readouterr().err == "" and not waited, "--help is no complaint"
@@ -163,7 +165,7 @@ def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
         waited.clear()
         complain(second, ending)
         assert len(waited) == 1, "had it gone first, the launcher would have ended the one that speaks"
-        assert capsys.readouterr().err == "usage\n", "whom nobody ended is alone with its complaint"
+        assert capsys.readouterr().err == "usage\n", "a process that its launcher did not end reports its error"
 
 
 @pytest.mark.parametrize("rank", [0, 1])

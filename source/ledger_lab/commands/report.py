@@ -36,7 +36,7 @@ _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
 _DRAWN_RUNS = 1000
-"""Runs on a page at most, the newest ones: more take minutes to draw, and a browser long to show."""
+"""Largest number of runs on a page. More runs take minutes to draw, and a browser long to show."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""

@@ -98,7 +98,7 @@ def keep_digests(root: Path, digests: Digests) -> None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Tell whether a path is UTF-8, as JSON must be; journals with other paths are read anew each time."""
+    """Tell whether a path is UTF-8, as JSON must be; journals with other paths are read again each time."""
     try:
         text.encode()
     except UnicodeEncodeError:

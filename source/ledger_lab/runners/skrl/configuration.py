@@ -130,7 +130,7 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
 
 
 def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | None:  # noqa: ANN401 - from a configuration
-    """Check activations, because SKRL silently ignores unknown ones.
+    """Check activations, because SKRL silently ignores unknown activations.
 
     Args:
         value: A name, which may be empty, or a list with a name per layer.
