@@ -172,7 +172,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         """A training loop that does nothing after an iteration while metering is off."""
 
         def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-            """Measure the block that is over, and switch for the next one."""
+            """Measure the block that is over, and switch for the next block."""
             nonlocal began
             go_on = super().on_iteration(iterations, figures) if switch.metered else True
             done = iterations - _SKIP

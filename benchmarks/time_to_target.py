@@ -141,7 +141,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
 
 
 def stock_overrides(task: str) -> list[str]:
-    """Return the Hydra overrides that turn our recipe of a task into the stock one, for RSL-RL."""
+    """Return the Hydra overrides that turn LedgerLab's recipe of a task into Isaac Lab's, for RSL-RL."""
     ours, stock = RECIPES[task]
     return differences("agent", to_rsl_rl(ours), to_rsl_rl(stock))
 

@@ -1,4 +1,4 @@
-"""Checkpoints to load policies from, and checks that each policy is still the one that was trained."""
+"""Checkpoints to load policies from, and checks that each policy is still the policy that was trained."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
 
 
 def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
-    """Refuse a checkpoint whose hash is not the one in the ledger.
+    """Refuse a checkpoint whose hash differs from the hash in the ledger.
 
     Args:
         path: The file.

@@ -49,7 +49,7 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
-    """Find one checkpoint. For a run, it is the confirmed one, or the last one if none was confirmed.
+    """Find one checkpoint. Of a run, it is the confirmed checkpoint, or the last if none was confirmed.
 
     Args:
         name: Run id or its beginning, run directory, or checkpoint file.

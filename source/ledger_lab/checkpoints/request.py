@@ -55,7 +55,7 @@ class PolicyRequest(SimulationRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class _CheckpointRequest(PolicyRequest):
-    """What a user asks of a program that loads one policy."""
+    """What a user asks of a program that loads a single policy."""
 
     checkpoint: str | None = flag(
         None,

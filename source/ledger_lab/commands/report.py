@@ -219,7 +219,7 @@ def _require_consistent(args: argparse.Namespace) -> None:
     """Refuse flags that would be ignored.
 
     Raises:
-        UserError: If an argument has no effect beside another one.
+        UserError: If an argument has no effect together with another argument.
     """
     if args.csv is not None and args.sql is None:
         raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")

@@ -1,4 +1,4 @@
-"""``scripts/study.py``: makes all trainings of a study in turn, and reports them."""
+"""``scripts/study.py``: runs all trainings of a study one after the other, and reports them."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _train(command: Sequence[str]) -> int:
 
 
 def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, and the comparison of each arm with the first one."""
+    """Print the report of a study's runs, and the comparison of each arm with the first arm."""
     runs = _runs(study, log_root)
     if not runs:
         raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")

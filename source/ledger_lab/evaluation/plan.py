@@ -50,7 +50,7 @@ class EvaluationPlan:
 
     @property
     def recorded(self) -> int:
-        """Index of the recorded candidate: the last one in RUN_OR_CHECKPOINT."""
+        """Index of the recorded candidate: the last checkpoint in RUN_OR_CHECKPOINT."""
         return 0 if self.versus else len(self.candidates) - 1
 
 

@@ -35,7 +35,7 @@ class Simulation:
     """A simulation in which checkpoints are scored on a panel."""
 
     name: str
-    """Overrides that distinguish the simulation from the declared one; empty for the declared simulation."""
+    """Overrides that distinguish the simulation from the declared simulation; empty for the declared simulation."""
     task: str
     env_cfg: ManagerBasedRLEnvCfg
     identity: PanelIdentity

@@ -67,8 +67,8 @@ def load_digests(root: Path) -> dict[Path, tuple[Stamp, Digest]]:
 def keep_digests(root: Path, digests: Digests) -> None:
     """Replace the cached digests of a ledger.
 
-    The file is replaced as a whole: concurrent readers see the old one or the new one. If it can't be written, the next
-    reader only takes longer.
+    The file is replaced as a whole: concurrent readers see the old file or the new file. If it can't be written, the
+    next reader only takes longer.
 
     Args:
         root: Root of the ledger.

@@ -78,7 +78,7 @@ def declare_cohort(log_root: Path, name: str, size: int) -> None:
 
 
 def _publish(row: CohortDeclared, path: Path) -> None:
-    """Write the declaration under a temporary name, then try to link it to the final one."""
+    """Write the declaration under a temporary name, then try to link it to the final name."""
     draft = path.with_name(f".declaration-{secrets.token_hex(8)}")
     try:
         with Journal(draft) as journal:

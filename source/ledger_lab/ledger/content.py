@@ -53,7 +53,7 @@ class JournalContent:
         Args:
             path: Name of the journal.
             rows: Its rows.
-            times: When each one was written.
+            times: When each row was written.
             torn_bytes: Bytes of an unfinished last line.
         """
         self.path = path

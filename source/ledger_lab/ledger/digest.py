@@ -181,7 +181,7 @@ class Digest:
 
         Args:
             rows: The rows, in order.
-            times: When each one was written.
+            times: When each row was written.
         """
         first, last = (times[0].isoformat(), times[-1].isoformat()) if times else ("", "")
         digest = cls(rows=len(rows), first_time=first, last_time=last)

@@ -191,7 +191,7 @@ def what_is_wrong(line: bytes) -> str:
         return "the line is not a row"
     if not hash_matches(line):
         return "the row does not match its hash"
-    return "the row does not follow the one before it"
+    return "the row does not follow the row before it"
 
 
 def may_be_torn(rest: bytes, sequence: int) -> bool:

@@ -38,7 +38,7 @@ class _Tail:
     sequence: int
     """Index of the first line in the journal."""
     previous: bytes
-    """Hash of the line before the first one."""
+    """Hash of the line before the first line."""
     lines: list[bytes] = field(default_factory=list)
     written: tuple[int, int] = (0, 0)
     """Number of lines that are complete in the file, and their size [B]."""

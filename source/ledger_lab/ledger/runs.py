@@ -169,7 +169,7 @@ class Run:
         return window.iteration is None or window.iteration > iteration
 
     def was_resumed(self, attempt: Attempt) -> bool:
-        """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
+        """Tell whether a later attempt resumed from this attempt, or from an earlier attempt."""
         return attempt.number in self._kept
 
     @cached_property

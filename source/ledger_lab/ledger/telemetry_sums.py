@@ -152,7 +152,7 @@ class DeviceSums:
 
 
 def _append(stretches: list[Span], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
-    """Add a stretch; merge it with the last one if they are adjacent."""
+    """Add a stretch; merge it with the last stretch if they are adjacent."""
     if stretches and stretches[-1][1] == start_ns and not apart:
         stretches[-1][1] = end_ns
         stretches[-1][2] += energy_mj

@@ -40,7 +40,7 @@ class _Account:
     """Counted times of one process, in clock ticks."""
 
     started: int
-    """Start time; a process with the same id and a later start is a different one."""
+    """Start time; a process with the same id and a later start is a different process."""
     parent: int
     own: int = 0
     reaped: int = 0

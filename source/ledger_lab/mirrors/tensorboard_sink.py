@@ -60,7 +60,7 @@ class TensorboardSink:
         return {}
 
     def send(self, batch: Batch) -> None:
-        """Write the figures at their steps, and the notes at the newest one."""
+        """Write the figures at their steps, and the notes at the newest step."""
         with self._told_in_one_line():
             self._send(batch)
 

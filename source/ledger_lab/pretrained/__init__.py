@@ -70,7 +70,7 @@ def shipped_policy(task: str) -> Path:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If the task has no shipped policy, or the file is not the shipped one.
+        UserError: If the task has no shipped policy, or the file is not the shipped file.
     """
     path = _folder(task) / POLICY
     read_origin(path, "install ledger_lab again")

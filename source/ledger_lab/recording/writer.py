@@ -45,7 +45,7 @@ class AttemptWriter:
             append: Writes a row.
             clock: The attempt's clock.
             ended_row: Class of the row that ends it.
-            env_steps: Environment steps of earlier attempts, up to the state that this one resumes from.
+            env_steps: Environment steps of earlier attempts, up to the state that this attempt resumes from.
         """
         self.append = append
         """Writes a row."""
@@ -237,13 +237,13 @@ class RunWriter(AttemptWriter):
             panel_id: Identity of the panel.
             seeds: Seeds of the panel, one per episode.
             purpose: Why the checkpoint was scored.
-            confirmation: Number of the confirmation; of the next one, if this is a screening.
+            confirmation: Number of the confirmation; for a screening, the number of the next confirmation.
             needed: Successes that the run's rule asks for.
             exactness: Whether a repetition gives the same episodes bit for bit.
             invalid: Why the score proves nothing; ``None`` if it is valid.
 
         Returns:
-            The row that counts: the earlier one, or the new one.
+            The valid row: that of the earlier attempt, or the new row.
 
         Raises:
             UserError: If the outcomes are not those of the seeds.

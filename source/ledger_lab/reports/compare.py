@@ -1,4 +1,4 @@
-"""Compares two runs or cohorts: only like with like, in pairs if the seeds allow it, with unfinished runs as bounds."""
+"""Compares two runs or cohorts that measure the same thing, in pairs if they have the same seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Side:
     """The runs of one side."""
 
     name: str
-    """What the user called it: a cohort, or a run."""
+    """Name as the user gave it: of a cohort, or of a run."""
     runs: tuple[Run, ...]
     summaries: tuple[RunSummary, ...]
     """One per run, in the same order."""
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RatioEstimate:
-    """How many times more one side took than the other."""
+    """By which factor side A took more than side B."""
 
     ratio: float | None
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
@@ -168,7 +168,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     Args:
         a: Side A.
         b: Side B.
-        priced_alike: Whether both sides are priced by the same price in place of the declared ones.
+        priced_alike: Whether both sides are priced by the same price in place of their declared prices.
         seed: Seed of the bootstrap.
 
     Returns:

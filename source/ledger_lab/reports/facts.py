@@ -25,7 +25,7 @@ class RunFacts:
 
         Args:
             run: The run.
-            price: Price to use in place of the declared one.
+            price: Price to use in place of the declared price.
         """
         self.run, self.declared = run, run.declared
         self.declared_price = Price.from_dict(self.declared.price)

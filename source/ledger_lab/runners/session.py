@@ -34,7 +34,7 @@ _SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
 
 
 def resolve_device(device: str | None, world: World | None = None) -> str:
-    """Return the device to use: the requested one, else CUDA if there is a GPU, else the CPU.
+    """Return the device to use: the requested device, else CUDA if there is a GPU, else the CPU.
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``None``.

@@ -33,7 +33,7 @@ class Admission:
 
     A connection must prove that it knows the secret of the training before anything else that it sends is parsed. Each
     connection has its own thread, so a silent stranger delays no other connection. If there are too many
-    connections, the oldest one is closed, because a handshake takes milliseconds.
+    connections, the oldest connection is closed, because a handshake takes milliseconds.
     """
 
     def __init__(self, listener: socket.socket, secret: bytes, ranks: Iterable[int]) -> None:
@@ -49,7 +49,7 @@ class Admission:
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._strangers: dict[Channel, None] = {}
-        """Connections in their handshake, the oldest one first."""
+        """Connections in their handshake, the oldest first."""
         self._poll = select.epoll()
         self._poll.register(listener, select.EPOLLIN)
         self._poll.register(self._news, select.EPOLLIN)

@@ -43,7 +43,7 @@ class _Line:
 
 @dataclass(kw_only=True, eq=False)
 class Peers:
-    """The other supervisors, as seen by this one. Call :meth:`hear` when :meth:`fileno` is readable."""
+    """The other supervisors, as seen by this supervisor. Call :meth:`hear` when :meth:`fileno` is readable."""
 
     rank: int
     """Rank of the process supervised here."""

@@ -56,7 +56,8 @@ from ledger_lab.terminal.surroundings import accept_surroundings
 
 _SAMPLE_S = 1.0
 _SAME_INTERRUPT_S = 1.0
-"""Interrupts within this time count as one [s]: the terminal and wrapping programs may each forward one Ctrl-C."""
+"""Interrupts within this time count as a single interrupt [s]: the terminal and wrapping programs may each forward one
+Ctrl-C."""
 _ANSWER_S = 1.0
 """How long the worker may take to read an answer [s]."""
 _LONGEST_REASON = 1000

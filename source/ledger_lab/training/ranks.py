@@ -92,7 +92,7 @@ class Agreement(NamedTuple):
     stopped: bool
     """Whether a health event ends the run. It takes precedence over a signal."""
     end_signal: signal.Signals | None
-    """The signal that asks the run to end: of several, the one with the largest number."""
+    """The signal that asks the run to end: of several signals, the signal with the largest number."""
     state_overdue: bool
     """Whether the first process finds the last saved state too old."""
 

@@ -100,7 +100,7 @@ def find_resumption(asked: TrainRequest, group: ProcessGroup = ALONE) -> tuple[T
 
     Args:
         asked: A request with a run to resume.
-        group: The processes of the training; the first one looks for the run.
+        group: The processes of the training; the first process looks for the run.
 
     Returns:
         The request that the run was declared with, updated by the flags that each attempt may set; and the resumption.

@@ -59,8 +59,8 @@ class ValueLossExplosion:
     _JUMP, _PEAK = 30.0, 5.0
     """Factor above the recent median, and above the largest earlier value; good trainings reach 21 and 2.1."""
     _BETTER = 0.05
-    """Share of the range of the returns by which a new best return must exceed the old one, because noise alone
-    sometimes exceeds the old one."""
+    """Share of the range of the returns by which a new best return must exceed the old best return. Noise alone can
+    exceed it by less."""
     _RECENT, _LATELY, _WARM_UP = 30, 10, 10
 
     def __init__(self, settings: Settings) -> None:

@@ -355,7 +355,7 @@ class RlGamesTrainer:
         return self._trained
 
     def _next_iteration(self) -> int:
-        """Report the completed iteration, and begin the next one, unless all are completed."""
+        """Report the completed iteration, and begin the next iteration, unless all are completed."""
         done, trained = self._algo.epoch_num, self._trained
         if torch.distributed.is_initialized():
             reduce_gradients(self._algo)
