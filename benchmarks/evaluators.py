@@ -67,10 +67,10 @@ def bench_evaluators(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks evaluators",
         description="Measure the errors of common ways to evaluate a policy in vectorized environments that reset "
-        "themselves. The episodes are simulated by numbers alone, without physics. The seed of an "
-        f"episode decides whether it succeeds early ({_EARLY_STEPS[0]} to {_EARLY_STEPS[1]} steps) or "
-        f"fails late ({_HORIZON_STEPS} steps). The output is the error of each way, compared with the "
-        "success over all seeds of the panel, for several numbers of environments.",
+        "themselves. No physics is simulated. The seed of an episode decides whether it succeeds early "
+        f"({_EARLY_STEPS[0]} to {_EARLY_STEPS[1]} steps) or fails late ({_HORIZON_STEPS} steps). The output is the "
+        "error of each way, compared with the success over all seeds of the panel, for several numbers of "
+        "environments.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks evaluators --success 0.8 --panels 200",
     )
     parser.add_argument(

@@ -78,14 +78,13 @@ def bench_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks ledger",
-        description="Measure how fast rows are appended to a ledger, and how fast ledgers of different sizes are "
-        "read. First, rows are appended one by one: durable rows, which are on the disk when the call "
-        "returns, and telemetry rows, which are forced to the disk once per MiB. With --neighbours, "
-        "the same nine numbers per row are also logged to MLflow with SQLite (one transaction per "
-        "row, and in its largest batches) and to Weights & Biases offline. Then the benchmark writes "
-        "ledgers of the sizes in --runs and --rows. It measures the time of scripts/report.py (first "
-        "call and second call) and scripts/verify_ledger.py on each ledger. The largest ledger needs "
-        "about 0.8 kB of disk per row.",
+        description="Measure how fast rows are appended to a ledger, and how fast ledgers of different sizes are read. "
+        "First, rows are appended one by one. Durable rows are on the disk when the call returns. Telemetry rows are "
+        "forced to the disk once per MiB. With --neighbours, rows of nine numbers are also logged to MLflow with "
+        "SQLite, and to Weights & Biases offline. MLflow gets them one row at a time, and then in its largest batches. "
+        "Then the benchmark writes ledgers of the sizes in --runs and --rows. It measures the time of "
+        "scripts/report.py (first call and second call) and scripts/verify_ledger.py on each ledger. The largest "
+        "ledger needs about 0.8 kB of disk per row.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks ledger --runs 1000 --rows 1000000",
     )
     parser.add_argument(

@@ -64,11 +64,10 @@ def bench_metering(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks metering",
-        description="Measure how much wall-clock time and processor time metering adds to an iteration. Metering "
-        "means phases, ledger rows, health checks, progress output, telemetry and the supervisor "
-        "process. One training runs as in scripts/train.py, without scoring. Every few iterations, a "
-        "block with metering follows a block without metering, or the reverse. The output has 95 %% "
-        "bootstrap intervals over pairs of neighbouring blocks.",
+        description="Measure how much wall-clock time and processor time metering adds to an iteration. Metering means "
+        "phases, ledger rows, health checks, progress output, telemetry and the supervisor process. One training runs "
+        "as in scripts/train.py, without scoring. Every few iterations (a block), metering is switched on or off. The "
+        "output has 95 % bootstrap intervals over pairs of neighbouring blocks.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks metering --rl_library skrl --pairs 40",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")

@@ -68,13 +68,13 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks preemptions",
-        description="Check that a training gives the right results after many interruptions. The benchmark trains "
-        "the cart-pole and interrupts it at random moments, a quarter of them during start-up. It "
-        "sends SIGTERM or SIGUSR1 to the training, or SIGKILL to the training, its supervisor process "
-        "or both. After each interruption, it resumes the training. After the last one, it lets the "
-        "training finish. Then it checks the exit statuses, the checkpoints, and that the target is "
-        "reached. The ledger must count each iteration once, and the totals of steps, time and cost "
-        "must be exact. On a CPU, the results must equal those of a training without interruptions.",
+        description="Check that a training gives the right results after many interruptions. The benchmark trains the "
+        "cart-pole and interrupts it at random moments, a quarter of them during start-up. It sends SIGTERM or SIGUSR1 "
+        "to the training, or SIGKILL to the training, its supervisor process or both. After each interruption, it "
+        "resumes the training. After the last interruption, it lets the training finish. Then it checks the exit "
+        "statuses, the checkpoints, and that the target is reached. The ledger must count each iteration once, and the "
+        "totals of steps, time and cost must be exact. On a CPU, the results must equal those of a training without "
+        "interruptions.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks preemptions --count 5 physics=ovphysx",
     )
     parser.add_argument("overrides", nargs="*", help="Override of the training, for example physics=ovphysx.")

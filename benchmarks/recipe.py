@@ -61,12 +61,11 @@ def bench_recipe(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks recipe",
-        description="Measure how one changed field of a recipe affects speed, or the time to the target. A recipe "
-        "is the set of hyperparameters of a task. The benchmark trains the task with its recipe, and "
-        "with each change of --change. In each round, every variant trains once, in a process of its "
-        "own. The output is the time of an iteration and of its policy update, compared with the "
-        "unchanged recipe. With --to_target, it is the time until a policy is confirmed: until its "
-        "score on fresh seeds proves the target.",
+        description="Measure how one changed field of a recipe affects speed, or the time to the target. A recipe is "
+        "the set of hyperparameters of a task. The benchmark trains the task with its recipe, and with each change of "
+        "--change. In each round, every variant trains once, in a process of its own. The output is the time of an "
+        "iteration and of its policy update, compared with the unchanged recipe. With --to_target, it is the time "
+        "until a policy is confirmed: until its score on fresh seeds proves that it reaches the target.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks recipe --rl_library rl_games --change torch_compile=true "
         "--change minibatches=2",
     )

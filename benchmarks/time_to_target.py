@@ -66,10 +66,10 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks time_to_target",
-        description="Compare the time to the target with LedgerLab's recipe and with Isaac Lab's recipe. Isaac "
-        "Lab's recipe has its own networks, hyperparameters, and numbers of environments and "
-        "iterations. The trainings take turns. Each training ends when a policy is confirmed: when "
-        "its score on fresh seeds proves the target.",
+        description="Compare the time to the target with LedgerLab's recipe and with Isaac Lab's recipe. Isaac Lab's "
+        "recipe has its own networks, hyperparameters, and numbers of environments and iterations. Trainings with the "
+        "two recipes alternate. Each training ends when a policy is confirmed: when its score on fresh seeds proves "
+        "that it reaches the target.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks time_to_target --task LedgerLab-Ant --seeds 1 2 3",
     )
     parser.add_argument(

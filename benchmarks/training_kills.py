@@ -61,11 +61,10 @@ def bench_training_kills(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks training_kills",
-        description="Check that the ledger stays correct when trainings are killed. The benchmark starts "
-        "trainings, and kills the training, its supervisor process or both with SIGKILL at a random "
-        "moment. Then it checks that the journals are valid and have lost no row. It also checks the "
-        "billed time and the status. The right status is killed; it is lost if no process was left to "
-        "record the end.",
+        description="Check that the ledger stays correct when trainings are killed. The benchmark starts trainings, "
+        "and kills the training, its supervisor process or both with SIGKILL at a random moment. Then it checks that "
+        "the journals are valid and have lost no row. It also checks the billed time and the status. The status must "
+        "be killed, or lost if no process was left to record the end.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks training_kills --count 5 --within_s 20",
     )
     parser.add_argument("--count", type=int, default=20, help="Number of trainings (default: 20).")

@@ -113,7 +113,7 @@ def report_parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, "
-        "yours is used. scripts/import_prices.py can write a price file.",
+        "your entry is used. scripts/import_prices.py can write a price file.",
     )
     return parser
 

@@ -20,7 +20,7 @@ class ListRequest(Request):
         "training time until the policy was confirmed. If the training started from an earlier policy, the time after "
         "the + is the time of the earlier trainings. If the policy did not reach its target, the column shows its best "
         "score.",
-        terms=("panel", "held-out", "panel id", "target", "fresh seeds", "confirmed"),
+        terms=("held-out", "panel", "panel id", "target", "fresh seeds", "confirmed"),
         examples=("list_envs.py", "list_envs.py --all --keyword Velocity"),
     )
 

@@ -22,7 +22,7 @@ class EvaluateRequest(PolicyRequest):
             "Score checkpoints on all held-out episodes of a panel, and record the scores in the ledger. All "
             "checkpoints are scored in one simulation. The exit status is 0 if all scores are valid, otherwise 1."
         ),
-        terms=("panel", "held-out", "success function", "target", "run", "confirmed", "fresh seeds", "ledger"),
+        terms=("held-out", "panel", "success function", "target", "run", "confirmed", "fresh seeds", "ledger"),
         examples=(
             "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
             "evaluate.py RUN --versus OTHER_RUN --sim physics=ovphysx",
@@ -139,7 +139,7 @@ class NewPanelRequest(Request):
             "terminations, commands, joints and observations. Other comments show example cells that perturb them. "
             "The program does not start a simulation."
         ),
-        terms=("panel", "held-out", "cell", "success function", "target"),
+        terms=("held-out", "panel", "cell", "success function", "target"),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
     )
 

@@ -68,10 +68,11 @@ class TrainRequest(SimulationRequest):
         description=(
             "Train a task until a policy provably reaches the target, and record success, time and cost. During "
             "training, policies are scored on held-out episodes, in environments that the learner never sees. If a "
-            "policy reaches the target, it is scored a second time, on fresh seeds. If that score proves the target, "
-            "the policy is confirmed, and the training ends. Without arguments, train.py trains a cart-pole."
+            "policy reaches the target, it is scored a second time, on fresh seeds. If this score proves that the "
+            "policy reaches the target, the policy is confirmed, and the training ends. Without arguments, train.py "
+            "trains a cart-pole."
         ),
-        terms=("panel", "held-out", "target", "fresh seeds", "run", "iteration", "state", "cohort", "ledger"),
+        terms=("held-out", "panel", "target", "fresh seeds", "run", "iteration", "state", "cohort", "ledger"),
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
             "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
@@ -97,11 +98,11 @@ class TrainRequest(SimulationRequest):
     checkpoint: str | None = flag(
         None,
         (
-            "Start with trained networks instead of random ones. Name a checkpoint file, a run id, a run "
-            "directory, or a task with a pretrained policy. If you name a run, train.py takes its confirmed "
-            "checkpoint, or its last checkpoint if none is confirmed. The optimizer and the iteration count start from "
-            "zero. The report shows the cost of the earlier run separately. The new task may have additional "
-            "observations after those of the checkpoint. Their input weights start at zero."
+            "Start with trained networks instead of random ones. Name a checkpoint file, a run id, a run directory, or "
+            "a task with a pretrained policy. If you name a run, train.py takes its confirmed checkpoint, or its last "
+            "checkpoint if none is confirmed. The optimizer and the iteration count start from zero. The report shows "
+            "the cost of the earlier run separately. The new task may have additional observations after those of the "
+            "checkpoint. The input weights of the additional observations start at zero."
         ),
         group=_TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
@@ -128,8 +129,8 @@ class TrainRequest(SimulationRequest):
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
-        "Health events that end the run (default: non_finite). non_finite always ends the run. After any other event "
-        "that this flag does not name, the training continues.",
+        "Health events that end the run (default: non_finite). non_finite always ends the run, even if you do not name "
+        "it. After all other events that you do not name, the training continues.",
         group=_HEALTH,
         metavar="EVENT[,EVENT]",
         parse=parse_stop_on,
@@ -137,8 +138,9 @@ class TrainRequest(SimulationRequest):
 
     nproc: int | None = flag(
         None,
-        "Number of processes to train in on this machine (default: 1). Each process uses its own GPU, or all share the "
-        "CPU. --num_envs applies to each process. The seeds of the processes are --seed, --seed + 1, and so on.",
+        "Number of processes to train in on this machine (default: 1). On GPUs, each process uses a GPU of its own. On "
+        "a CPU, all processes share it. --num_envs applies to each process. The seeds of the processes are --seed, "
+        "--seed + 1, and so on.",
         group=_PROCESSES,
         metavar="N",
         each_attempt=True,
@@ -200,8 +202,8 @@ class TrainRequest(SimulationRequest):
         None,
         (
             "Save the state every N iterations (default: with each checkpoint, and at least every "
-            f"{STATE_AT_LATEST_S / 60:g} minutes). The state makes it possible to continue a run that was killed. A "
-            "new state replaces the last one. With 0, the state is saved only after a signal, when a policy is "
+            f"{STATE_AT_LATEST_S / 60:g} minutes). The state makes it possible to continue a run that was killed. Each "
+            "new state replaces the previous state. With 0, the state is saved only after a signal, when a policy is "
             "confirmed, and at the end."
         ),
         group=_GOING_ON,
@@ -237,8 +239,8 @@ class TrainRequest(SimulationRequest):
     )
     prices: Path | None = flag(
         None,
-        "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, yours "
-        "is used. scripts/import_prices.py can write a price file.",
+        "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
+        "entry is used. scripts/import_prices.py can write a price file.",
         group=_LEDGER,
         metavar="FILE",
     )
@@ -265,8 +267,8 @@ class TrainRequest(SimulationRequest):
         "host",
         (
             "How to time the parts of a training on a GPU (default: host). With host, the clock does not wait for the "
-            "GPU. With synchronized, the clock waits at the end of each part. This makes the times exact and the "
-            "training slower."
+            "GPU. With synchronized, the clock waits at the end of each part. The times are then exact, but the "
+            "training is slower."
         ),
         group=_LEDGER,
     )

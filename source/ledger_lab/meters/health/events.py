@@ -29,7 +29,7 @@ class Event(StrEnum):
 
 _MEANINGS = {
     Event.NON_FINITE: "a training metric is NaN or infinite",
-    Event.VALUE_LOSS_EXPLOSION: "the value loss grows far beyond what the returns explain",
+    Event.VALUE_LOSS_EXPLOSION: "the value loss is many times larger than the squared returns",
     Event.ENTROPY_COLLAPSE: "the policy stops exploring before it has learned the task",
     Event.KL_OUT_OF_RANGE: "updates change the policy far too much, or not at all",
     Event.GRADIENT_SPIKES: "the gradient norm jumps repeatedly",
