@@ -38,7 +38,6 @@ def examples(*commands: str) -> str:
 
 TERMS = {
     "arm": "one combination of a study's factors; its runs form a cohort",
-    "catalog": "a table of cloud offers with prices, written by the tool gpuhunt",
     "cell": "one test condition of a panel: nominal, or perturbed, for example by pushes",
     "cohort": "a named group of runs that reports show together",
     "confirmed": "a checkpoint is confirmed if its score on fresh seeds proves that it reaches the target",
