@@ -69,7 +69,7 @@ def test_a_changed_shipped_file_is_refused(shipped: Path, state: str) -> None:
     else:
         ant.write_text(text.replace("0.08", "0.09", 1))  # still a robot, but another one
     assert re.search(
-        rf"env.scene.robot.spawn.usd_path: .*ant.usda is {state}: install LedgerLab again, or .*assets.build",
+        rf"env.scene.robot.spawn.usd_path: .*ant.usda is {state}: install LedgerLab again, or, .*assets.build",
         refused(env_cfg),
     )
 

@@ -80,7 +80,7 @@ def test_a_checkpoint_must_be_a_file_of_the_run_that_is_not_overwritten(tmp_path
     saved = save(writer)
     assert (saved.path, saved.iteration, saved.env_steps, saved.size_bytes) == ("model.pt", 3, 192, 7)
     assert save(writer).sha256 == saved.sha256, "the same policy may be saved again"
-    with pytest.raises(UserError, match=r"checkpoint model.pt: held another policy before"):
+    with pytest.raises(UserError, match=r"checkpoint model.pt: had another policy before"):
         save(writer, weights=b"others")
     (tmp_path / "elsewhere.pt").touch()
     for path in (tmp_path / "elsewhere.pt", writer.directory / "absent.pt"):
