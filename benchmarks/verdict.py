@@ -137,7 +137,7 @@ def bench_verdict(argv: Sequence[str]) -> int:
         raise UserError("--target and --stake must lie between 0 and 1")
     rule = VerdictRule(args.target, stake=args.stake)
     if not rule.is_decidable(args.episodes):
-        raise UserError(f"--episodes {args.episodes}: not even as many successes prove a success of {args.target:g}")
+        raise UserError(f"--episodes {args.episodes}: too few to prove a success of {args.target:g}")
 
     console = make_console()
     findings: list[Finding] = []

@@ -142,7 +142,7 @@ def test_an_existing_panel_file_is_not_overwritten(tmp_path: Path) -> None:
         (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
         (["--task", "Isaac-Cartpole-Direct"], r"is not manager-based"),
         (["--seeds", "0"], r"--seeds 0: must be at least 1"),
-        (["--seeds", "20"], r"not even 20 successes of 20 episodes prove a success of 0.9"),
+        (["--seeds", "20"], r"20 episodes are too few to prove a success of 0.9"),
         (["--target", "nan"], r"--target nan: must be above 0 and at most 1"),
         (["--success", "upright"], r"--success 'upright': must read module:function"),
         (["--success", "my tasks:upright"], r"--success 'my tasks:upright': must read module:function"),

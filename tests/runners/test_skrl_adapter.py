@@ -191,7 +191,11 @@ def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
         ("agent.learning_rate_scheduler", "print('run')", r"agent.agent.learning_rate_scheduler .*KLAdaptiveLR or"),
         ("memory.value_preprocessor", "print('run')", r"agent.memory.value_preprocessor"),
         ("trainer.exploration_scheduler", "0, print('run')", r"agent.trainer.exploration_scheduler"),
-        ("models.policy.output", "ACTIONS if print('run') else ACTIONS", r"agent.models.policy.output: .* is not an expr"),
+        (
+            "models.policy.output",
+            "ACTIONS if print('run') else ACTIONS",
+            r"agent.models.policy.output: .* is not an expr",
+        ),
         ("models.value.network.0.input", "OBSERVATIONS.numpy()", r"agent.models.value.network.0.input"),
         ("models.value.network.0.layers.0", "__import__('os').system('run')", r"agent.models.value.network.0.layers.0"),
         ("memory.memory_size", 16, r"agent.memory.memory_size 16: must be -1, or equal to agent.agent.rollouts, 32"),

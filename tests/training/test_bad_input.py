@@ -124,7 +124,7 @@ TRAIN_MISTAKES = [
     (["agent.actor.hidden_dims=64"], r"agent.actor.hidden_dims is a list like \[32, 32\], and '64' is not"),
     (["agent.experiment_name=../../out"], r"agent.experiment_name '../../out': must be a name"),
     (["--target", "90"], r"--target 90.0: must be above 0 and at most 1"),
-    (["--target", "1"], r"not even 256 successes of 256 episodes prove a success of 1"),
+    (["--target", "1"], r"256 episodes are too few to prove a success of 1"),
     (["--grace_s", "0"], r"--grace_s 0: must lie above 0 and not above 86400, a day"),
     (["--grace_s", "inf"], r"--grace_s inf: must lie above 0"),
     (["--eval_every", "0"], r"--eval_every 0: must be at least 1"),

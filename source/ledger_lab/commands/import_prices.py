@@ -205,7 +205,7 @@ def _write(prices: Mapping[str, Price], output: Path | None) -> None:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise UserError(f"--output {output}: the file exists: remove it, or name another one") from error
+        raise UserError(f"--output {output}: the file exists: remove it, or name another file") from error
     except OSError as error:
         raise UserError(f"--output {output}: cannot write: {error.strerror}") from error
     spot = sum(price.market == "spot" for price in prices.values())

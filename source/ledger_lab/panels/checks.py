@@ -57,8 +57,8 @@ def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
     require_takeable(panel, env_cfg)
     if not VerdictRule(panel.target_success).is_decidable(len(panel.episodes)):
         raise UserError(
-            f"panel {panel.name}: not even {len(panel.episodes)} successes of {len(panel.episodes)} episodes prove a "
-            f"success of {panel.target_success:g}: give it more seeds, or a lower --target"
+            f"panel {panel.name}: {len(panel.episodes)} episodes are too few to prove a success of "
+            f"{panel.target_success:g}: use more seeds, or a lower --target"
         )
 
 

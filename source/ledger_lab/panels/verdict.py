@@ -85,7 +85,7 @@ class VerdictRule:
             episodes: Episodes of each confirmation, at least 1.
 
         Returns:
-            The number of successes; the number of episodes plus 1 if not even success in every episode is enough.
+            The number of successes; the number of episodes plus 1 if even success in every episode is not enough.
 
         Raises:
             ValueError: If ``k`` or ``episodes`` is less than 1.
