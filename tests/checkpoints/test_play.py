@@ -32,7 +32,10 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["agent.actor.activation=relu"], r"'agent.actor.activation=relu': a policy is played as it was trained"),
+        (
+            ["agent.actor.activation=relu"],
+            r"'agent.actor.activation=relu': leave it out, because a policy is played as it was trained",
+        ),
         (["--num_envs", "0"], r"--num_envs and --video_length must be at least 1"),
         (["--seed", "-2"], r"--seed -2: must lie between 0 and 4294967295"),
     ],

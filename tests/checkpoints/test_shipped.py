@@ -230,7 +230,7 @@ def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
         ([run_dir], rf"{fell_short}: to ship it nevertheless, add --short_of_target"),
         (
             [run_dir, "--short_of_target"],
-            rf"cannot read .*policy.pt: No such file or directory; scripts/export_policy.py .*{best.path} writes it",
+            rf"cannot read .*policy.pt: No such file or directory; run scripts/export_policy.py .*{best.path}",
         ),
     ):
         with pytest.raises(UserError, match=complaint) as refused:

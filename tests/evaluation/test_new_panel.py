@@ -166,5 +166,5 @@ def test_an_unusable_panel_is_refused(
 def test_help_explains_the_program_with_examples() -> None:
     finished = script("new_panel", "--help")
     assert finished.returncode == 0, finished.stderr
-    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "The command starts no simulation"):
+    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "does not start a simulation"):
         assert word in finished.stdout.replace("\n", " ")
