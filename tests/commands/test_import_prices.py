@@ -146,10 +146,10 @@ def test_unreadable_lines_are_counted_and_reported(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((AWS, *DATED, "--gpu", "H1000"), "--gpu H1000: in none of the catalogs; did you mean 'H100'?"),
-        ((AWS, *DATED, "--region", "us-east-9"), "--region us-east-9: in none of the catalogs; did you mean"),
-        ((AWS, *DATED, "--provider", "gcp"), "--provider gcp: in none of the catalogs; known: aws"),
-        ((AWS, *DATED, "--count", "3"), "none of 5 offers with accelerators matches"),
+        ((AWS, *DATED, "--gpu", "H1000"), "--gpu H1000: no catalog has it: did you mean 'H100'?"),
+        ((AWS, *DATED, "--region", "us-east-9"), "--region us-east-9: no catalog has it: did you mean"),
+        ((AWS, *DATED, "--provider", "gcp"), "--provider gcp: no catalog has it: known: aws"),
+        ((AWS, *DATED, "--count", "3"), "none of 5 offers with an accelerator matches"),
         ((AWS, AWS, *DATED), "aws.csv is named twice"),
         (("absent.zip", *DATED), "absent.zip: cannot read the catalog: No such file or directory"),
     ],
@@ -160,12 +160,12 @@ def test_an_import_without_a_result_is_explained(arguments: tuple[str | Path, ..
 
 def test_files_that_are_not_catalogs_are_reported(tmp_path: Path) -> None:
     (tmp_path / "aws.csv").write_text("a,b\n1,2\n")
-    assert "no line is one of gpuhunt's catalogs: line 2 has no gpu_name" in refusal(tmp_path / "aws.csv", *DATED)
+    assert "no line has the format of gpuhunt's tables: line 2 has no gpu_name" in refusal(tmp_path / "aws.csv", *DATED)
     (tmp_path / "aws.csv").write_bytes(b"\xff\xfe\x00")
     assert "aws.csv: not a table: 'utf-8' codec can't decode" in refusal(tmp_path / "aws.csv", *DATED)
     (tmp_path / "x.zip").write_text("no archive")
     assert "neither a table <provider>.csv nor an archive" in refusal(tmp_path / "x.zip", *DATED)
-    assert "holds no table" in refusal(archive(tmp_path / "empty.zip"), *DATED)
+    assert "has no table" in refusal(archive(tmp_path / "empty.zip"), *DATED)
     torn = archive(tmp_path / "torn.zip", AWS)
     data = bytearray(torn.read_bytes())
     data[60:80] = bytes(20)
@@ -182,7 +182,7 @@ def test_a_written_file_is_never_replaced(tmp_path: Path) -> None:
 
 
 def test_catalogs_without_vendors_are_read(tmp_path: Path) -> None:
-    """Old ones name TPUs by a prefix, and mean NVIDIA otherwise."""
+    """Old catalogs name TPUs by a prefix; all their other devices are NVIDIA's."""
     lines = [",".join(line.split(",")[:10]) for line in AWS.read_text().splitlines()]
     table = tmp_path / "gcp.csv"
     table.write_text("\n".join([*lines, "v4-8,us-central2-b,12.5,96,400.0,4,tpu-v4,32.0,False,"]))

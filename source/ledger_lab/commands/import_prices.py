@@ -19,30 +19,46 @@ def import_prices_parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/import_prices.py``."""
     parser = Program(
         name="import_prices.py",
-        description="Turn price catalogs of gpuhunt into a price file, which train.py and report.py read. A catalog "
-        "is a table <provider>.csv on your disk, or a catalog.zip of such tables; no network is used. Each entry is "
-        "named after provider, instance and region; names of spot prices end in -spot. Each entry states its file and "
-        "the day of its price.",
+        description="Write a price file from catalogs of cloud prices. train.py and report.py read the price file with "
+        "--prices. A catalog is a file of the tool gpuhunt: a table PROVIDER.csv, or a catalog.zip of such tables. The "
+        "program reads files on your disk and does not use the network. The name of an entry is made of provider, "
+        "instance and region, and ends in -spot for a spot price. Each entry records the catalog and the day of the "
+        "price.",
+        terms=("instance",),
         examples=(
             "import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml",
             "train.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1",
             "report.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1-spot",
         ),
     ).parser()
-    parser.add_argument("catalogs", nargs="+", type=Path, metavar="CATALOG", help="Tables (.csv) or archives (.zip).")
+    parser.add_argument(
+        "catalogs",
+        nargs="+",
+        type=Path,
+        metavar="CATALOG",
+        help="Catalog: a table (.csv) or an archive of tables (.zip).",
+    )
     parser.add_argument(
         "--output",
         type=Path,
         default=None,
         metavar="FILE",
-        help="New file to write (default: standard output).",
+        help="File to write, which must not exist (default: standard output).",
     )
-    which = parser.add_argument_group("offers to take (default: all with accelerators)")
+    which = parser.add_argument_group("which offers to take (default: all offers with a GPU)")
     which.add_argument(
-        "--provider", action="append", default=[], metavar="NAME", help="Only this provider. Can be repeated."
+        "--provider",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Take only offers of this provider. Can be repeated.",
     )
     which.add_argument(
-        "--gpu", action="append", default=[], metavar="NAME", help="Only this GPU, such as H100. Can be repeated."
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Take only offers with this GPU, for example H100. Can be repeated.",
     )
     which.add_argument(
         "--count",
@@ -50,35 +66,43 @@ def import_prices_parser() -> argparse.ArgumentParser:
         default=[],
         type=int,
         metavar="N",
-        help="Only instances with this number of GPUs. Can be repeated.",
+        help="Take only offers with this number of GPUs. Can be repeated.",
     )
     which.add_argument(
-        "--region", action="append", default=[], metavar="NAME", help="Only this region. Can be repeated."
+        "--region",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Take only offers in this region. Can be repeated.",
     )
     market = which.add_mutually_exclusive_group()
-    market.add_argument("--spot", action="store_true", help="Only spot prices (default: spot and on-demand).")
-    market.add_argument("--on_demand", action="store_true", help="Only on-demand prices.")
-    entry = parser.add_argument_group("facts that the catalog lacks")
+    market.add_argument(
+        "--spot", action="store_true", help="Take only spot prices (default: spot and on-demand prices)."
+    )
+    market.add_argument(
+        "--on_demand", action="store_true", help="Take only on-demand prices (default: spot and on-demand prices)."
+    )
+    entry = parser.add_argument_group("what the catalog does not say")
     entry.add_argument(
         "--date",
         type=_day,
         default=None,
         metavar="YYYY-MM-DD",
-        help="Day of the prices (default: the day in the archive; required for a .csv).",
+        help="Day of the prices (default: the day in the archive). Required for a .csv file.",
     )
     entry.add_argument(
         "--billing_granularity_s",
         type=float,
         default=None,
         metavar="S",
-        help="Round billed time up to a multiple of this [s] (default: as for the provider in config/prices.toml).",
+        help="Billed time is rounded up to a multiple of S [s] (default: as in config/prices.toml for the provider).",
     )
     entry.add_argument(
         "--billing_minimum_s",
         type=float,
         default=None,
         metavar="S",
-        help="Smallest billed time [s] (default: as for the provider in config/prices.toml).",
+        help="Shortest time that is billed [s] (default: as in config/prices.toml for the provider).",
     )
     return parser
 
@@ -100,7 +124,7 @@ def import_prices(argv: Sequence[str]) -> int:
     origins = [catalog.origin for catalog in catalogs]
     for catalog in catalogs:
         if origins.count(catalog.origin) > 1:
-            raise UserError(f"{catalog.origin} is named twice")
+            raise UserError(f"{catalog.origin} is named twice: name it once")
         if catalog.unread:
             count = len(catalog.unread)
             left_out = f"{catalog.origin}: {count} lines left out, the first: {catalog.unread[0]}"
@@ -119,10 +143,10 @@ def import_prices(argv: Sequence[str]) -> int:
         entries = price_entries(catalog, chosen, *_billing(catalog, args, ours), _date(catalog, args.date))
         twice = next((name for name in entries if name in prices), None)
         if twice is not None:
-            raise UserError(f"{catalog.origin}: {twice} is in another of the catalogs, too: import one of them")
+            raise UserError(f"{catalog.origin}: {twice} is also in another catalog: import only one of the two")
         prices |= entries
     if not prices:
-        raise UserError(f"none of {len(offers)} offers with accelerators matches: leave out a flag")
+        raise UserError(f"none of {len(offers)} offers with an accelerator matches all flags: leave out a flag")
     _write(prices, args.output)
     return 0
 
@@ -142,7 +166,7 @@ def _require_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
     """Refuse names that no catalog has."""
     for name in asked:
         if name.casefold() not in _folded(known):
-            raise UserError(f"{flag} {name}: in none of the catalogs; {nearest(name, known)}")
+            raise UserError(f"{flag} {name}: no catalog has it: {nearest(name, known)}")
 
 
 def _folded(names: Iterable[str]) -> set[str]:
@@ -181,7 +205,7 @@ def _write(prices: Mapping[str, Price], output: Path | None) -> None:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise UserError(f"--output {output}: the file exists: remove it, or name another one") from error
+        raise UserError(f"--output {output}: the file exists: remove it, or name another file") from error
     except OSError as error:
         raise UserError(f"--output {output}: cannot write: {error.strerror}") from error
     spot = sum(price.market == "spot" for price in prices.values())

@@ -36,7 +36,7 @@ _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
 _DRAWN_RUNS = 1000
-"""Runs on a page at most, the newest ones: more take minutes to draw, and a browser long to show."""
+"""Largest number of runs on a page. More runs take minutes to draw, and a browser long to show."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
@@ -47,10 +47,12 @@ def report_parser() -> argparse.ArgumentParser:
     parser = Program(
         name="report.py",
         description=(
-            "Show for every run of a ledger: status, held-out success, time to the target, cost, steps per second, "
-            "peak memory and the share of evaluation. Failed runs are included. Runs with damaged journals are left "
-            "out, and the exit status is then 1; scripts/verify_ledger.py checks the ledger itself."
+            "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
+            "environment steps per second, peak memory and the share of time that evaluation took. Failed runs are "
+            "shown, too. If a journal is damaged, its run is left out, and the exit status is 1. "
+            "scripts/verify_ledger.py then shows the damage."
         ),
+        terms=("run", "cohort", "target", "held-out", "journal", "ledger", "cell"),
         examples=(
             "report.py --checkpoints",
             "report.py --html page.html",
@@ -62,48 +64,56 @@ def report_parser() -> argparse.ArgumentParser:
         "runs",
         nargs="*",
         metavar="RUN",
-        help="Run ids, of which the first characters are enough, or names of cohorts (default: all runs).",
+        help="Run id or name of a cohort (default: all runs). The first characters of an id are enough.",
     )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    parser.add_argument("--json", metavar="FILE", help="Write all figures as JSON; - means standard output.")
+    parser.add_argument(
+        "--log_root", type=Path, default=Path("logs"), help="Root folder of the ledger (default: logs)."
+    )
+    parser.add_argument("--json", metavar="FILE", help="Write all results to a JSON file; - means standard output.")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--html",
         metavar="FILE",
         type=Path,
-        help="Write one HTML page with tables and figures. A browser shows it without a network. Of more than "
-        f"{_DRAWN_RUNS} runs, the page shows the newest; name runs or cohorts to show others.",
+        help="Write an HTML page with tables and plots, which works without a network. The page shows at most "
+        f"{_DRAWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
     )
     what.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help="Compare two cohorts or runs: how many times sooner and cheaper B is, with intervals. If they do not "
-        "measure the same thing, the comparison is refused, and the message lists every field that differs.",
+        help="Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
+        "than A, with confidence intervals. If A and B cannot be compared, for example because their panels differ, "
+        "the program lists what differs and exits with status 2.",
     )
     what.add_argument(
         "--sql",
         metavar="QUERY",
-        help="Query the tables of the ledger in DuckDB's SQL; --json or --csv write the answer to a file.",
+        help="Print the answer to a query of the ledger, in DuckDB's SQL. --schema lists the tables. --json and --csv "
+        "write the answer to a file.",
     )
-    what.add_argument("--schema", action="store_true", help="List the tables and columns for --sql.")
-    parser.add_argument("--csv", metavar="FILE", help="Write the answer to --sql as CSV; - means standard output.")
+    what.add_argument("--schema", action="store_true", help="List the tables and columns that --sql can use.")
+    parser.add_argument(
+        "--csv", metavar="FILE", help="Write the answer to --sql to a CSV file; - means standard output."
+    )
     parser.add_argument("--checkpoints", action="store_true", help="Also show the held-out score of every checkpoint.")
     parser.add_argument(
         "--instance",
-        help="Price every run as this entry of the price file. The report names the old and the new price.",
+        help="Entry of the price file to compute all costs with (default: the price that each run recorded). The "
+        "report names the recorded and the new price.",
     )
     parser.add_argument(
         "--usd_per_hour",
         type=float,
-        help="Price every run at this rate [USD/h]. The rate is that of the --instance. If you name no instance, it is "
-        "the rate of one GPU, or of the whole machine if it trains on its CPU.",
+        help="Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
+        "GPU, or of the whole machine if it trains on its CPU.",
     )
     parser.add_argument(
         "--prices",
         type=Path,
         metavar="FILE",
-        help="Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
+        help="Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, "
+        "your entry is used. scripts/import_prices.py can write a price file.",
     )
     return parser
 
@@ -209,17 +219,17 @@ def _require_consistent(args: argparse.Namespace) -> None:
     """Refuse flags that would be ignored.
 
     Raises:
-        UserError: If an argument has no effect beside another one.
+        UserError: If an argument has no effect together with another argument.
     """
     if args.csv is not None and args.sql is None:
-        raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
+        raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
     if args.html is not None and args.json is not None:
-        raise UserError("--html and --json each write a file of their own: call report.py twice")
+        raise UserError("--html and --json cannot be used together: call report.py twice")
     other = next((f"--{name}" for name in ("html", "compare", "sql", "schema") if getattr(args, name)), None)
     if args.checkpoints and other is not None:
-        raise UserError(f"--checkpoints goes with the table and with --json, not with {other}")
+        raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
     if args.compare is not None and args.runs:
-        raise UserError("--compare compares all runs of its two sides: name only A and B")
+        raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
 
 
 def _write_json(file: str, report: dict[str, Any]) -> None:
@@ -250,7 +260,7 @@ def _asked_price(args: argparse.Namespace) -> Price | None:
     """Return the requested price, which replaces the declared prices, if there is one."""
     if args.instance is None and args.usd_per_hour is None:
         if args.prices is not None:
-            raise UserError(f"--prices {args.prices}: name the entry to price the runs by with --instance")
+            raise UserError(f"--prices {args.prices}: also name an entry of the file with --instance")
         return None
     return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
 
@@ -265,7 +275,7 @@ def whole_ledger(log_root: Path) -> Ledger:
         UserError: If there is no run, or every run is damaged.
     """
     if not log_root.is_dir():
-        raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
+        raise UserError(f"no ledger at {log_root}: train first, or name the root of a ledger with --log_root")
     with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
         if ledger.damage and not ledger.runs:

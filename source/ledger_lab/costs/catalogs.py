@@ -17,7 +17,7 @@ from ledger_lab.costs.prices import Price
 from ledger_lab.errors import UserError
 
 _OUR_NAMES: Final = {"lambdalabs": "lambda"}
-"""First part of our entries' names, by gpuhunt's name of the provider, if the two differ."""
+"""Name of a provider in LedgerLab's entries, by gpuhunt's name of the provider, where the two names differ."""
 
 _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD"}
 
@@ -133,9 +133,9 @@ def read_catalogs(path: Path) -> list[Catalog]:
     except OSError as error:
         raise UserError(f"{path}: cannot read the catalog: {error.strerror}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, or packed in an unknown way
-        raise UserError(f"{path}: neither a table <provider>.csv nor an archive of such: {error}") from error
+        raise UserError(f"{path}: neither a table <provider>.csv nor an archive of such tables: {error}") from error
     if not catalogs:
-        raise UserError(f"{path}: the archive holds no table <provider>.csv")
+        raise UserError(f"{path}: the archive has no table <provider>.csv: name an archive of gpuhunt's tables")
     return catalogs
 
 
@@ -176,7 +176,7 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
             unread.append(f"line {reader.line_num}: {error}")
     if not offers:
         said = f": {unread[0]}" if unread else ""
-        raise UserError(f"{origin}: no line is one of gpuhunt's catalogs{said}")
+        raise UserError(f"{origin}: no line has the format of gpuhunt's tables{said}")
     return Catalog(
         provider=provider,
         origin=origin,
@@ -188,14 +188,14 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
 
 
 def billing_of(provider: str, known: Mapping[str, Price]) -> Billing:
-    """Return how a provider bills, according to our own entries.
+    """Return how a provider bills, according to the entries of config/prices.toml.
 
     Args:
         provider: The provider, as gpuhunt names it.
         known: Prices by instance name.
 
     Returns:
-        The common rule of its entries; both fields are None if there is no entry, or their rules differ.
+        The rule of its entries. Both fields are None if the provider has no entry, or its entries have different rules.
     """
     prefix = _OUR_NAMES.get(provider, provider) + "-"
     rules = {
@@ -212,7 +212,7 @@ def price_entries(
     """Turn offers of one catalog into price entries.
 
     Args:
-        catalog: The catalog. If several of its offers share a name, their names are made longer, chosen or not.
+        catalog: The catalog. Offers that share a name get longer names, even if only one of them is chosen.
         chosen: The offers.
         granularity_s: Billed time is rounded up to a multiple of this [s].
         minimum_s: Smallest billed time [s].

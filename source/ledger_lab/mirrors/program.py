@@ -27,7 +27,7 @@ from ledger_lab.mirrors import (
     load_sink,
 )
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import HelpFormatter, define, examples
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
@@ -62,13 +62,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mirror.py",
         description=(
-            "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
-            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the "
-            "training. You can start it during the run or later. If you start it again, MLflow and online Weights & "
-            "Biases continue after the data that they have; TensorBoard and offline Weights & Biases get all data "
-            "again. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
-            "Biases stay in the run directory; `wandb sync` sends them later."
+            "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow. The dashboard gets training "
+            "metrics, times of phases, held-out scores, telemetry, health events, and how the run ended. You can start "
+            "the program during the run or later. It only reads the journals of the run, so it cannot disturb the "
+            "training. If you start it again, MLflow and W&B get only the data that is missing. TensorBoard and W&B in "
+            "offline mode get all data again. For W&B, set the environment variable WANDB_API_KEY. For MLflow, set "
+            "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With "
+            "WANDB_MODE=offline, the files of W&B stay in the directory of the run, and `wandb sync` sends them later."
+            + define("run", "phase", "held-out", "telemetry", "journal", "ledger")
         ),
         epilog=examples(
             "mirror.py RUN --to tensorboard",
@@ -77,34 +78,36 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "run", metavar="RUN", help="Run directory or run id; the first characters of the id are enough."
+        "run", metavar="RUN", help="Run id or run directory. The first characters of the id are enough."
     )
     parser.add_argument("--to", required=True, choices=SINKS, help="Dashboard to send to.")
     parser.add_argument(
-        "--project", help="Project in W&B, or experiment in MLflow (default: ledger_lab).", metavar="NAME"
+        "--project", help="Name of the W&B project or MLflow experiment (default: ledger_lab).", metavar="NAME"
     )
-    parser.add_argument("--uri", help="Tracking server of MLflow (default: $MLFLOW_TRACKING_URI).")
+    parser.add_argument("--uri", help="Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
     parser.add_argument(
-        "--dir", type=Path, help="Folder for the files of TensorBoard or W&B (default: in the run directory)."
+        "--dir", type=Path, help="Folder for the files of TensorBoard or W&B (default: in the directory of the run)."
     )
     parser.add_argument(
-        "--once", action="store_true", help="Send the rows that exist now, then stop, even if the run continues."
+        "--once", action="store_true", help="Send the data that exists now, and exit, even if the run continues."
     )
     parser.add_argument(
         "--every",
         type=float,
         default=2.0,
         metavar="S",
-        help="Time between two readings of the journals [s] (default: 2).",
+        help="Time between two checks for new data [s] (default: 2).",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=600.0,
         metavar="S",
-        help="After the run is over: how long to retry an unreachable dashboard [s] (default: 600).",
+        help="Time to keep retrying after the run has ended, if the dashboard cannot be reached [s] (default: 600).",
     )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
+    parser.add_argument(
+        "--log_root", type=Path, default=Path("logs"), help="Root folder of the ledger (default: logs)."
+    )
     return parser
 
 
@@ -169,7 +172,7 @@ def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
     for entry in entries:
         if isinstance(entry.row, RunDeclared):
             return RunInfo(entry.row, entry.time, run_dir)
-    raise UserError(f"{run_dir} declares no run")
+    raise UserError(f"{run_dir} has no declaration of a run: name the directory of a run")
 
 
 def _find(name: str, log_root: Path) -> Path:
@@ -181,7 +184,7 @@ def _find(name: str, log_root: Path) -> Path:
     if len(found) == 1:
         return found[0].resolve()
     if found:
-        raise UserError(f"{name!r} begins the ids of {len(found)} runs: name more of one")
+        raise UserError(f"{name!r} begins the ids of {len(found)} runs: give more characters")
     known = nearest(name, run_dirs.values())
     raise UserError(f"no run directory and no run id {name!r} (run ids under {log_root}: {known})")
 

@@ -28,12 +28,12 @@ class Event(StrEnum):
 
 
 _MEANINGS = {
-    Event.NON_FINITE: "a figure of the training is NaN or infinite",
-    Event.VALUE_LOSS_EXPLOSION: "the value loss grows far beyond what the returns explain",
-    Event.ENTROPY_COLLAPSE: "exploration ends before the policy has learned",
-    Event.KL_OUT_OF_RANGE: "updates change the policy far too much or not at all",
+    Event.NON_FINITE: "a training metric is NaN or infinite",
+    Event.VALUE_LOSS_EXPLOSION: "the value loss is many times larger than the squared returns",
+    Event.ENTROPY_COLLAPSE: "the policy stops exploring before it has learned the task",
+    Event.KL_OUT_OF_RANGE: "updates change the policy far too much, or not at all",
     Event.GRADIENT_SPIKES: "the gradient norm jumps repeatedly",
-    Event.SLOWDOWN: "environment steps per second fall while training goes on",
+    Event.SLOWDOWN: "the number of environment steps per second falls",
     Event.HOST_MEMORY_GROWTH: "host memory grows steadily",
     Event.DEVICE_MEMORY_GROWTH: "device memory grows steadily",
     Event.REWARD_HACKING: "the training return rises while held-out success falls",

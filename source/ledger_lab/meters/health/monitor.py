@@ -20,7 +20,7 @@ from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
 from ledger_lab.meters.health.seen import Iteration
 
 _AROUND = 5
-"""Number of iterations over which returns represent one policy."""
+"""Number of iterations around a checkpoint whose mean returns count as the return of its policy."""
 
 
 class HealthMonitor:
