@@ -106,6 +106,15 @@ def test_without_more_processes_a_report_takes_the_one_it_has(monkeypatch: pytes
     assert list(cores.map_on_cores(abs, [-1, -2, 3])) == [1, 2, 3]
 
 
+def test_a_link_that_leads_to_itself_is_refused_in_one_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    refused = script("report", "--log_root", tmp_path / "logs", "--html", loop)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert str(loop) in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["x" * 10_000, "x" * 10_000 + ".toml"])
 @pytest.mark.parametrize(
     ("program", "flag"), [("study", ""), ("report", "--log_root"), ("verify_ledger", "--log_root"), ("play", "")]
