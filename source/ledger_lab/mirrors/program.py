@@ -27,7 +27,7 @@ from ledger_lab.mirrors import (
     load_sink,
 )
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
@@ -59,8 +59,8 @@ def mirror_run(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/mirror.py``."""
-    parser = argparse.ArgumentParser(
-        prog="mirror.py",
+    parser = Program(
+        name="mirror.py",
         description=(
             "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
             "the run ended. The mirror only reads the journals of the run, so its failures do not affect the "
@@ -70,12 +70,11 @@ def _parser() -> argparse.ArgumentParser:
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
             "Biases stay in the run directory; `wandb sync` sends them later."
         ),
-        epilog=examples(
+        examples=(
             "mirror.py RUN --to tensorboard",
             "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
         ),
-        formatter_class=HelpFormatter,
-    )
+    ).parser()
     parser.add_argument(
         "run", metavar="RUN", help="Run directory or run id; the first characters of the id are enough."
     )
