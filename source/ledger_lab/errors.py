@@ -33,6 +33,8 @@ def as_user_error(error: BaseException) -> UserError | None:
         return UserError(f"cannot start a process ({error.strerror}): {_FEWER_PROCESSES}")
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
         return UserError("a path holds the character NUL: no file can have such a name")
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        return UserError(f"{error.object!r} is not UTF-8: give a name that a library can write")
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # from Path.resolve
         return UserError(f"{first_line(error)}: a link must lead to a file or folder")
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":

@@ -139,6 +139,14 @@ def test_journals_below_a_folder_whose_name_is_no_text_are_read(
     assert "aa" in capsys.readouterr().out
 
 
+def test_a_name_that_a_library_cannot_write_is_refused_in_one_line(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    folder = os.fsdecode(b"\xff\xfe")
+    refused = run("mirror", run_dir, "--to", "tensorboard", "--once", "--dir", folder, cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert r"\udcff\udcfe" in refused.stderr
+
+
 def test_limits_of_the_system_are_errors_of_the_user_and_other_errors_are_not() -> None:
     assert as_user_error(ValueError("embedded null byte")) is not None
     assert as_user_error(OSError(errno.ENAMETOOLONG, "File name too long", "x")) is not None
