@@ -54,7 +54,8 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
                     path = folder / f"{name}.{kind}"
                     with whole_file(path, shared=True) as unfinished:
                         # COPY takes no parameter as its file name, so quotes in the name are doubled.
-                        quoted = str(unfinished).replace("'", "''")
+                        # As an absolute path: DuckDB takes a name that begins with ~ for a home.
+                        quoted = str(unfinished.absolute()).replace("'", "''")
                         unfinished.touch()  # raises the system's own error, which DuckDB would reword
                         source = _spreadsheet_query(TABLES[name]) if kind == "csv" else f'FROM "{name}"'
                         connection.execute(f"COPY ({source}) TO '{quoted}' ({_OPTIONS[kind]})")
