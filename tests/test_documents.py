@@ -81,3 +81,11 @@ def test_a_path_with_nul_is_a_value_error(read: object) -> None:
     assert callable(read)
     with pytest.raises(ValueError, match="null"):
         read(Path("a\0b"))
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "endless.toml"
+    path.symlink_to("/dev/zero")
+    for read in (read_toml, read_json):
+        with pytest.raises(ValueError, match="more than 64 MiB"):
+            read(path)

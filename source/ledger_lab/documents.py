@@ -12,6 +12,8 @@ __all__ = ["read_json", "read_toml"]
 
 DEEPEST = 64
 """Levels of tables and lists that a file may nest."""
+LARGEST_BYTES = 1 << 26
+"""Size of the largest file [B]: a device such as ``/dev/zero`` has no end."""
 _LARGEST_INTEGER = 2**63 - 1
 """TOML asks for integers of 64 bits."""
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
@@ -27,10 +29,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is not TOML in UTF-8, nests too deep, holds an integer of more than 64 bits or a
-            character NUL, or the path can't be that of a file. The message is one line.
+        ValueError: If it is not TOML in UTF-8, has more than :data:`LARGEST_BYTES`, nests too deep, holds an integer
+            of more than 64 bits or a character NUL, or the path can't be that of a file. The message is one line.
     """
-    text = path.read_text(encoding="utf-8")
+    text = _read(path).decode()
     if _LONG_KEY.search(text):
         raise ValueError(_too_deep())
     try:
@@ -53,10 +55,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is no JSON object in UTF-8, nests too deep, holds an integer of more than 64 bits or a
-            character NUL, or the path can't be that of a file. The message is one line.
+        ValueError: If it is no JSON object in UTF-8, has more than :data:`LARGEST_BYTES`, nests too deep, holds an
+            integer of more than 64 bits or a character NUL, or the path can't be that of a file. The message is one
+            line.
     """
-    data = path.read_bytes()
+    data = _read(path)
     try:
         content = json.loads(data)
     except RecursionError:
@@ -69,6 +72,20 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError("not a JSON object")
     _require_sane(content)
     return content
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is larger than :data:`LARGEST_BYTES`.
+    """
+    with path.open("rb") as file:
+        data = file.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise ValueError(f"it has more than {LARGEST_BYTES >> 20} MiB")
+    return data
 
 
 def _too_deep() -> str:

@@ -33,6 +33,10 @@ def as_user_error(error: BaseException) -> UserError | None:
         return UserError(f"cannot start a process ({error.strerror}): {_FEWER_PROCESSES}")
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
         return UserError("a path contains the character NUL: name another path")
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        return UserError(f"{error.object!r} is not UTF-8: give a name that a library can write")
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # from Path.resolve
+        return UserError(f"{first_line(error)}: name a file or a folder instead")
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return UserError(f"cannot start a thread: {_FEWER_PROCESSES}")
     return None

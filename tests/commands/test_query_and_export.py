@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.export import export_ledger
 from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.reports.ledger_tables import TABLES
-from tests.conftest import script
+from tests.conftest import ROOT, script
 from tests.fakes.ledgers import write_run
 
 
@@ -96,3 +100,37 @@ def test_exports_list_written_files_and_runs_left_out(log_root: Path, tmp_path: 
     refused = script("export", "--log_root", log_root, "--to", "/proc/nope")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
+
+
+HOSTILE_CELLS = ["=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "\uff1d1", "-2.5e-3", "+3", "-", "plain", "a=b"]
+
+
+def test_no_cell_of_a_csv_file_is_a_formula(log_root: Path, tmp_path: Path) -> None:
+    for index, cell in enumerate(HOSTILE_CELLS):
+        write_run(log_root, f"c{index}", task=cell)
+    escaped = {cell if cell in ("-2.5e-3", "+3", "plain", "a=b") else f"'{cell}" for cell in HOSTILE_CELLS}
+    asked, exported = tmp_path / "asked.csv", tmp_path / "out" / "runs.csv"
+    query = "SELECT task, -1 AS number FROM runs WHERE run_id LIKE 'c%'"
+    assert build_report(["--log_root", str(log_root), "--sql", query, "--csv", str(asked)]) == 0
+    assert export_ledger(["--log_root", str(log_root), "--to", str(exported.parent), "--format", "csv"]) == 0
+    for file in (asked, exported):
+        with file.open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        assert {row["task"] for row in rows} >= escaped
+        assert not {row["task"] for row in rows} & (set(HOSTILE_CELLS) - escaped)
+    with asked.open(newline="") as lines:
+        assert {row["number"] for row in csv.DictReader(lines)} == {"-1"}
+
+
+@pytest.mark.parametrize("kind", ["--csv", "--json"])
+def test_an_answer_on_a_terminal_sends_no_control_characters(log_root: Path, kind: str) -> None:
+    write_run(log_root, "cc", task="a\x1b[2J\x9b31m\u202e\x7fb")
+    query = ["--log_root", str(log_root), "--sql", "SELECT task FROM runs WHERE run_id = 'cc'", kind, "-"]
+    terminal, end = os.openpty()
+    with open(end, "wb") as stdout:
+        done = subprocess.run([sys.executable, "scripts/report.py", *query], stdout=stdout, cwd=ROOT, check=True)
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert done.returncode == 0
+    assert [each for each in shown if not each.isprintable() and each not in "\r\n"] == []
+    assert "[2J" in shown

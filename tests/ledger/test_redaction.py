@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -13,8 +15,26 @@ from hypothesis import strategies as st
 
 from ledger_lab.ledger.redaction import REDACTED, RedactedStream, Redactor, redact_files
 from tests.fakes.ledgers import declared
+from tests.ledger.forms_of_secrets import HARMLESS, KNOWN_LEAKS, SECRETS
 
 SECRET = "correct-horse-battery"
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_no_form_of_a_secret_stays(text: str, secret: str) -> None:
+    once = Redactor({}, []).text(text)
+    assert secret not in once
+    assert Redactor({}, []).text(once) == once, "what is redacted must not change again"
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert Redactor({}, []).text(text) == text
+
+
+@pytest.mark.parametrize(("text", "secret", "reason"), KNOWN_LEAKS)
+def test_some_secrets_are_not_recognized(text: str, secret: str, reason: str) -> None:
+    assert secret in Redactor({}, []).text(text), f"recognized now, although {reason}: move it to SECRETS"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +132,28 @@ def test_the_value_of_a_secret_flag_is_redacted_anywhere() -> None:
     assert redactor.text(f"refused: {SECRET}, x{SECRET}x") == f"refused: {REDACTED}, {REDACTED}"
 
 
+def test_a_flag_after_a_switch_is_no_secret() -> None:
+    redactor = Redactor({}, ["train.py", "--use_token", "--num_envs", "4096"])
+    assert redactor.text("unknown flag --num_envs") == "unknown flag --num_envs"
+    assert redactor.value(["--use_token", "--num_envs", "4096"]) == ["--use_token", "--num_envs", "4096"]
+
+
+def test_a_known_secret_is_replaced_however_it_is_spelled() -> None:
+    secret = 'p@ss "wörd" \\ it\'s'
+    redactor = Redactor({"DB_PASSWORD": secret}, [])
+    for spelled in (secret, json.dumps(secret), repr(secret), quote(secret, safe=""), shlex.quote(secret)):
+        assert "rd" not in redactor.text(f"seen {spelled} here").replace("[redacted]", ""), spelled
+
+
+def test_a_private_key_that_a_log_gets_line_by_line_is_replaced() -> None:
+    log = io.StringIO()
+    stream = RedactedStream(log)
+    for line in PEM.splitlines(keepends=True):
+        stream.write(line)
+    stream.write("\nafter\n")
+    assert log.getvalue() == f"{REDACTED}\nafter\n"
+
+
 def test_fields_that_identify_a_row_are_never_redacted() -> None:
     row = declared("aa", cohort="ant-lr-sweep-0001", command=["--x", "ant-lr-sweep-0001"])
     for environment in ({"SWEEP_TOKEN": "ant-lr-sweep-0001"}, {"SWEEP_KEY": "ant-lr-sweep"}):
@@ -207,6 +249,24 @@ def test_a_log_is_redacted_however_the_text_is_split() -> None:
 )
 def test_no_text_takes_longer_than_its_length_allows(text: str) -> None:
     assert Redactor({}, []).text(text) == text  # with the square of the length, it took an hour
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "token" + " " * 100_000,
+            "token=a(" * 20_000,
+            "token: str, " * 10_000,
+            "token: <" * 20_000,
+            "key_a_" * 20_000,
+        ),
+        *("://a:" * 30_000, "token=[" * 20_000, "-" * 200_000, "\\" * 200_000, "token\n" * 20_000, ", token: " * 100),
+    ],
+    ids=lambda text: repr(text[:9]),
+)
+def test_no_secrets_take_longer_than_their_length_allows(text: str) -> None:
+    assert len(Redactor({}, []).text(text)) <= len(text)
 
 
 @pytest.mark.parametrize(

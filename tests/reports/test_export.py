@@ -153,3 +153,11 @@ def test_a_run_without_an_end_has_no_bundle(tmp_path: Path) -> None:
     write_run(tmp_path, "dd", status=None, pid=os.getpid())
     (run,) = read_ledger(tmp_path).runs
     assert why_not(run, summarize_run(run)) == "it is still running"
+
+
+def test_a_folder_whose_name_begins_with_a_tilde_is_a_folder(
+    ledger: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = export_tables(ledger, Path("~nobody", "x"), ["csv"])
+    assert all(path.is_file() for path in written)

@@ -47,3 +47,10 @@ def test_what_could_become_python_is_refused(override: str) -> None:
 )
 def test_data_needs_no_trust(override: str) -> None:
     assert not names_code(override)
+
+
+@pytest.mark.parametrize("part", ["1", "a", "1a", "-1e5"])
+def test_a_long_value_is_read_once(part: str) -> None:
+    assert not names_code(f"agent.x={part * 20_000}")
+    refused = names_code(f"agent.x={part * 20_000}!")
+    assert refused, "a search that tries all ways to split words would not end"

@@ -106,6 +106,15 @@ def test_a_report_that_can_start_no_process_uses_its_own_process(monkeypatch: py
     assert list(cores.map_on_cores(abs, [-1, -2, 3])) == [1, 2, 3]
 
 
+def test_a_link_that_leads_to_itself_is_refused_in_one_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    refused = script("report", "--log_root", tmp_path / "logs", "--html", loop)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert str(loop) in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["x" * 10_000, "x" * 10_000 + ".toml"])
 @pytest.mark.parametrize(
     ("program", "flag"), [("study", ""), ("report", "--log_root"), ("verify_ledger", "--log_root"), ("play", "")]
@@ -128,6 +137,14 @@ def test_journals_below_a_folder_whose_name_is_no_text_are_read(
     (root / "aa").rename(root / os.fsdecode(b"\xfdaa")) if (root / "aa").is_dir() else None
     assert build_report(["--log_root", str(tmp_path)]) == 0
     assert "aa" in capsys.readouterr().out
+
+
+def test_a_name_that_a_library_cannot_write_is_refused_in_one_line(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    folder = os.fsdecode(b"\xff\xfe")
+    refused = run("mirror", run_dir, "--to", "tensorboard", "--once", "--dir", folder, cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert r"\udcff\udcfe" in refused.stderr
 
 
 def test_limits_of_the_system_are_errors_of_the_user_and_other_errors_are_not() -> None:

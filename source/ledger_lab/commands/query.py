@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
+import re
 import signal
 import sys
 import threading
@@ -19,6 +21,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ledger_lab.errors import UserError
+from ledger_lab.names import visible
+from ledger_lab.reports.export import spreadsheet_text
 from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import Answer, query
 from ledger_lab.terminal.console import make_console
@@ -118,9 +122,11 @@ def _json(answer: Answer) -> bytes:
         raise UserError(f"--sql: two columns are called {twice!r}: give one of them another name with AS")
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     try:
-        return orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+        text = orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
     except orjson.JSONEncodeError as error:
         raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
+    # In ASCII, as all JSON of reports: orjson leaves control characters beyond ASCII, which a terminal would obey.
+    return (re.sub(r"[^\n -~]", lambda found: json.dumps(found[0])[1:-1], text) + "\n").encode()
 
 
 def _plain(value: Any) -> Any:
@@ -129,21 +135,31 @@ def _plain(value: Any) -> Any:
 
 
 def _csv(answer: Answer) -> bytes:
-    """Encode an answer as CSV; a missing value is an empty field."""
+    """Encode an answer as CSV; a missing value is an empty field, and no text is a formula."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(answer.columns)
+    # The writer quotes a carriage return only if it ends lines, but readers end a line there in any case.
+    returns = any(isinstance(value, str) and "\r" in value for row in answer.rows for value in row)
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_STRINGS if returns else csv.QUOTE_MINIMAL)
+    writer.writerow(map(spreadsheet_text, answer.columns))
     for row in answer.rows:
-        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
+        writer.writerow(map(_csv_cell, row))
     return text.getvalue().encode()
 
 
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return spreadsheet_text(value)
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
 def _write(name: str, data: bytes) -> None:
-    """Write to a file, or to standard output.
+    """Write to a file, or to standard output; a terminal shows control characters instead of obeying them.
 
     Raises:
         UserError: If the file can't be written.
     """
+    if name == "-" and sys.stdout.isatty():
+        data = "\n".join(map(visible, data.decode().split("\n"))).encode()
     if name == "-":
         sys.stdout.buffer.write(data)
         return

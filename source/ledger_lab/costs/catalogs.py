@@ -124,8 +124,10 @@ def read_catalogs(path: Path) -> list[Catalog]:
     """
     try:
         if path.suffix == ".csv":
-            _require_size(path, path.stat().st_size)
-            return [_catalog(path, path.name, path.read_bytes(), None)]
+            with path.open("rb") as file:
+                data = file.read(_LARGEST + 1)  # a device has no size, and may have no end
+            _require_size(path, max(len(data), path.stat().st_size))
+            return [_catalog(path, path.name, data, None)]
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".csv")]
             _require_size(path, sum(info.file_size for info in members))  # no more is read of a member than it declares

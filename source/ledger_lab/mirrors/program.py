@@ -27,7 +27,7 @@ from ledger_lab.mirrors import (
     load_sink,
 )
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, define, examples
+from ledger_lab.terminal.flags import Program
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
@@ -59,8 +59,8 @@ def mirror_run(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     """Return the command line of ``scripts/mirror.py``."""
-    parser = argparse.ArgumentParser(
-        prog="mirror.py",
+    parser = Program(
+        name="mirror.py",
         description=(
             "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow. The dashboard gets training "
             "metrics, times of phases, held-out scores, telemetry, health events, and how the run ended. You can start "
@@ -69,14 +69,13 @@ def _parser() -> argparse.ArgumentParser:
             "offline mode get all data again. For W&B, set the environment variable WANDB_API_KEY. For MLflow, set "
             "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With "
             "WANDB_MODE=offline, the files of W&B stay in the directory of the run, and `wandb sync` sends them later."
-            + define("run", "phase", "held-out", "telemetry", "journal", "ledger")
         ),
-        epilog=examples(
+        terms=("run", "phase", "held-out", "telemetry", "journal", "ledger"),
+        examples=(
             "mirror.py RUN --to tensorboard",
             "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
         ),
-        formatter_class=HelpFormatter,
-    )
+    ).parser()
     parser.add_argument(
         "run", metavar="RUN", help="Run id or run directory. The first characters of the id are enough."
     )

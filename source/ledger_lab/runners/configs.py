@@ -30,7 +30,10 @@ from ledger_lab.tasks.registry import task_package
 _SELECTORS = ("physics", "renderer", "presets")
 _MISSING = object()
 _DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
-_DATA = re.compile(r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*", re.ASCII)
+_DATA = re.compile(
+    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*+",  # never splits a word
+    re.ASCII,
+)
 """Numbers, words, and lists of them: no name of a function or a class in another package (``package.module:name`` for
 Isaac Lab, also ``package.module.name`` for RSL-RL), no expression, no path, and nothing that Hydra reads otherwise than
 it is written, as ``${…}`` and escapes."""

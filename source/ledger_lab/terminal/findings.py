@@ -7,16 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.meters import package_versions
 
 
 def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 - plain JSON values
-    """Write figures with the command and the versions that produced them.
+    """Write figures with the command, without its secrets, and the versions that produced them.
 
     Args:
         path: The file; ``None`` writes nothing.
         findings: Figures by their names.
     """
     if path is not None:
-        content = {"versions": package_versions(), "command": sys.argv, **findings}
+        content = {"versions": package_versions(), "command": Redactor().value(sys.argv), **findings}
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
