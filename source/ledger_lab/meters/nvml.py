@@ -6,12 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ledger_lab.ledger import DeviceSample
-from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, Tell
-
-_T = TypeVar("_T")
+from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Tell, silent_sample
 
 
 def open_devices(
@@ -231,50 +229,44 @@ class NvmlDevices:
         if any(device.is_slice for device in devices):
             tell("power, energy and utilization are not metered: NVML knows them for whole GPUs, not for MIG slices")
 
-    def read(self) -> list[Reading]:
-        """Read every device, in NVML's units."""
-        readings = [self._read(device) for device in self._devices]
-        for reading in readings:
-            silent = reading == Reading(uuid=reading.uuid)
-            if silent and reading.uuid not in self._silent:
-                self._tell(f"{reading.uuid} does not answer")
-            (self._silent.add if silent else self._silent.discard)(reading.uuid)
-        return readings
-
     def sample(self) -> list[DeviceSample]:
         """Sample every device."""
-        return [reading.to_sample() for reading in self.read()]
+        samples = [self._sample(device) for device in self._devices]
+        for sample in samples:
+            silent = sample == silent_sample(sample.uuid)
+            if silent and sample.uuid not in self._silent:
+                self._tell(f"{sample.uuid} does not answer")
+            (self._silent.add if silent else self._silent.discard)(sample.uuid)
+        return samples
 
     def close(self) -> None:
         """Release NVML."""
         self._asked(self._nvml.nvmlShutdown)
 
-    def _read(self, device: _Device) -> Reading:
-        """Read one device. Figures of a whole GPU, such as its power, are not used for a slice."""
+    def _sample(self, device: _Device) -> DeviceSample:
+        """Sample one device. Figures of a whole GPU, such as its power, are not used for a slice."""
         nvml, gpu, whole = self._nvml, device.gpu, not device.is_slice
-        return Reading(
+        return DeviceSample(
             uuid=device.uuid,
-            utilization_percent=self._asked(lambda: int(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu))
-            if whole
-            else None,
+            utilization=self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100) if whole else None,
             memory_used_bytes=self._asked(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device.handle).used)),
-            power_mw=self._asked(lambda: int(nvml.nvmlDeviceGetPowerUsage(gpu))) if whole else None,
+            power_w=self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000) if whole else None,
             energy_mj=self._asked(lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu))) if whole else None,
             temperature_c=self._temperature(gpu),
             sm_clock_mhz=self._asked(lambda: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM))),
         )
 
-    def _temperature(self, gpu: Any) -> int | None:
+    def _temperature(self, gpu: Any) -> float | None:
         """Return the temperature [°C]. NVML has two functions for it: one of old drivers, one of new drivers."""
         nvml = self._nvml
         for name in ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"):
             ask = getattr(nvml, name, None)
             value = None if ask is None else self._asked(partial(ask, gpu, nvml.NVML_TEMPERATURE_GPU))
             if value is not None:
-                return value
+                return float(value)
         return None
 
-    def _asked(self, ask: Callable[[], _T]) -> _T | None:
+    def _asked[T](self, ask: Callable[[], T]) -> T | None:
         """Return a reading; ``None`` if NVML gives none, because the GPU has no such meter or is lost."""
         try:
             return ask()
