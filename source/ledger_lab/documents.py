@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "read_toml"]
+__all__ = ["read_json", "read_toml", "toml_value"]
 
 DEEPEST = 64
 """Levels of tables and lists that a file may nest."""
@@ -69,6 +69,25 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError("not a JSON object")
     _require_sane(content)
     return content
+
+
+def toml_value(value: Any) -> str:
+    """Return a value as TOML writes it, for files that the project makes.
+
+    Args:
+        value: Texts, numbers, and lists and tables of them.
+    """
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # JSON and TOML have the same escapes, but only TOML requires one for the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    """Return a key, quoted if necessary."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml_value(key)
 
 
 def _too_deep() -> str:
