@@ -6,12 +6,10 @@ import csv
 import io
 import math
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,7 +19,7 @@ from rich.text import Text
 from ledger_lab.errors import UserError
 from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import Answer, query
-from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.console import make_console, write_output
 
 _SHOWN_ROWS = 500
 """Largest number of rows to print; files get all rows."""
@@ -57,9 +55,9 @@ def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file:
     with _ended_by_interrupts():
         answer = query(contents, sql)
     if json_file is not None:
-        _write(json_file, _json(answer))
+        write_output(json_file, _json(answer))
     if csv_file is not None:
-        _write(csv_file, _csv(answer))
+        write_output(csv_file, _csv(answer))
     if json_file is None and csv_file is None:
         _print(answer)
 
@@ -107,7 +105,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _json(answer: Answer) -> bytes:
+def _json(answer: Answer) -> str:
     """Encode an answer as a list of objects.
 
     Raises:
@@ -118,7 +116,7 @@ def _json(answer: Answer) -> bytes:
         raise UserError(f"--sql: two columns are called {twice!r}: give one of them another name with AS")
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     try:
-        return orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+        return orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
     except orjson.JSONEncodeError as error:
         raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
 
@@ -128,26 +126,11 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else str(value)
 
 
-def _csv(answer: Answer) -> bytes:
+def _csv(answer: Answer) -> str:
     """Encode an answer as CSV; a missing value is an empty field."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(answer.columns)
     for row in answer.rows:
         writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
-    return text.getvalue().encode()
-
-
-def _write(name: str, data: bytes) -> None:
-    """Write to a file, or to standard output.
-
-    Raises:
-        UserError: If the file can't be written.
-    """
-    if name == "-":
-        sys.stdout.buffer.write(data)
-        return
-    try:
-        Path(name).write_bytes(data)
-    except OSError as error:
-        raise UserError(f"cannot write {name}: {error.strerror}") from error
+    return text.getvalue()

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledger_lab.costs.prices import Price
 from ledger_lab.errors import UserError
@@ -30,17 +30,17 @@ _LARGEST: Final = 256 * 2**20
 class Offer:
     """One line of a catalog: an instance, in one region, on one market."""
 
-    provider: str
-    instance: str
+    name: str
+    """Name of its entry: provider, instance, region, and whether the price is a spot price."""
+    long_name: str
+    """The same with the equipment, for providers that use one name for several instances."""
     region: str
     usd_per_hour: float
     """Price of the whole instance [USD/h] as in the catalog, not checked yet."""
     gpu: str
     gpu_count: int
-    gpu_memory_gb: float | None
-    vendor: str
-    cpus: int
-    memory_gb: float
+    accelerator: str
+    """Name of the GPU with vendor and memory, as our entries spell it."""
     spot: bool
 
     @classmethod
@@ -53,39 +53,23 @@ class Offer:
 
         Raises:
             KeyError: If a column is missing.
-            ValueError: If a number is invalid.
+            AttributeError, TypeError, ValueError: If a text is missing, or is not the number that it should be.
         """
-        gpu = row["gpu_name"] or "accelerator"
+        gpu, count, spot = row["gpu_name"] or "accelerator", int(row["gpu_count"]), row["spot"].casefold() == "true"
+        vendor = row.get("gpu_vendor") or ("google" if gpu.startswith("tpu-") else "nvidia")
+        gpu = gpu.removeprefix("tpu-")
+        memory = f" {float(row['gpu_memory']):g}GB" if row["gpu_memory"] else ""
+        name = f"{_OUR_NAMES.get(provider, provider)}-{row['instance_name']}@{row['location']}{'-spot' if spot else ''}"
         return cls(
-            provider=provider,
-            instance=row["instance_name"],
+            name=name,
+            long_name=f"{name}-{count}x{gpu}-{int(row['cpu'])}cpu-{float(row['memory']):g}gb",
             region=row["location"],
             usd_per_hour=float(row["price"]),
-            gpu=gpu.removeprefix("tpu-"),
-            gpu_count=int(row["gpu_count"]),
-            gpu_memory_gb=float(row["gpu_memory"]) if row["gpu_memory"] else None,
-            vendor=row.get("gpu_vendor") or ("google" if gpu.startswith("tpu-") else "nvidia"),
-            cpus=int(row["cpu"]),
-            memory_gb=float(row["memory"]),
-            spot=row["spot"].casefold() == "true",
+            gpu=gpu,
+            gpu_count=count,
+            accelerator=f"{_VENDORS.get(vendor, vendor.capitalize())} {gpu}{memory}",
+            spot=spot,
         )
-
-    @property
-    def accelerator(self) -> str:
-        """Name of the accelerator, as our entries spell it."""
-        memory = "" if self.gpu_memory_gb is None else f" {self.gpu_memory_gb:g}GB"
-        return f"{_VENDORS.get(self.vendor, self.vendor.capitalize())} {self.gpu}{memory}"
-
-    @property
-    def name(self) -> str:
-        """Name of the entry: provider, instance, region, and whether the price is a spot price."""
-        provider = _OUR_NAMES.get(self.provider, self.provider)
-        return f"{provider}-{self.instance}@{self.region}{'-spot' if self.spot else ''}"
-
-    @property
-    def long_name(self) -> str:
-        """The same with the equipment, for providers that use one name for several instances."""
-        return f"{self.name}-{self.gpu_count}x{self.gpu}-{self.cpus}cpu-{self.memory_gb:g}gb"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,13 +88,6 @@ class Catalog:
     """Offers with accelerators."""
     unread: tuple[str, ...]
     """Reasons why lines could not be read."""
-
-
-class Billing(NamedTuple):
-    """How a provider rounds the time that it bills; None if unknown."""
-
-    granularity_s: float | None
-    minimum_s: float | None
 
 
 def read_catalogs(path: Path) -> list[Catalog]:
@@ -172,7 +149,7 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
             offers.append(Offer.from_row(provider, row))
         except KeyError as error:
             unread.append(f"line {reader.line_num} has no {error.args[0]}")
-        except (TypeError, ValueError) as error:  # a line that ends early has None for texts
+        except (AttributeError, TypeError, ValueError) as error:  # a line that ends early has None for texts
             unread.append(f"line {reader.line_num}: {error}")
     if not offers:
         said = f": {unread[0]}" if unread else ""
@@ -187,23 +164,20 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
     )
 
 
-def billing_of(provider: str, known: Mapping[str, Price]) -> Billing:
-    """Return how a provider bills, according to our own entries.
+def billing_of(provider: str, known: Mapping[str, Price]) -> tuple[float | None, float | None]:
+    """Return how a provider rounds the time that it bills, according to our own entries.
 
     Args:
         provider: The provider, as gpuhunt names it.
         known: Prices by instance name.
 
     Returns:
-        The common rule of its entries; both fields are None if there is no entry, or their rules differ.
+        Granularity and minimum [s]; both are None if there is no entry, or their rules differ.
     """
     prefix = _OUR_NAMES.get(provider, provider) + "-"
-    rules = {
-        Billing(price.billing_granularity_s, price.billing_minimum_s)
-        for name, price in known.items()
-        if name.startswith(prefix)
-    }
-    return rules.pop() if len(rules) == 1 else Billing(None, None)
+    own = [price for name, price in known.items() if name.startswith(prefix)]
+    rules = {(price.billing_granularity_s, price.billing_minimum_s) for price in own}
+    return rules.pop() if len(rules) == 1 else (None, None)
 
 
 def price_entries(

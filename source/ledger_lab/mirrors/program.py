@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,21 +16,61 @@ from ledger_lab.ledger import RunDeclared, Status
 from ledger_lab.ledger.digest import find_journals
 from ledger_lab.ledger.find import telling_damage
 from ledger_lab.ledger.redaction import RedactedStream
-from ledger_lab.mirrors import (
-    SINKS,
-    JournalEntry,
-    RunFollower,
-    RunInfo,
-    Sink,
-    SinkUnavailableError,
-    Translator,
-    load_sink,
-)
+from ledger_lab.mirrors.follow import JournalEntry, RunFollower
+from ledger_lab.mirrors.sink import RunInfo, Sink, SinkName, SinkUnavailableError, load_sink
+from ledger_lab.mirrors.translate import Translator
 from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.flags import HelpFormatter, examples
+from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import Request, flag, log_root_flag
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorRequest(Request):
+    """What a user asks of ``scripts/mirror.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="mirror.py",
+        description=(
+            "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
+            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the "
+            "training. You can start it during the run or later. If you start it again, MLflow and online Weights & "
+            "Biases continue after the data that they have; TensorBoard and offline Weights & Biases get all data "
+            "again. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
+            "Biases stay in the run directory; `wandb sync` sends them later."
+        ),
+        examples=(
+            "mirror.py RUN --to tensorboard",
+            "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
+        ),
+    )
+
+    run: str = flag(
+        MISSING,
+        "Run directory or run id; the first characters of the id are enough.",
+        metavar="RUN",
+        positional=True,
+    )
+    to: SinkName = flag(MISSING, "Dashboard to send to.")
+    project: str | None = flag(None, "Project in W&B, or experiment in MLflow (default: ledger_lab).", metavar="NAME")
+    uri: str | None = flag(None, "Tracking server of MLflow (default: $MLFLOW_TRACKING_URI).")
+    dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the run directory).")
+    once: bool = flag(False, "Send the rows that exist now, then stop, even if the run continues.")
+    every: float = flag(2.0, "Time between two readings of the journals [s] (default: 2).", metavar="S")
+    patience: float = flag(
+        600.0,
+        "After the run is over: how long to retry an unreachable dashboard [s] (default: 600).",
+        metavar="S",
+    )
+    log_root: Path = log_root_flag()
+
+    def __post_init__(self) -> None:
+        """Refuse impossible times."""
+        if self.every <= 0 or self.patience < 0:
+            raise UserError("--every must be above 0, and --patience at least 0 seconds")
 
 
 def mirror_run(argv: Sequence[str]) -> int:
@@ -45,70 +85,17 @@ def mirror_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such run, or the destination refuses it.
     """
-    args = _parser().parse_args(argv)
-    if args.every <= 0 or args.patience < 0:
-        raise UserError("--every must be above 0, and --patience at least 0 seconds")
-    run_dir = _find(args.run, args.log_root)
+    request = MirrorRequest.parse(argv)
+    run_dir = _find(request.run, request.log_root)
     follower = RunFollower(run_dir)
-    sink = load_sink(args.to, {"project": args.project, "uri": args.uri, "dir": args.dir})
+    sink = load_sink(request.to, {"project": request.project, "uri": request.uri, "dir": request.dir})
     os.nice(10)  # training on this host takes priority
     with telling_damage():
-        _mirror(follower, run_dir, sink, args)
+        _mirror(follower, run_dir, sink, request)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/mirror.py``."""
-    parser = argparse.ArgumentParser(
-        prog="mirror.py",
-        description=(
-            "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
-            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the "
-            "training. You can start it during the run or later. If you start it again, MLflow and online Weights & "
-            "Biases continue after the data that they have; TensorBoard and offline Weights & Biases get all data "
-            "again. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
-            "Biases stay in the run directory; `wandb sync` sends them later."
-        ),
-        epilog=examples(
-            "mirror.py RUN --to tensorboard",
-            "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
-        ),
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument(
-        "run", metavar="RUN", help="Run directory or run id; the first characters of the id are enough."
-    )
-    parser.add_argument("--to", required=True, choices=SINKS, help="Dashboard to send to.")
-    parser.add_argument(
-        "--project", help="Project in W&B, or experiment in MLflow (default: ledger_lab).", metavar="NAME"
-    )
-    parser.add_argument("--uri", help="Tracking server of MLflow (default: $MLFLOW_TRACKING_URI).")
-    parser.add_argument(
-        "--dir", type=Path, help="Folder for the files of TensorBoard or W&B (default: in the run directory)."
-    )
-    parser.add_argument(
-        "--once", action="store_true", help="Send the rows that exist now, then stop, even if the run continues."
-    )
-    parser.add_argument(
-        "--every",
-        type=float,
-        default=2.0,
-        metavar="S",
-        help="Time between two readings of the journals [s] (default: 2).",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=600.0,
-        metavar="S",
-        help="After the run is over: how long to retry an unreachable dashboard [s] (default: 600).",
-    )
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    return parser
-
-
-def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Namespace) -> None:
+def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, request: MirrorRequest) -> None:
     """Send new rows until the run is over."""
     entries = follower.poll()
     facts = _facts(entries, run_dir)
@@ -117,27 +104,27 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
     status, sent = Status.RUNNING, 0
     newest = facts.declared_at
     console = make_console()
-    console.print(f"mirroring run {facts.declared.run_id} to {args.to}", soft_wrap=True)
+    console.print(f"mirroring run {facts.declared.run_id} to {request.to}", soft_wrap=True)
     while True:
         came: list[JournalEntry] = []
         if entries:
             batch = translator.translate(entries, has)
             newest = max(newest, entries[-1].time)
             if batch.cursor != has:
-                came = _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
+                came = _insist(lambda: sink.send(batch), follower, request)  # noqa: B023 - called before the next turn
                 sent += sum(batch.cursor.values()) - sum(has.values())
                 has = batch.cursor
-        elif args.once or (status := follower.status) is not Status.RUNNING:
+        elif request.once or (status := follower.status) is not Status.RUNNING:
             break
         else:
-            time.sleep(args.every)
+            time.sleep(request.every)
         entries = came + follower.poll()
     status = follower.status
-    _insist(lambda: sink.close(status, newest), follower, args)
+    _insist(lambda: sink.close(status, newest), follower, request)
     console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
-def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[JournalEntry]:
+def _insist(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:
     """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
@@ -156,9 +143,9 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
             now = f"{datetime.now(UTC):%H:%M:%S}"
             make_console().print(f"{now} {error}; trying again in {wait_s:.0f} s", soft_wrap=True)
             came += follower.poll()
-            if args.once or follower.status is not Status.RUNNING:
+            if request.once or follower.status is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since
-                if time.monotonic() - over_since + wait_s > args.patience:
+                if time.monotonic() - over_since + wait_s > request.patience:
                     raise UserError(f"{error}; run the command again later: it continues where it stopped") from error
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)

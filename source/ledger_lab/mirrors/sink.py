@@ -96,7 +96,9 @@ class Sink(Protocol):
         ...
 
 
-SINKS = {
+SinkName = Literal["tensorboard", "wandb", "mlflow"]
+
+SINKS: dict[str, tuple[str, str, str]] = {
     "tensorboard": ("ledger_lab.mirrors.tensorboard_sink", "TensorboardSink", "tensorboard"),
     "wandb": ("ledger_lab.mirrors.wandb_sink", "WandbSink", "wandb"),
     "mlflow": ("ledger_lab.mirrors.mlflow_sink", "MlflowSink", "mlflow-skinny"),
