@@ -103,6 +103,8 @@ class _Device:
     """NVML's handle of the device."""
     gpu: Any
     """NVML's handle of the whole GPU."""
+    older_name: str = ""
+    """Name of a MIG slice in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
 
     @property
     def is_slice(self) -> bool:
@@ -116,18 +118,14 @@ class _Gpu:
 
     uuid: str
     name: str
-    handle: Any
-    slices: tuple[_Device, ...] | None
-    """Its MIG slices; ``None`` if MIG is off."""
-    slice_ids: tuple[str, ...] = ()
-    """Names of the slices in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
+    devices: tuple[_Device, ...]
+    """What CUDA can use of it: the GPU, or its MIG slices. CUDA uses the first one for the GPU's name."""
+    is_sliced: bool
 
     @property
     def first(self) -> _Device | None:
-        """The device that CUDA uses for the GPU's name: the GPU, or its first slice."""
-        if self.slices is None:
-            return _Device(self.uuid, self.handle, self.handle)
-        return next(iter(self.slices), None)
+        """The device that CUDA uses for the GPU's name."""
+        return next(iter(self.devices), None)
 
 
 class _Catalog:
@@ -147,22 +145,21 @@ class _Catalog:
         nvml = self._nvml
         uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
         try:
-            sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+            is_sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
         except nvml.NVMLError:
-            sliced = False  # most GPUs do not support MIG
-        if not sliced:
-            return _Gpu(uuid, name, handle, None)
+            is_sliced = False  # most GPUs do not support MIG
+        if not is_sliced:
+            return _Gpu(uuid, name, (_Device(uuid, handle, handle),), is_sliced)
         slices: list[_Device] = []
-        ids: list[str] = []
         for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
                 part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             except nvml.NVMLError:
                 continue  # no slice with this index
-            slices.append(_Device(nvml.nvmlDeviceGetUUID(part), part, handle))
             instances = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
-            ids.append(f"MIG-{uuid}/{instances[0]}/{instances[1]}")
-        return _Gpu(uuid, name, handle, tuple(slices), tuple(ids))
+            older_name = f"MIG-{uuid}/{instances[0]}/{instances[1]}"
+            slices.append(_Device(nvml.nvmlDeviceGetUUID(part), part, handle, older_name))
+        return _Gpu(uuid, name, tuple(slices), is_sliced)
 
     def visible(self, environ: Mapping[str, str]) -> list[_Device]:
         """Return the devices that CUDA sees, in the order in which it counts them.
@@ -187,7 +184,7 @@ class _Catalog:
     def _by_index(self, token: str, environ: Mapping[str, str]) -> _Device | None:
         """Return the device that has this index in CUDA."""
         if len(self._gpus) > 1:
-            if any(gpu.slices is not None for gpu in self._gpus):
+            if any(gpu.is_sliced for gpu in self._gpus):
                 reason = "where GPUs are sliced (MIG), CUDA_VISIBLE_DEVICES must name a slice by its UUID"
                 raise _UnmatchedError(reason, surprising=True)
             # CUDA orders GPUs by speed, NVML by bus position. For equal GPUs, the orders are the same.
@@ -204,10 +201,8 @@ class _Catalog:
         """Return the device whose UUID starts with a name; ``None`` if there is none or more than one."""
         fitting: list[_Device | None] = []
         if token.startswith("MIG-"):
-            for gpu in self._gpus:
-                for part, older in zip(gpu.slices or (), gpu.slice_ids, strict=False):
-                    if part.uuid.startswith(token) or older == token:
-                        fitting.append(part)
+            slices = [device for gpu in self._gpus for device in gpu.devices if device.is_slice]
+            fitting = [part for part in slices if part.uuid.startswith(token) or part.older_name == token]
         elif token.startswith("GPU-"):
             fitting = [gpu.first for gpu in self._gpus if gpu.uuid.startswith(token)]
         return fitting[0] if len(fitting) == 1 else None
