@@ -101,7 +101,7 @@ class ReportRequest(Request):
     )
     prices: Path | None = flag(
         None,
-        "Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
+        "Your own price file. Its entries override those of config/prices.toml.",
         metavar="FILE",
     )
 

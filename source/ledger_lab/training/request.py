@@ -219,7 +219,7 @@ class TrainRequest(SimulationRequest):
     )
     prices: Path | None = flag(
         None,
-        "Your own price file. Its entries override those of config/prices.toml; see scripts/import_prices.py.",
+        "Your own price file. Its entries override those of config/prices.toml.",
         group=_LEDGER,
         metavar="FILE",
     )
