@@ -111,7 +111,7 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, request: MirrorReq
             batch = translator.translate(entries, has)
             newest = max(newest, entries[-1].time)
             if batch.cursor != has:
-                came = _insist(lambda: sink.send(batch), follower, request)  # noqa: B023 - called before the next turn
+                came = _until_received(lambda: sink.send(batch), follower, request)  # noqa: B023 - called before the next turn
                 sent += sum(batch.cursor.values()) - sum(has.values())
                 has = batch.cursor
         elif request.once or (status := follower.status) is not Status.RUNNING:
@@ -120,11 +120,11 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, request: MirrorReq
             time.sleep(request.every)
         entries = came + follower.poll()
     status = follower.status
-    _insist(lambda: sink.close(status, newest), follower, request)
+    _until_received(lambda: sink.close(status, newest), follower, request)
     console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
-def _insist(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:
+def _until_received(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:
     """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Returns:

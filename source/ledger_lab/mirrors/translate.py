@@ -40,7 +40,7 @@ class Translator:
         points: list[Point] = []
         notes: dict[str, str] = {}
         for entry in entries:
-            found, said = self._one(entry)
+            found, said = self._translated(entry)
             self._cursor[entry.journal] = entry.sequence + 1
             if entry.sequence >= has.get(entry.journal, 0):
                 points += found
@@ -48,7 +48,7 @@ class Translator:
         cursor = {**has, **{name: max(rows, has.get(name, 0)) for name, rows in self._cursor.items()}}
         return Batch(tuple(points), notes, cursor)
 
-    def _one(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
+    def _translated(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
         """Translate one row."""
         row = entry.row
         match row:

@@ -181,7 +181,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     random = np.random.default_rng(seed)
     drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
     drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
-    success, exam = _compare_success(a, b)
+    success, scored_on = _compare_success(a, b)
     return Finding(
         a=a.name,
         b=b.name,
@@ -198,7 +198,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         success=success,
-        scored_on=exam,
+        scored_on=scored_on,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
         ),

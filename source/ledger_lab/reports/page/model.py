@@ -11,6 +11,7 @@ from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Health, Run
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
@@ -40,23 +41,12 @@ class Yardstick:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointScore:
-    """A policy's held-out score, placed at the time when the policy was saved."""
+class CheckpointScore(CheckpointSummary):
+    """A scored checkpoint with its interval. Its single episodes are in the sheets."""
 
-    at_s: float
-    """Wall-clock time of the run, over all attempts [s]."""
-    env_steps: int
-    iteration: int
-    checkpoint: str
-    successes: int
-    episodes: int
     low: float
     """Lower end of the 95 % Wilson interval."""
     high: float
-    again: int | None
-    """Successes on the fresh seeds of its confirmation; ``None`` without a confirmation."""
-    again_episodes: int | None
-    confirmed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,21 +221,8 @@ def _scores(summary: RunSummary, seeds: int | None) -> list[CheckpointScore]:
             continue
         trials = seeds or episodes
         low, high = wilson_interval(successes / episodes * trials, trials)
-        scores.append(
-            CheckpointScore(
-                at_s=round(checkpoint.wall_s, 3),
-                env_steps=checkpoint.env_steps,
-                iteration=checkpoint.iteration,
-                checkpoint=checkpoint.path,
-                successes=successes,
-                episodes=episodes,
-                low=round(low, 5),
-                high=round(high, 5),
-                again=checkpoint.confirmation_successes,
-                again_episodes=checkpoint.confirmation_episodes,
-                confirmed=checkpoint.confirmed,
-            )
-        )
+        kept = dataclasses.replace(checkpoint, wall_s=round(checkpoint.wall_s, 3), outcomes=None)
+        scores.append(CheckpointScore(**vars(kept), low=round(low, 5), high=round(high, 5)))
     return scores
 
 
