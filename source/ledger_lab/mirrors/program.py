@@ -17,7 +17,7 @@ from ledger_lab.ledger.digest import find_journals
 from ledger_lab.ledger.find import telling_damage
 from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.mirrors.follow import JournalEntry, RunFollower
-from ledger_lab.mirrors.sink import RunInfo, Sink, SinkName, SinkUnavailableError, load_sink
+from ledger_lab.mirrors.sink import SINKS, RunInfo, Sink, SinkUnavailableError, load_sink
 from ledger_lab.mirrors.translate import Translator
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import Program
@@ -54,7 +54,7 @@ class MirrorRequest(Request):
         metavar="RUN",
         positional=True,
     )
-    to: SinkName = flag(MISSING, "Dashboard to send to.")
+    to: str = flag(MISSING, f"Dashboard to send to: {', '.join(SINKS)}.", metavar="NAME")
     project: str | None = flag(None, "Project in W&B, or experiment in MLflow (default: ledger_lab).", metavar="NAME")
     uri: str | None = flag(None, "Tracking server of MLflow (default: $MLFLOW_TRACKING_URI).")
     dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the run directory).")

@@ -96,9 +96,7 @@ class Sink(Protocol):
         ...
 
 
-SinkName = Literal["tensorboard", "wandb", "mlflow"]
-
-SINKS: dict[str, tuple[str, str, str]] = {
+SINKS = {
     "tensorboard": ("ledger_lab.mirrors.tensorboard_sink", "TensorboardSink", "tensorboard"),
     "wandb": ("ledger_lab.mirrors.wandb_sink", "WandbSink", "wandb"),
     "mlflow": ("ledger_lab.mirrors.mlflow_sink", "MlflowSink", "mlflow-skinny"),

@@ -27,15 +27,6 @@ class HelpFormatter(argparse.HelpFormatter):
         return "\n".join(lines)
 
 
-def examples(*commands: str) -> str:
-    """Return the epilog of a parser that shows commands.
-
-    Args:
-        commands: Each the name of a script with its arguments, like ``report.py --checkpoints``.
-    """
-    return "\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{command}" for command in commands)])
-
-
 class Parser(argparse.ArgumentParser):
     """Parser that refuses a command line with an error of one line."""
 
@@ -57,7 +48,7 @@ class Program:
     description: str
     """What the script does."""
     examples: tuple[str, ...]
-    """Commands to show; see :func:`examples`."""
+    """Commands to show, each the name of a script with its arguments, like ``report.py --checkpoints``."""
     usage: str | None = None
     """First lines of the help, if the flags do not say all."""
 
@@ -67,7 +58,7 @@ class Program:
             prog=self.name,
             usage=self.usage,
             description=self.description,
-            epilog=examples(*self.examples),
+            epilog="\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{each}" for each in self.examples)]),
             formatter_class=HelpFormatter,
         )
 
