@@ -25,6 +25,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
 from ledger_lab.mirrors import Batch, RunInfo, load_sink
+from ledger_lab.mirrors.program import mirror_run
 from ledger_lab.mirrors.start import require_mirrors, start_mirrors
 from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
@@ -436,3 +437,17 @@ def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, 
     assert later.returncode == 0
     (found,) = mirrored(mlflow, "gone")
     assert history(mlflow, found["info"]["run_id"], "train/env_steps") == [(1, 40.0), (2, 80.0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("aa",), "the following arguments are required: --to; see --help"),
+        (("aa", "--to", "tensorboard", "--every", "0"), "--every must be above 0, and --patience at least 0 seconds"),
+        (("aa", "--to", "tensorboard", "--every", "soon"), "argument --every: invalid float value: 'soon'; see --help"),
+    ],
+)
+def test_an_impossible_request_is_refused_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(UserError) as refused:
+        mirror_run(arguments)
+    assert str(refused.value) == complaint
