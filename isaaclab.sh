@@ -32,11 +32,17 @@ usage() {
 usage: ./isaaclab.sh -p [script.py | -m module | -c code] [arguments]
        ./isaaclab.sh [option of Isaac Lab's own command line]
 
-  -p, --python   run Python in the environment; exit status and signals are the program's own
-  -h, --help     show this help, and Isaac Lab's where an environment is ready
+Run Python with Isaac Lab and LedgerLab, or call Isaac Lab's own command line.
 
-Environment: $ISAACLAB_PATH (a checkout), else the active environment if it holds Isaac Lab 3.0,
-else .venv beside this script, built on first use from requirements.lock.
+  -p, --python   run Python in the environment; its exit status is passed on, and signals reach it
+  -h, --help     show this help, and Isaac Lab's help if the environment is ready
+
+The environment is that of the checkout $ISAACLAB_PATH, if this variable is set. Otherwise, it is the
+active environment, if that has Isaac Lab 3.0. Otherwise, it is .venv beside this script, which is
+built on first use from requirements.lock.
+
+example:
+  ./isaaclab.sh -p scripts/train.py --help
 
 END
 }
@@ -57,7 +63,7 @@ fingerprint() { printf '%s\n' "$root" && cd -- "$root" && sha256sum requirements
 
 ready() { [[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; }
 
-# Places where a Python 3.12 may be, the cheap ones first, one a line; none of them needs to exist.
+# Print places where a Python 3.12 may be, one a line; places that are quick to check come first. None has to exist.
 python_candidates() {
     type -aP python3.12 python3 python || true
     printf '%s\n' "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.12.*/bin/python
@@ -100,11 +106,11 @@ fetch_python() {
     if ! type -P uv >/dev/null; then
         other=$(type -P python3 || type -P python) &&
             "$other" -m venv --clear "$venv.uv" >/dev/null 2>&1 && install_uv "$venv.uv" >/dev/null 2>&1 ||
-            die "$missing, and no uv to fetch one: $way_out"
+            die "$missing, and there is no uv to download it: $way_out"
         uv=("$venv.uv/bin/python" -m uv)
     fi
-    say "$missing: uv installs one below your home (about 30 MB to download)"
-    said=$("${uv[@]}" python install 3.12 2>&1) || die "uv cannot fetch a Python 3.12 (${said##*$'\n'}): $way_out"
+    say "$missing: uv installs Python 3.12 below your home (about 30 MB to download)"
+    said=$("${uv[@]}" python install 3.12 2>&1) || die "uv cannot download Python 3.12 (${said##*$'\n'}): $way_out"
     base=$(UV_PYTHON_PREFERENCE=only-managed "${uv[@]}" python find 3.12)
     rm -rf -- "$venv.uv"
 }
@@ -124,7 +130,7 @@ build() {
         install_uv "$venv"
     elif ! grep -qxF -- "$(sha256sum requirements.lock)" "$stamp"; then
         say "requirements.lock has changed"
-        "${sync[@]}" --dry-run --quiet # what fails here, say offline, leaves the environment as it was
+        "${sync[@]}" --dry-run --quiet # a failure here, for example offline, leaves the environment unchanged
         rm -f -- "$stamp"
     fi
 
@@ -133,7 +139,7 @@ build() {
         if [[ -z ${UV_LINK_MODE:-} ]]; then
             cache=$("$python" -m uv cache dir)
             mkdir -p -- "$cache"
-            # Hard links end at a file system's border; saying so up front spares a warning.
+            # uv cannot make hard links across file systems; this setting avoids its warning.
             [[ $(stat -c %d -- "$cache") == $(stat -c %d -- "$venv") ]] || export UV_LINK_MODE=copy
         fi
         "${sync[@]}"
@@ -166,7 +172,7 @@ fi
 
 if [[ -n ${ISAACLAB_PATH:-} ]]; then
     [[ -f $ISAACLAB_PATH/isaaclab.sh && ! $ISAACLAB_PATH -ef $root ]] ||
-        die "ISAACLAB_PATH=$ISAACLAB_PATH is no Isaac Lab checkout (it has no isaaclab.sh of its own); correct or unset it"
+        die "ISAACLAB_PATH=$ISAACLAB_PATH is not a checkout of Isaac Lab (it has no isaaclab.sh of its own): correct or unset it"
     exec bash "$ISAACLAB_PATH/isaaclab.sh" "$@"
 fi
 

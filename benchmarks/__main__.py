@@ -1,4 +1,4 @@
-"""Run a benchmark: measure the sides of a claim in one call."""
+"""Run a benchmark, which measures or checks a claim about LedgerLab."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
-    "evaluate": "cost of scoring 1, 4 and 16 checkpoints in one pass",
+    "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "errors of common ways to evaluate a policy",
-    "held_out": "judging inside the training simulation, or paused, or in a separate process",
-    "kills": "durability of journals whose writers are killed at random times",
-    "ledger": "speed of appending and reporting, compared with MLflow and Weights & Biases",
-    "metering": "cost of metering, switched on and off within one training",
-    "optimizers": "Adam's step time by loop, foreach and fused",
-    "overhead": "cost of metering, compared with `isaaclab train`",
-    "preemptions": "a training with many interruptions, compared with one without",
-    "recipe": "effect of one changed recipe field on speed or time to target",
-    "stock": "step times of our tasks, compared with Isaac Lab's tasks of the same robots",
-    "time_to_target": "time to target with our recipe, compared with Isaac Lab's",
-    "training_kills": "ledgers of trainings that are killed at random times",
-    "verdict": "how often the rule behind a run's verdict errs, and how soon it passes a good policy",
+    "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
+    "kills": "check that a journal keeps its rows when its writer is killed",
+    "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",
+    "metering": "time that metering adds, measured within one training",
+    "optimizers": "step time of Adam in three forms: loop, foreach and fused",
+    "overhead": "speed of train.py, compared with `isaaclab train`",
+    "preemptions": "check that a training with many interruptions gives the right results",
+    "recipe": "effect of changed hyperparameters on speed or time to the target",
+    "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
+    "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
+    "training_kills": "check that the ledger stays correct when trainings are killed",
+    "verdict": "how often a policy below the target is confirmed, and how soon a good policy is",
 }
 
 
@@ -37,7 +37,9 @@ def main(argv: Sequence[str]) -> int:
         epilog="\n".join(["benchmarks:", *(f"  {name:16}{what}" for name, what in BENCHMARKS.items()), _EXAMPLE]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("benchmark", metavar="NAME", choices=BENCHMARKS, help="Benchmark from the list below.")
+    parser.add_argument(
+        "benchmark", metavar="NAME", choices=BENCHMARKS, help="Name of a benchmark; see the list below."
+    )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="Arguments of the benchmark; `NAME --help` lists them."
     )

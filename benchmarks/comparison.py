@@ -43,7 +43,9 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
         parser: Command line of the benchmark.
         what: Description of the content.
     """
-    parser.add_argument("--json", type=_file, help=f"Also write {what}, the command and the versions to this file.")
+    parser.add_argument(
+        "--json", type=_file, help=f"Also write {what}, the command and the package versions to this JSON file."
+    )
 
 
 def _file(text: str) -> Path:

@@ -34,15 +34,22 @@ def bench_evaluate(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks evaluate",
-        description="Train briefly, then score several numbers of checkpoints (default: 1, 4 and 16) on all "
-        "episodes of the panel with scripts/evaluate.py. Each number of checkpoints takes one process "
-        "and one simulation. Prints seconds, including start-up, and their ratio to one checkpoint.",
+        description="Measure how much longer it takes to score several checkpoints than to score one. The "
+        "benchmark trains briefly to get checkpoints. Then it starts scripts/evaluate.py, which "
+        "scores 1, 4 and 16 checkpoints (see --checkpoints) on all episodes of the panel, in one "
+        "simulation per start. The output is the time with start-up [s], and its ratio to the time of "
+        "one checkpoint.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks evaluate --checkpoints 1 8 --repeats 5",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
     parser.add_argument(
-        "--checkpoints", type=int, nargs="+", default=[1, 4, 16], help="Numbers of checkpoints (default: 1 4 16)."
+        "--checkpoints",
+        type=int,
+        nargs="+",
+        default=[1, 4, 16],
+        help="Numbers of checkpoints to score (default: 1 4 16).",
     )
-    parser.add_argument("--repeats", type=int, default=3, help="Repetitions of each number (default: 3).")
+    parser.add_argument("--repeats", type=int, default=3, help="Number of measurements of each number (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every pass")
     args = parser.parse_args(argv)

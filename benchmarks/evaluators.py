@@ -66,18 +66,24 @@ def bench_evaluators(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks evaluators",
-        description="Evaluate a simulated policy in vectorized environments that reset themselves. No physics is "
-        f"simulated. The seed of an episode decides whether it succeeds early ({_EARLY_STEPS[0]} to "
-        f"{_EARLY_STEPS[1]} steps) or fails late ({_HORIZON_STEPS} steps). Prints the error of common "
-        "evaluators against the success over all seeds of the panel, for several numbers of "
+        description="Measure the errors of common ways to evaluate a policy in vectorized environments that reset "
+        "themselves. No physics is simulated. The seed of an episode decides whether it succeeds early "
+        f"({_EARLY_STEPS[0]} to {_EARLY_STEPS[1]} steps) or fails late ({_HORIZON_STEPS} steps). The output is the "
+        "error of each way, compared with the success over all seeds of the panel, for several numbers of "
         "environments.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks evaluators --success 0.8 --panels 200",
     )
-    parser.add_argument("--success", type=float, default=0.6, help="True success of the policy (default: 0.6).")
-    parser.add_argument("--episodes", type=int, default=256, help="Episodes of the panel (default: 256).")
     parser.add_argument(
-        "--panels", type=int, default=100, help="Number of panels to repeat the evaluation on (default: 100)."
+        "--success", type=float, default=0.6, help="True share of successful episodes of the policy (default: 0.6)."
     )
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the panels (default: 0).")
+    parser.add_argument("--episodes", type=int, default=256, help="Number of episodes of a panel (default: 256).")
+    parser.add_argument(
+        "--panels",
+        type=int,
+        default=100,
+        help="Number of panels, each with other seeds, to evaluate on (default: 100).",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="Seed to draw the panels with (default: 0).")
     add_json(parser, "every figure")
     args = parser.parse_args(argv)
     if args.panels < 1 or args.episodes < 1 or args.seed < 0 or not 0 <= args.success <= 1:

@@ -59,15 +59,21 @@ def bench_held_out(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks held_out",
-        description="Train the same run in three ways: without scoring, with held-out slots inside the training "
-        "simulation, and with pauses for the same panels. Then score one checkpoint with evaluate.py, "
-        "as a separate process per checkpoint would. Prints the share of evaluation in the wall-clock "
-        "time, and the time that each way adds.",
+        description="Measure how much time it costs to score policies during a training. The same training runs "
+        "in three ways: without scoring, with held-out environments inside the training simulation, "
+        "and with pauses in which the panel is scored. Then evaluate.py scores one checkpoint, to "
+        "show the cost of a separate process per checkpoint. The output is the share of the "
+        "wall-clock time that scoring takes, and the time that each way adds.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks held_out --num_envs 512 --every 10",
     )
-    parser.add_argument("--num_envs", type=int, default=1024, help="Training environments (default: 1024).")
-    parser.add_argument("--max_iterations", type=int, default=100, help="Iterations per training (default: 100).")
-    parser.add_argument("--every", type=int, default=20, help="Iterations between two panels (default: 20).")
-    parser.add_argument("--repeats", type=int, default=3, help="Number of trainings per way (default: 3).")
+    parser.add_argument("--num_envs", type=int, default=1024, help="Number of training environments (default: 1024).")
+    parser.add_argument(
+        "--max_iterations", type=int, default=100, help="Number of iterations per training (default: 100)."
+    )
+    parser.add_argument(
+        "--every", type=int, default=20, help="Number of iterations from one scoring to the next (default: 20)."
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="Number of trainings of each way (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every training")
     args = parser.parse_args(argv)

@@ -60,16 +60,19 @@ def bench_kills(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks kills",
-        description="Kill writers of journals with SIGKILL at random moments. Each writer reports over a pipe "
-        "when a durable row is safe. The benchmark checks that every reported row exists, that the "
-        "journal is valid, and that it holds nothing else than the first rows of that writer. Each "
-        "killed writer is one attempt of a run, and every attempt must be read as lost. The exit "
-        "status is 1 if a check fails. A kill is not a power failure: what fsync guarantees then "
-        "depends on the disk.",
+        description="Check that a journal keeps every durable row when its writer is killed. Writers of journals are "
+        "killed with SIGKILL at random moments. Each writer reports over a pipe as soon as a durable row is on the "
+        "disk. The benchmark then checks that the journal is valid, that it has every reported row, and that it has no "
+        "rows other than the first rows of the writer. Each writer is one attempt of a run, which the ledger must show "
+        "as lost. The exit status is 1 if a check fails. A kill is not a power failure: after a power failure, the "
+        "result also depends on the disk.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks kills --count 100 --log_root kills",
     )
     parser.add_argument("--count", type=int, default=1000, help="Number of kills (default: 1000).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the random moments (default: 0).")
-    parser.add_argument("--log_root", type=Path, help="New folder to keep the ledger in (default: not kept).")
+    parser.add_argument(
+        "--log_root", type=Path, help="New folder to keep the ledger in (default: the ledger is deleted)."
+    )
     add_json(parser, "all counts")
     args = parser.parse_args(argv)
     if args.count < 1:

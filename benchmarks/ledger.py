@@ -78,37 +78,42 @@ def bench_ledger(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks ledger",
-        description="Append rows one by one: durable rows, which are on disk when the call returns, and telemetry "
-        "rows, which are synchronized once per MiB. With --neighbours, log the same nine figures per "
-        "row to MLflow with SQLite (one transaction per row, and in its largest batches) and to "
-        "Weights & Biases offline. Then write ledgers of the given sizes, and time scripts/report.py "
-        "(first call and second call) and scripts/verify_ledger.py on each. The largest ledger needs "
-        "about 0.8 kB of disk per row.",
+        description="Measure how fast rows are appended to a ledger, and how fast ledgers of different sizes are read. "
+        "First, rows are appended one by one. Durable rows are on the disk when the call returns. Telemetry rows are "
+        "forced to the disk once per MiB. With --neighbours, rows of nine numbers are also logged to MLflow with "
+        "SQLite, and to Weights & Biases offline. MLflow gets them one row at a time, and then in its largest batches. "
+        "Then the benchmark writes ledgers of the sizes in --runs and --rows. It measures the time of "
+        "scripts/report.py (first call and second call) and scripts/verify_ledger.py on each ledger. The largest "
+        "ledger needs about 0.8 kB of disk per row.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks ledger --runs 1000 --rows 1000000",
     )
     parser.add_argument(
-        "--appends", type=int, default=1000, help="Durable rows to append, and rows per neighbour (default: 1000)."
+        "--appends",
+        type=int,
+        default=1000,
+        help="Number of durable rows to append, also with --neighbours (default: 1000).",
     )
     parser.add_argument(
         "--runs",
         type=int,
         nargs="*",
         default=[1_000, 10_000],
-        help="Number of runs in each ledger (default: 1000 10000).",
+        help="Numbers of runs; one ledger is written for each (default: 1000 10000).",
     )
     parser.add_argument(
         "--rows",
         type=int,
         nargs="*",
         default=[1_000_000, 10_000_000],
-        help="Number of rows in each ledger (default: 1000000 10000000).",
+        help="Numbers of rows; one ledger is written for each (default: 1000000 10000000).",
     )
     parser.add_argument(
-        "--folder", type=Path, help="Folder to write in; its disk is measured (default: a temporary folder)."
+        "--folder", type=Path, help="Folder to write to, on the disk to measure (default: a temporary folder)."
     )
     parser.add_argument(
         "--neighbours",
         metavar="PYTHON",
-        help="Python of an environment with mlflow and wandb (default: measure only LedgerLab).",
+        help="Python executable of an environment with mlflow and wandb (default: measure only LedgerLab).",
     )
     add_json(parser, "all figures")
     args = parser.parse_args(argv)
@@ -172,17 +177,21 @@ def _check(args: argparse.Namespace) -> None:
         if runs < 1 or rows < runs * least_rows():
             raise UserError(f"{runs} runs have at least {least_rows()} rows each: --rows {max(runs, 1) * least_rows()}")
     if args.folder is not None and not args.folder.is_dir():
-        raise UserError(f"--folder {args.folder} is no folder")
+        raise UserError(f"--folder {args.folder} is not a folder: name another folder")
     needed, free = (
         max(args.rows, default=0) * _BYTES_PER_ROW,
         shutil.disk_usage(args.folder or tempfile.gettempdir()).free,
     )
     if needed > free:
         raise UserError(
-            f"--rows {max(args.rows)} need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: --folder"
+            f"--rows {max(args.rows)} need {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: name a folder on "
+            "another disk with --folder"
         )
     if args.neighbours is not None and shutil.which(args.neighbours) is None:
-        raise UserError(f"--neighbours {args.neighbours} is no program: name the python of their environment")
+        raise UserError(
+            f"--neighbours {args.neighbours} is not a program: name the Python executable of an environment with "
+            "mlflow and wandb"
+        )
 
 
 def _append(folder: Path, how: str, row_of: Callable[[int], Row], count: int) -> Appending:

@@ -64,16 +64,17 @@ def bench_metering(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks metering",
-        description="Train once, and switch phases, rows, health, progress, telemetry and supervisor on and off "
-        "every few iterations. Prints how much wall-clock time and processor time they add to an "
-        "iteration, with 95 % bootstrap intervals over pairs of neighbouring blocks. The training is "
-        "that of scripts/train.py, without scoring.",
+        description="Measure how much wall-clock time and processor time metering adds to an iteration. Metering means "
+        "phases, ledger rows, health checks, progress output, telemetry and the supervisor process. One training runs "
+        "as in scripts/train.py, without scoring. Every few iterations (a block), metering is switched on or off. The "
+        "output has 95 % bootstrap intervals over pairs of neighbouring blocks.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks metering --rl_library skrl --pairs 40",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
-    parser.add_argument("--rl_library", default="rsl_rl", help="Library to train with (default: rsl_rl).")
-    parser.add_argument("--num_envs", type=int, default=1024, help="Environments (default: 1024).")
-    parser.add_argument("--iterations", type=int, default=4, help="Iterations per block (default: 4).")
-    parser.add_argument("--pairs", type=int, default=80, help="Pairs of blocks (default: 80).")
+    parser.add_argument("--rl_library", default="rsl_rl", help="RL library: rsl_rl, rl_games, skrl (default: rsl_rl).")
+    parser.add_argument("--num_envs", type=int, default=1024, help="Number of environments (default: 1024).")
+    parser.add_argument("--iterations", type=int, default=4, help="Number of iterations per block (default: 4).")
+    parser.add_argument("--pairs", type=int, default=80, help="Number of pairs of blocks (default: 80).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every block")
     args = parser.parse_args(argv)
@@ -170,7 +171,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         """A training loop that does nothing after an iteration while metering is off."""
 
         def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-            """Measure the block that is over, and switch for the next one."""
+            """Measure the block that is over, and switch for the next block."""
             nonlocal began
             go_on = super().on_iteration(iterations, figures) if switch.metered else True
             done = iterations - _SKIP

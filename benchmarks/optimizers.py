@@ -35,16 +35,18 @@ def bench_optimizers(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks optimizers",
-        description="Time a step of Adam with a loop over parameters, with foreach and with fused, and compare it "
-        "with the forward and backward passes of one minibatch. The default sizes are those of "
+        description="Measure the time of a step of the optimizer Adam in three forms: with a loop over "
+        "parameters, with foreach and with fused. For comparison, the benchmark also measures the "
+        "forward and backward passes of one minibatch. The default sizes are those of "
         "LedgerLab-Cartpole.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks optimizers --hidden 256 128 --minibatch 8192",
     )
-    parser.add_argument("--observations", type=int, default=4, help="Size of an observation (default: 4).")
+    parser.add_argument("--observations", type=int, default=4, help="Number of values of an observation (default: 4).")
     parser.add_argument(
-        "--hidden", type=int, nargs="+", default=[32, 32], help="Widths of the layers (default: 32 32)."
+        "--hidden", type=int, nargs="+", default=[32, 32], help="Widths of the hidden layers (default: 32 32)."
     )
-    parser.add_argument("--minibatch", type=int, default=2048, help="Samples of a minibatch (default: 2048).")
-    parser.add_argument("--repeats", type=int, default=500, help="Steps per form of Adam (default: 500).")
+    parser.add_argument("--minibatch", type=int, default=2048, help="Number of samples of a minibatch (default: 2048).")
+    parser.add_argument("--repeats", type=int, default=500, help="Number of steps of each form of Adam (default: 500).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "all figures")
     args = parser.parse_args(argv)

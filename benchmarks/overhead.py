@@ -113,18 +113,25 @@ def bench_overhead(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks overhead",
-        description="Compare scripts/train.py with plain `isaaclab train` on the same task, recipe and "
-        "environments. Prints the ratio of environment steps per second, with its spread. On a CPU, "
-        "both train at the same time, each on one half of the cores, and swap halves from pair to "
-        "pair. On a GPU, they take turns.",
+        description="Compare the speed of scripts/train.py with that of plain `isaaclab train`, with the same "
+        "task, recipe and environments. The output is the ratio of environment steps per second, with "
+        "its spread. On a CPU, both programs train at the same time, each on one half of the cores. "
+        "They swap halves after each pair. On a GPU, they train one after the other.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks overhead --rl_library skrl --pairs 4",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
-    parser.add_argument("--rl_library", choices=list(_HEARTBEATS), default="rsl_rl", help="Library (default: rsl_rl).")
-    parser.add_argument("--num_envs", type=int, default=1024, help="Environments (default: 1024).")
-    parser.add_argument("--max_iterations", type=int, default=40, help="Iterations per training (default: 40).")
-    parser.add_argument("--skip", type=int, default=5, help="First iterations to leave out (default: 5).")
-    parser.add_argument("--pairs", type=int, default=6, help="Pairs of trainings (default: 6).")
-    parser.add_argument("--device", default="cpu", help="Device of both trainings (default: cpu).")
+    parser.add_argument(
+        "--rl_library", choices=list(_HEARTBEATS), default="rsl_rl", help="RL library (default: rsl_rl)."
+    )
+    parser.add_argument("--num_envs", type=int, default=1024, help="Number of environments (default: 1024).")
+    parser.add_argument(
+        "--max_iterations", type=int, default=40, help="Number of iterations per training (default: 40)."
+    )
+    parser.add_argument(
+        "--skip", type=int, default=5, help="Number of first iterations that do not count (default: 5)."
+    )
+    parser.add_argument("--pairs", type=int, default=6, help="Number of pairs of trainings (default: 6).")
+    parser.add_argument("--device", default="cpu", help="Device of both programs (default: cpu).")
     add_json(parser, "every pair")
     args = parser.parse_args(argv)
     if args.pairs < 1 or args.max_iterations < args.skip + 2:
@@ -181,7 +188,7 @@ def _pair(order: tuple[str, str], training: _Training) -> Pair:
     iterations = min(loop.iterations for loop in loops.values())
     if 2 * iterations < whole:
         raise UserError(
-            f"both trainings were in their loops for {iterations} of {whole} iterations only: say a larger "
+            f"both trainings ran at the same time for {iterations} of {whole} iterations only: use a larger "
             f"--max_iterations than {training.max_iterations}"
         )
     metered, plain = (loops[arm].steps_per_s for arm in _ARMS)

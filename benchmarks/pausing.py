@@ -17,7 +17,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     from ledger_lab.training.run import train_run
 
     class PausingJudge(Judge):
-        """Judges the policy of an iteration before the next one begins."""
+        """Scores the policy of an iteration before the next iteration begins."""
 
         def after_iteration(self, iterations: int) -> list[Judged]:
             """Judge at the cadence of the run."""

@@ -68,23 +68,33 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks preemptions",
-        description="Train the cart-pole and interrupt it at random moments, a quarter of them during start-up: "
-        "by SIGTERM or SIGUSR1, or by SIGKILL to the training, its supervisor or both. Each time, "
-        "resume the training; the last attempt runs to its end. Then check the exit statuses, that "
-        "the ledger counts each iteration once, that steps, time and cost are exact, that the target "
-        "is reached, and that every checkpoint is complete. On a CPU, also check that the results "
-        "equal those of a training without interruptions.",
+        description="Check that a training gives the right results after many interruptions. The benchmark trains the "
+        "cart-pole and interrupts it at random moments, a quarter of them during start-up. It sends SIGTERM or SIGUSR1 "
+        "to the training, or SIGKILL to the training, its supervisor process or both. After each interruption, it "
+        "resumes the training. After the last interruption, it lets the training finish. Then it checks the exit "
+        "statuses, the checkpoints, and that the target is reached. The ledger must count each iteration once, and the "
+        "totals of steps, time and cost must be exact. On a CPU, the results must equal those of a training without "
+        "interruptions.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks preemptions --count 5 physics=ovphysx",
     )
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides of the training, such as physics=ovphysx.")
+    parser.add_argument("overrides", nargs="*", help="Override of the training, for example physics=ovphysx.")
     parser.add_argument("--count", type=int, default=20, help="Number of interruptions (default: 20).")
     parser.add_argument(
         "--within_s",
         type=float,
         default=10.0,
-        help="Latest interruption after an attempt starts or begins to train [s] (default: 10).",
+        help="Longest time from the start of a process, or of its first iteration, to the interruption [s] (default: "
+        "10).",
     )
-    parser.add_argument("--max_iterations", type=int, default=600, help="Iterations of the training (default: 600).")
-    parser.add_argument("--save_state_every", type=int, default=5, help="Iterations between states (default: 5).")
+    parser.add_argument(
+        "--max_iterations", type=int, default=600, help="Number of iterations of the training (default: 600)."
+    )
+    parser.add_argument(
+        "--save_state_every",
+        type=int,
+        default=5,
+        help="Number of iterations from one saved state to the next (default: 5).",
+    )
     parser.add_argument("--seed", type=int, default=0, help="Seed of the random moments and signals (default: 0).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every interruption")

@@ -61,38 +61,49 @@ def bench_recipe(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks recipe",
-        description="Train a task with its recipe, and with one field of the recipe changed at a time. In each "
-        "round, all variants take turns, each in a process of its own. Prints the time of an "
-        "iteration and of its update, compared with the unchanged recipe. With --to_target, prints "
-        "the time until a policy is confirmed.",
-        epilog="Example: benchmarks recipe --rl_library rl_games --change torch_compile=true --change minibatches=2",
+        description="Measure how one changed field of a recipe affects speed, or the time to the target. A recipe is "
+        "the set of hyperparameters of a task. The benchmark trains the task with its recipe, and with each change of "
+        "--change. In each round, every variant trains once, in a process of its own. The output is the time of an "
+        "iteration and of its policy update, compared with the unchanged recipe. With --to_target, it is the time "
+        "until a policy is confirmed: until its score on fresh seeds proves that it reaches the target.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks recipe --rl_library rl_games --change torch_compile=true "
+        "--change minibatches=2",
     )
-    parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task of LedgerLab (default: LedgerLab-Cartpole).")
-    parser.add_argument("--rl_library", choices=list(_TRANSLATORS), default="rsl_rl", help="Library (default: rsl_rl).")
+    parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
+    parser.add_argument(
+        "--rl_library", choices=list(_TRANSLATORS), default="rsl_rl", help="RL library (default: rsl_rl)."
+    )
     parser.add_argument(
         "--change",
         action="append",
         required=True,
         metavar="FIELD=VALUE",
-        help="Field of the recipe and its changed value, as JSON. Can be repeated.",
+        help="Field of the recipe, and its new value as JSON. Can be repeated.",
     )
-    parser.add_argument("--to_target", action="store_true", help="Score policies, and train until one is confirmed.")
+    parser.add_argument(
+        "--to_target", action="store_true", help="Score policies, and train until a policy is confirmed."
+    )
     parser.add_argument(
         "--max_iterations",
         type=int,
-        help="Iterations per training (default: 40; with --to_target, those of the recipe).",
+        help="Number of iterations per training (default: 40; with --to_target: set by the recipe).",
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="Number of rounds; the number of a round is its seed (default: 3)."
+        "--rounds",
+        type=int,
+        default=3,
+        help="Number of rounds (default: 3). The seed of a training is the number of its round.",
     )
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
-    parser.add_argument("--log_root", type=Path, help="Folder to keep the ledger in (default: not kept).")
+    parser.add_argument("--log_root", type=Path, help="Folder to keep the ledger in (default: the ledger is deleted).")
     add_json(parser, "every training")
     args = parser.parse_args(argv)
     if args.rounds < 1 or (args.max_iterations is not None and args.max_iterations < 2):
         raise UserError("--rounds must be at least 1, and --max_iterations at least 2")
     if args.task not in RECIPES:
-        raise UserError(f"--task {args.task}: no task with a recipe of ours ({nearest(args.task, list(RECIPES))})")
+        raise UserError(
+            f"--task {args.task}: LedgerLab has no recipe for this task ({nearest(args.task, list(RECIPES))})"
+        )
     recipe = RECIPES[args.task]
     arms: dict[str, list[str]] = {_AS_IT_IS: []} | {
         change: overrides(recipe, args.rl_library, change) for change in args.change
@@ -156,7 +167,7 @@ def overrides(recipe: PpoRecipe, library: str, change: str) -> list[str]:
     translate = _TRANSLATORS[library]
     found = differences("agent", translate(recipe), translate(changed))
     if not found:
-        raise UserError(f"--change {change}: that is what the recipe says for {library} anyway")
+        raise UserError(f"--change {change}: the recipe has this value for {library} already: name another value")
     return found
 
 

@@ -55,22 +55,24 @@ def bench_stock(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks stock",
-        description="Step tasks of LedgerLab and Isaac Lab's tasks of the same robots with random actions, in "
-        "turn, each in a process of its own. Isaac Lab's tasks use the robots, ground and physics of "
-        "LedgerLab, because their own need a network. So the difference is in managers and sensors. "
-        "Prints the time of an environment step without physics. On a GPU, the benchmark waits for "
-        "all work, so steps are slower than in a training.",
+        description="Compare the step times of LedgerLab's tasks with those of Isaac Lab's tasks of the same "
+        "robots, without physics. The environments take random actions, and each task runs in a "
+        "process of its own. Isaac Lab's tasks use LedgerLab's robots, ground and physics here, "
+        "because Isaac Lab's must be downloaded. The difference is therefore in managers and sensors. "
+        "On a GPU, the benchmark waits for the end of each call, so steps take longer than in a "
+        "training.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks stock --tasks LedgerLab-Ant --num_envs 1024",
     )
     parser.add_argument(
         "--tasks",
         nargs="+",
         default=list(STOCK),
         metavar="TASK",
-        help=f"Tasks to step (default: all of {', '.join(STOCK)}).",
+        help=f"Tasks to measure (default: {', '.join(STOCK)}).",
     )
-    parser.add_argument("--num_envs", type=int, default=512, help="Environments (default: 512).")
-    parser.add_argument("--steps", type=int, default=100, help="Environment steps to time (default: 100).")
-    parser.add_argument("--rounds", type=int, default=3, help="Simulations per task and side (default: 3).")
+    parser.add_argument("--num_envs", type=int, default=512, help="Number of environments (default: 512).")
+    parser.add_argument("--steps", type=int, default=100, help="Number of environment steps to measure (default: 100).")
+    parser.add_argument("--rounds", type=int, default=3, help="Number of simulations of each task (default: 3).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every simulation")
     args = parser.parse_args(argv)

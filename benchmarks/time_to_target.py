@@ -66,9 +66,11 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks time_to_target",
-        description="Train a task with LedgerLab's recipe and with Isaac Lab's own (its networks, "
-        "hyperparameters, and numbers of environments and iterations), in turn. Each training ends "
-        "when a policy is confirmed on fresh held-out seeds.",
+        description="Compare the time to the target with LedgerLab's recipe and with Isaac Lab's recipe. Isaac Lab's "
+        "recipe has its own networks, hyperparameters, and numbers of environments and iterations. Trainings with the "
+        "two recipes alternate. Each training ends when a policy is confirmed: when its score on fresh seeds proves "
+        "that it reaches the target.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks time_to_target --task LedgerLab-Ant --seeds 1 2 3",
     )
     parser.add_argument(
         "--task",
@@ -76,17 +78,21 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
         default="LedgerLab-Cartpole",
         help="Task to train (default: LedgerLab-Cartpole).",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="Training seeds (default: 1..5).")
     parser.add_argument(
-        "--stock_num_envs", type=int, help="Environments with Isaac Lab's recipe (default: as shipped)."
+        "--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="Seeds of the trainings (default: 1 2 3 4 5)."
+    )
+    parser.add_argument(
+        "--stock_num_envs",
+        type=int,
+        help="Number of environments with Isaac Lab's recipe (default: set by that recipe).",
     )
     parser.add_argument(
         "--max_iterations",
         type=int,
-        help="Largest number of iterations of both sides (default: as in Isaac Lab's recipe).",
+        help="Largest number of iterations with either recipe (default: set by Isaac Lab's recipe).",
     )
-    parser.add_argument("--device", default=None, help="Device of both sides (default: chosen by train.py).")
-    parser.add_argument("--log_root", type=Path, help="Folder to keep the ledger in (default: not kept).")
+    parser.add_argument("--device", default=None, help="Device of the trainings (default: chosen by train.py).")
+    parser.add_argument("--log_root", type=Path, help="Folder to keep the ledger in (default: the ledger is deleted).")
     add_json(parser, "every run")
     args = parser.parse_args(argv)
     if len(set(args.seeds)) != len(args.seeds):
@@ -135,7 +141,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
 
 
 def stock_overrides(task: str) -> list[str]:
-    """Return the Hydra overrides that turn our recipe of a task into the stock one, for RSL-RL."""
+    """Return the Hydra overrides that turn LedgerLab's recipe of a task into Isaac Lab's, for RSL-RL."""
     ours, stock = RECIPES[task]
     return differences("agent", to_rsl_rl(ours), to_rsl_rl(stock))
 

@@ -61,14 +61,25 @@ def bench_training_kills(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks training_kills",
-        description="Start trainings and kill them with SIGKILL at a random moment: the training, its supervisor "
-        "or both. Then check that no row of the journals was lost, that they are valid, and that the "
-        "attempt has a billed time and the right status: killed, or lost if no process was left to "
-        "write it.",
+        description="Check that the ledger stays correct when trainings are killed. The benchmark starts trainings, "
+        "and kills the training, its supervisor process or both with SIGKILL at a random moment. Then it checks that "
+        "the journals are valid and have lost no row. It also checks the billed time and the status. The status must "
+        "be killed, or lost if no process was left to record the end.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks training_kills --count 5 --within_s 20",
     )
     parser.add_argument("--count", type=int, default=20, help="Number of trainings (default: 20).")
-    parser.add_argument("--within_s", type=float, default=40.0, help="Latest moment of a kill [s] (default: 40).")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the random moments and processes (default: 0).")
+    parser.add_argument(
+        "--within_s",
+        type=float,
+        default=40.0,
+        help="Longest time from the start of a training to its kill [s] (default: 40).",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="Seed of the random moments, and of the choice of processes to kill (default: 0).",
+    )
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     add_json(parser, "every training")
     args = parser.parse_args(argv)

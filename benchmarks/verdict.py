@@ -104,23 +104,30 @@ def bench_verdict(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks verdict",
-        description="Simulate runs of policies whose true success is known, without physics. Count how often a "
-        "run passes a checkpoint below the target, and how many panels it takes to pass a good one. A "
-        "run scores its policy with every panel; if a score passes the screening, a confirmation on "
-        "fresh seeds takes the place of the next panel. The naive rule passes the first score that "
-        "reaches the target. Scores of a policy that does not change are either independent, or equal "
-        "because the seeds are the same; real scores lie in between.",
+        description="Measure how often LedgerLab confirms a policy that is below its target, and how soon it "
+        "confirms a good policy. The benchmark simulates runs of policies whose true success is "
+        "known, without physics. A run scores its policy again and again. If a score is high enough "
+        "(screening), the next score uses fresh seeds and decides (confirmation). For comparison, a "
+        "naive rule accepts the first score that reaches the target. The output has two cases for a "
+        "policy that does not change: its scores are independent, or they are equal because the seeds "
+        "are equal. Scores of real policies lie in between.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks verdict --target 0.8 --runs 5000",
     )
-    parser.add_argument("--target", type=float, default=0.9, help="Target of the panel (default: 0.9).")
-    parser.add_argument("--episodes", type=int, default=256, help="Episodes of the panel (default: 256).")
-    parser.add_argument("--runs", type=int, default=20000, help="Runs per scenario (default: 20000).")
+    parser.add_argument(
+        "--target",
+        type=float,
+        default=0.9,
+        help="Target of the panel: the share of successful episodes to reach (default: 0.9).",
+    )
+    parser.add_argument("--episodes", type=int, default=256, help="Number of episodes of the panel (default: 256).")
+    parser.add_argument("--runs", type=int, default=20000, help="Number of runs of each policy (default: 20000).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the simulation (default: 0).")
     parser.add_argument(
         "--stake",
         type=float,
         default=VerdictRule.stake,
-        help=f"Share of the remaining error budget that one confirmation may use (default: {VerdictRule.stake:g}, as "
-        "in training).",
+        help=f"Share of the remaining error budget that one confirmation uses (default: {VerdictRule.stake:g}, as in "
+        "train.py). The error budget is the probability that a run confirms a policy below its target.",
     )
     add_json(parser, "every figure")
     args = parser.parse_args(argv)
@@ -130,7 +137,7 @@ def bench_verdict(argv: Sequence[str]) -> int:
         raise UserError("--target and --stake must lie between 0 and 1")
     rule = VerdictRule(args.target, stake=args.stake)
     if not rule.is_decidable(args.episodes):
-        raise UserError(f"--episodes {args.episodes}: not even as many successes prove a success of {args.target:g}")
+        raise UserError(f"--episodes {args.episodes}: too few to prove a success of {args.target:g}")
 
     console = make_console()
     findings: list[Finding] = []

@@ -84,7 +84,7 @@ class Recorder(BaseCallback):
         self._run, self._eval_every, self._iteration = run, eval_every, 0
 
     def _on_training_start(self) -> None:
-        """Let each second of the training count for its phase; what is nested counts for the inner one."""
+        """Let each second of the training count for its phase; nested calls count for the inner phase."""
         self._run.instrument(self.training_env, "step", "simulate")
         self._run.instrument(self.model, "collect_rollouts", "infer")
         self._run.instrument(self.model, "train", "learn")

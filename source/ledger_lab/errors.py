@@ -32,13 +32,13 @@ def as_user_error(error: BaseException) -> UserError | None:
     if isinstance(error, OSError) and error.errno == errno.EAGAIN and _started_process(error):
         return UserError(f"cannot start a process ({error.strerror}): {_FEWER_PROCESSES}")
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
-        return UserError("a path holds the character NUL: no file can have such a name")
+        return UserError("a path contains the character NUL: name another path")
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return UserError(f"cannot start a thread: {_FEWER_PROCESSES}")
     return None
 
 
-_FEWER_PROCESSES = "this user or container may start no more; end some processes, or raise the limit (ulimit -u)"
+_FEWER_PROCESSES = "the limit of this user or container is reached; end some processes, or raise the limit (ulimit -u)"
 
 
 def _started_process(error: BaseException) -> bool:

@@ -44,9 +44,9 @@ def read_origin(policy: Path, way_out: str) -> Origin:
         expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
         origin = Origin(**{field.name: _text(about[field.name]) for field in fields(Origin)})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"no {CONTRACT} beside {policy} says what it is ({first_line(error)}): {way_out}") from error
+        raise UserError(f"cannot read {CONTRACT} beside {policy} ({first_line(error)}): {way_out}") from error
     if found != expected:
-        raise UserError(f"{policy} is not what its {CONTRACT} describes, its SHA-256 differs: {way_out}")
+        raise UserError(f"{policy} is not the file that {CONTRACT} describes (its SHA-256 differs): {way_out}")
     return origin
 
 

@@ -63,7 +63,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def unused_path(path: Path) -> Path:
-    """Return an unused path: the given one, or the first unused of ``name-2``, ``name-3`` and so on.
+    """Return an unused path: the given path, or the first unused of ``name-2``, ``name-3`` and so on.
 
     Args:
         path: The wanted path.

@@ -69,7 +69,7 @@ def test_a_changed_shipped_file_is_refused(shipped: Path, state: str) -> None:
     else:
         ant.write_text(text.replace("0.08", "0.09", 1))  # still a robot, but another one
     assert re.search(
-        rf"env.scene.robot.spawn.usd_path: .*ant.usda is {state}: install LedgerLab again, or .*assets.build",
+        rf"env.scene.robot.spawn.usd_path: .*ant.usda is {state}: install LedgerLab again, or, .*assets.build",
         refused(env_cfg),
     )
 
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, field: str) -> Non
     Sdf.Layer.OpenAsAnonymous(str(CARTPOLE_USD)).Export(str(binary))
     whole = {".usda": CARTPOLE_USD.read_bytes(), ".usdc": binary.read_bytes(), ".usd": binary.read_bytes()}
     file.write_bytes(b"<html>404</html>" if name.startswith("page") else whole[file.suffix][:1000])
-    assert re.search(rf"{field}.spawn.usd_path: .*{name} is no readable USD file: ", refused(
+    assert re.search(rf"{field}.spawn.usd_path: .*{name} cannot be read as a USD file: ", refused(
         configured("Cartpole", f"env.scene.{field}.spawn.usd_path={file}")))  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_a_file_on_the_web_without_a_network_is_refused(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/robot.usd"
     finished = script("train", f"env.scene.robot.spawn.usd_path={url}", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
-    complaint = f"error: env.scene.robot.spawn.usd_path: {url} is out of reach, and no copy of it is cached here: "
+    complaint = f"error: env.scene.robot.spawn.usd_path: {url} cannot be downloaded, and this machine has no copy: "
     assert finished.stderr.startswith(complaint) and finished.stderr.count("\n") == 1, finished.stderr
     assert not (tmp_path / "logs").exists()
 
@@ -133,7 +133,9 @@ def test_another_robot_in_place_of_the_task_s_is_refused() -> None:
 def test_a_refusal_is_one_line_with_status_2_before_anything_is_written(tmp_path: Path) -> None:
     finished = script("train", "env.scene.robot.spawn.usd_path=/absent.usda", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
-    assert re.fullmatch(r"error: env.scene.robot.spawn.usd_path: there is no file /absent.usda: .*\n", finished.stderr)
+    assert re.fullmatch(
+        r"error: env.scene.robot.spawn.usd_path: file /absent.usda does not exist: .*\n", finished.stderr
+    )
     assert not (tmp_path / "logs").exists()
 
 

@@ -43,9 +43,9 @@ def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
         (["--appends", "5"], "--appends 5: a 99th percentile needs at least 100"),
         (["--runs", "3"], "--runs names 1 ledgers, --rows 2"),
         (["--runs", "3", "--rows", "4"], "3 runs have at least 15 rows each: --rows 45"),
-        (["--folder", "nowhere"], "--folder nowhere is no folder"),
-        (["--rows", "1000000000000", "--runs", "1"], "GB are free: --folder"),
-        (["--neighbours", "no-such-python"], "--neighbours no-such-python is no program"),
+        (["--folder", "nowhere"], "--folder nowhere is not a folder"),
+        (["--rows", "1000000000000", "--runs", "1"], "GB are free: name a folder"),
+        (["--neighbours", "no-such-python"], "--neighbours no-such-python is not a program"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:

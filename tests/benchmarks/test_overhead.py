@@ -35,6 +35,6 @@ def test_only_the_time_when_both_trainings_run_counts(monkeypatch: pytest.Monkey
 
 def test_trainings_with_little_overlap_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        UserError, match="in their loops for 1 of 4 iterations only: say a larger --max_iterations than 6"
+        UserError, match="at the same time for 1 of 4 iterations only: use a larger --max_iterations than 6"
     ):
         pair(monkeypatch, metered=[1.0, 2.0, 3.0, 4.0, 5.0], plain=[4.0, 5.0, 6.0, 7.0, 8.0])

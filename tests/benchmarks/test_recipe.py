@@ -25,7 +25,7 @@ def test_a_change_is_translated_for_each_library() -> None:
         ("minibatches=two", "Expecting value"),
         ("minibatches=0", "minibatches 0: must be a whole number of at least 1"),
         ("minibatches=true", "minibatches of the recipe is 4"),
-        ("minibatches=4", "says for rsl_rl anyway"),
+        ("minibatches=4", "has this value for rsl_rl already"),
         ("hidden_dims=32", "hidden_dims of the recipe is"),
         ("reward_scale=0.5", "RSL-RL trains with reward_scale=1.0 only"),
     ],

@@ -15,7 +15,7 @@ from tests.conftest import benchmark
 
 
 def leaves(value: object) -> list[object]:
-    """Return everything that is no dictionary or list in nested ones."""
+    """Return all values of nested dictionaries and lists."""
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
     return [value] if children is None else [leaf for child in children for leaf in leaves(child)]
 

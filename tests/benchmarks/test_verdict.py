@@ -109,7 +109,7 @@ def test_the_script_prints_and_writes_every_scenario(tmp_path: Path) -> None:
     [
         (["--runs", "0"], "--runs and --episodes must be at least 1"),
         (["--target", "1"], "--target and --stake must lie between 0 and 1"),
-        (["--episodes", "39"], "--episodes 39: not even as many successes prove a success of 0.9"),
+        (["--episodes", "39"], "--episodes 39: too few to prove a success of 0.9"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:

@@ -97,9 +97,9 @@ def test_an_impossible_export_gives_an_error_of_one_line(trained: Path, tmp_path
         ((run_dir, "--tolerance", "nan"), r"--tolerance nan: must be above 0"),
         ((run_dir, "--to", tmp_path / "file" / "below"), r"cannot write to .*below: Not a directory"),
         (("nothing", "--log_root", trained), r"no checkpoint, run directory or run id 'nothing'"),
-        ((drifted,), r"when run drifted0 was trained, so its policy would see or do something else: actions: "),
-        ((moved,), r"when run moved000 was trained, so the contract would be wrong: scene: "),
-        ((spoiled,), r"model_2.pt is not what run \w+ saved: its SHA-256 differs"),
+        ((drifted,), r"since run drifted0 was trained, so its policy would see or do something else: actions: "),
+        ((moved,), r"since run moved000 was trained, so the contract would be wrong: scene: "),
+        ((spoiled,), r"model_2.pt has changed since run \w+ saved it"),
     ):
         with pytest.raises(UserError, match=complaint) as refused:
             planned(*arguments)

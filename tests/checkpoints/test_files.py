@@ -70,9 +70,9 @@ def test_observations_that_cannot_be_flattened_are_refused() -> None:
     from ledger_lab.checkpoints.files import FlatPolicy
     from ledger_lab.runners.acting_module import ActingModule
 
-    with pytest.raises(UserError, match="observation group 'camera' is no single tensor of floats"):
+    with pytest.raises(UserError, match="observation group 'camera' is not a single tensor of floats"):
         FlatPolicy(ActingModule(lambda groups: groups["policy"]), {"camera": torch.zeros(4, 2, dtype=torch.uint8)})
-    with pytest.raises(UserError, match=r"depend on none of its observations \(policy\)"):
+    with pytest.raises(UserError, match=r"do not depend on any observation \(policy\)"):
         FlatPolicy(ActingModule(lambda groups: torch.ones(4, 1)), {"policy": torch.zeros(4, 2)})
 
 
@@ -81,7 +81,7 @@ def test_non_finite_actions_are_refused() -> None:
     from ledger_lab.runners.acting_module import ActingModule
 
     groups = {"policy": torch.tensor([[1.0], [-1.0]])}
-    with pytest.raises(UserError, match="the policy's actions are not all finite numbers"):
+    with pytest.raises(UserError, match="some actions of the policy are NaN or infinite"):
         live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups])
 
 

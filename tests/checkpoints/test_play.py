@@ -32,7 +32,10 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["agent.actor.activation=relu"], r"'agent.actor.activation=relu': a policy is played as it was trained"),
+        (
+            ["agent.actor.activation=relu"],
+            r"'agent.actor.activation=relu': leave it out, because a policy is played as it was trained",
+        ),
         (["--num_envs", "0"], r"--num_envs and --video_length must be at least 1"),
         (["--seed", "-2"], r"--seed -2: must lie between 0 and 4294967295"),
     ],
@@ -54,13 +57,13 @@ def test_a_window_without_a_display_is_refused_before_anything_is_simulated(monk
         play_run(["nothing", "--viz", "newton_gl"])
 
 
-def test_a_policy_that_differs_from_the_trained_one_is_not_played(trained: Path, tmp_path: Path) -> None:
+def test_a_policy_that_differs_from_the_trained_policy_is_not_played(trained: Path, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.play import play_run
 
     (run,) = read_ledger(trained).runs
     other = {**run.declared.config_sha256, "agent": "0" * 64}  # another activation, say, whose weights fit as well
     drifted = retold(trained, tmp_path, "drifted0", config_sha256=other)
-    with pytest.raises(UserError, match=r"is configured otherwise than when run drifted0 was trained"):
+    with pytest.raises(UserError, match=r"has changed since run drifted0 was trained"):
         play_run([str(drifted), "--video", "--device", "cpu"])
     fields = run.declared.panel_fields
     delayed = {**fields, "time_step": {**fields["time_step"], "decimation": 3}}

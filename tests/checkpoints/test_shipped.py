@@ -164,10 +164,13 @@ def test_scores_go_to_the_run_directory_if_the_ledger_holds_the_run(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--task", "LedgerLab-Cartpol", "--pretrained"], r"no policy of LedgerLab-Cartpol comes .*did you mean"),
-        (["--task", "../pretrained/LedgerLab-Cartpole", "--pretrained"], r"no policy of \.\./pretrained/Ledger"),
-        (["--task", TASK], r"--task LedgerLab-Cartpole goes with --pretrained"),
-        ([], r"name a run or a checkpoint, or say --task X --pretrained"),
+        (["--task", "LedgerLab-Cartpol", "--pretrained"], r"policy of LedgerLab-Cartpol .*did you mean"),
+        (
+            ["--task", "../pretrained/LedgerLab-Cartpole", "--pretrained"],
+            r"no pretrained policy of \.\./pretrained/Ledger",
+        ),
+        (["--task", TASK], r"--task LedgerLab-Cartpole: add --pretrained"),
+        ([], r"name a run or a checkpoint, or use --task X --pretrained"),
         (["run", "--pretrained"], r"no checkpoint, run directory or run id 'run'"),
     ],
 )
@@ -184,15 +187,15 @@ def test_a_task_without_a_shipped_policy_gives_an_error_of_one_line(
 def test_a_run_and_pretrained_together_are_refused(name: str, tmp_path: Path) -> None:
     finished = script(name, "run", "--task", TASK, "--pretrained", *(["--video"] if name == "play" else []))
     assert finished.returncode == 2
-    assert finished.stderr.strip().endswith("error: run or --pretrained: name one of them")
+    assert finished.stderr.strip().endswith("error: run and --pretrained name two policies: leave one of them out")
 
 
 def test_a_damaged_shipped_file_gives_an_error_of_one_line(copy_of_shipped: Path, tmp_path: Path) -> None:
     for path, complaint in (
-        (copy_of_shipped / POLICY, r"policy.pt is not what its contract.json describes, .*: install ledger_lab again"),
-        (shipped_checkpoint(TASK), r"checkpoint .*\.pt is not what run \w+ saved: its SHA-256 differs"),
+        (copy_of_shipped / POLICY, r"policy.pt is not the file that .*: install ledger_lab again"),
+        (shipped_checkpoint(TASK), r"checkpoint .*\.pt has changed since run \w+ saved it"),
         (next(iter(find_journals(copy_of_shipped))), r"damaged journal: "),
-        (copy_of_shipped / CONTRACT, r"no contract.json beside .* says what it is .*: install ledger_lab again"),
+        (copy_of_shipped / CONTRACT, r"cannot read contract.json beside .*: install ledger_lab again"),
     ):
         whole = path.read_bytes()
         path.write_bytes(b"{" + whole[len(whole) // 2 :])
@@ -224,10 +227,10 @@ def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
     for arguments, complaint in (
         (["run"], r"no checkpoint, run directory or run id 'run'"),
         ([run_dir / best.path], r"model_\d+.pt is a file: name a run, by its id or its directory"),
-        ([run_dir], rf"{fell_short}: to ship it all the same, add --short_of_target"),
+        ([run_dir], rf"{fell_short}: to ship it nevertheless, add --short_of_target"),
         (
             [run_dir, "--short_of_target"],
-            rf"cannot read .*policy.pt: No such file or directory; scripts/export_policy.py .*{best.path} writes it",
+            rf"cannot read .*policy.pt: No such file or directory; run scripts/export_policy.py .*{best.path}",
         ),
     ):
         with pytest.raises(UserError, match=complaint) as refused:
@@ -255,7 +258,7 @@ def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
 
     (run_dir / "exported" / POLICY).write_bytes(b"another")
     with pytest.raises(
-        UserError, match=r"policy.pt is not what its contract.json describes, .*: scripts/export_policy"
+        UserError, match=r"policy.pt is not the file that contract.json describes .*: run scripts/export_policy"
     ):
         shipped(run_dir, "--short_of_target")
     assert shipped_policy(TASK).is_file(), "what was shipped before stays"

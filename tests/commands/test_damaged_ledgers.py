@@ -26,7 +26,7 @@ def rechained(run_dir: Path) -> str:
     path = run_dir / "journal-1-0.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], *lines[4:]]))
-    return r"journal-1-0\.jsonl:4: the row does not follow the one before it"
+    return r"journal-1-0\.jsonl:4: the row does not follow the row before it"
 
 
 def claimed_twice(run_dir: Path) -> str:

@@ -70,5 +70,5 @@ def test_no_contract_ends_in_a_traceback(checkpoint: str, tmp_path: Path) -> Non
     files = json.dumps({POLICY: {"sha256": hashlib.sha256(b"a policy").hexdigest()}})
     text = f'{{"files": {files}, "policy": {about.replace("null", checkpoint)}}}'
     (tmp_path / CONTRACT).write_text(text)
-    with pytest.raises(UserError, match="says what it is"):
+    with pytest.raises(UserError, match="cannot read contract.json beside"):
         read_origin(policy, "export it again")

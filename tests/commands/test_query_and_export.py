@@ -57,7 +57,7 @@ def test_the_schema_names_every_column() -> None:
         (("--sql", "SELECT * FROM nope"), "no table 'nope'"),
         (("--sql", "SELECT 1 AS a, 2 AS a", "--json", "-"), "two columns are called 'a'"),
         (("--sql", "SELECT 1", "--csv", "/proc/nope/out.csv"), "cannot write /proc/nope/out.csv"),
-        (("--csv", "-"), "--csv goes with --sql"),
+        (("--csv", "-"), "--csv needs --sql"),
     ],
 )
 def test_a_bad_query_gives_one_line_and_status_2(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -72,8 +72,8 @@ def test_a_bad_query_gives_one_line_and_status_2(log_root: Path, arguments: tupl
     [
         (("--sql", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),
         (("--html", "page.html", "--json", "-"), "call report.py twice"),
-        (("--html", "page.html", "--checkpoints"), "--checkpoints goes with the table"),
-        (("aa", "--compare", "aa", "bb"), "--compare compares all runs of its two sides"),
+        (("--html", "page.html", "--checkpoints"), "--checkpoints cannot be used with --html"),
+        (("aa", "--compare", "aa", "bb"), "--compare A B takes no other names"),
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -1,4 +1,4 @@
-"""A study makes the missing trainings, continues after failed ones, and reports all of them."""
+"""A study runs the missing trainings, continues after failed trainings, and reports all trainings."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_training_with_a_saved_state_is_resumed(
     assert f"train.py --resume 0badc0de --mirror mlflow --grace_s 9 --log_root {log_root}" in capfd.readouterr().out
     assert run_study(asked) == 0
     runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}
-    assert len(runs) == 3, "one goes on, the one without a state is made anew"
+    assert len(runs) == 3, "a run with a state continues; a run without a state starts again"
     assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
 
 

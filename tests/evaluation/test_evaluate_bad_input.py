@@ -65,7 +65,7 @@ def refused(complaint: str, root: Path, *arguments: str | Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--sim", "agent.seed=1"], r"--sim 'agent.seed=1': only physics=NAME and env.PATH=VALUE make another"),
+        (["--sim", "agent.seed=1"], r"--sim 'agent.seed=1': only physics=NAME and env.PATH=VALUE are allowed"),
         (["--sim", "fast"], r"--sim 'fast': only physics=NAME and env.PATH=VALUE"),
         (["--sim", "env.sim.dt='"], r"No closing quotation"),
         (["--sim", "env.decimatoin=4"], r"env has no 'decimatoin': did you mean 'decimation'"),
@@ -73,7 +73,7 @@ def refused(complaint: str, root: Path, *arguments: str | Path) -> None:
         (["--sim", "physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
         (["--sim", "env.scene.num_envs=8"], r"changes nothing about an episode: .* the one that run \w+ declared"),
         (["--sim", "physics=ovphysx", "--sim", "env.sim.physics=ovphysx"], r"the same simulation as --sim 'physics="),
-        (["--target", "1.5"], r"--target 1.5: must lie above 0"),
+        (["--target", "1.5"], r"--target 1.5: must be above 0"),
         (["--video", "0"], r"--video 0: must be at least 1"),
         (["--video", "1", "--viz", "rerun"], r"--viz rerun cannot record"),
         (["--panel", "cartpole_v2"], r"unknown panel 'cartpole_v2': did you mean 'cartpole_v1'"),
@@ -88,7 +88,7 @@ def test_comparisons_need_two_different_checkpoints_of_the_same_task(trained: Pa
     run_dir = one_run_dir(trained)
     one, two = run_dir / "model_1.pt", run_dir / "model_2.pt"
     refused("is the same checkpoint: name another", trained, one, "--versus", one)
-    refused("compares one checkpoint with another, but 2 come before it", trained, one, two, "--versus", one)
+    refused("compares two checkpoints, but 2 are named before it", trained, one, two, "--versus", one)
     ant = retold(trained, tmp_path, "a0000000", task="LedgerLab-Ant")
     refused(
         "were trained on different tasks .LedgerLab-Cartpole and LedgerLab-Ant.", trained, one, "--versus", ant
@@ -97,7 +97,7 @@ def test_comparisons_need_two_different_checkpoints_of_the_same_task(trained: Pa
 
 def test_checkpoints_of_another_task_are_refused(trained: Path, tmp_path: Path) -> None:
     ant = retold(trained, tmp_path, "a0000000", task="LedgerLab-Ant")
-    refused("panel cartpole_v1 judges task LedgerLab-Cartpole, not LedgerLab-Ant", tmp_path, ant)
+    refused("panel cartpole_v1 is for task LedgerLab-Cartpole, not LedgerLab-Ant", tmp_path, ant)
     gone = retold(trained, tmp_path, "b0000000", task="LedgerLab-Cartpol")
     refused("unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'", tmp_path, gone)
 
@@ -124,8 +124,8 @@ def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Pa
 def test_a_policy_whose_observations_changed_is_refused_on_every_panel(trained: Path, tmp_path: Path) -> None:
     (run,) = read_ledger(trained).runs
     drifted = retold(trained, tmp_path, "80000000", panel_fields=with_other(run.declared, "observations"))
-    refused("panel cartpole_v1 is not the one that run 80000000 declared", tmp_path, drifted)
-    complaint = "when run 80000000 was trained, so its policy would see or do something else: observations: "
+    refused("panel cartpole_v1 has changed since run 80000000 declared it", tmp_path, drifted)
+    complaint = "since run 80000000 was trained, so its policy would see or do something else: observations: "
     refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")
 
 
@@ -142,11 +142,11 @@ def test_a_panel_that_changed_since_the_run_declared_it_is_refused(trained: Path
     declared = read_journal(one_run_dir(trained) / "journal-1-0.jsonl").of(RunDeclared)[0]
     path = panel_file(tmp_path)
     run = retold(trained, tmp_path, "a0000000", panel=str(path), panel_fields=declared.panel_fields)
-    refused(rf"declared the panel file {path}, whose success function is Python to run", tmp_path, run)
+    refused(rf"declared the panel file {path}, whose success function is Python code", tmp_path, run)
     assert planned(run, "--panel", path).panel.source == planned(run, "--trust_run").panel.source == str(path)
     panel_file(tmp_path, "tolerance_rad = 0.2", "tolerance_rad = 0.3")
     refused(
-        r"not the one that run a0000000 declared.*success.params.tolerance_rad: 0.3 != 0.2",
+        r"has changed since run a0000000 declared it.*success.params.tolerance_rad: 0.3 != 0.2",
         tmp_path,
         run,
         "--trust_run",
@@ -222,7 +222,7 @@ def test_a_supervisor_that_cannot_write_gives_a_user_error(trained: Path, tmp_pa
     plan = planned(retold(trained, tmp_path, "aaaaaaaa"))
     terminal = Terminal(quiet_libraries=False)
     try:
-        with pytest.raises(UserError, match=r"cannot write beside the runs' journals: OSError: \[Errno 28\] No space"):
+        with pytest.raises(UserError, match=r"cannot write to the directory of a run: OSError: \[Errno 28\] No space"):
             _carry_out(plan, terminal, PhaseClock(0), Refusing())
     finally:
         terminal.restore()
@@ -253,4 +253,4 @@ def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
 )
 def test_overrides_that_name_code_need_trust_run(trained: Path, tmp_path: Path, override: str) -> None:
     run = retold(trained, tmp_path, "b0000000", overrides=[override])
-    refused(f"run b0000000 declared '{override}', which may name Python to run", tmp_path, run)
+    refused(f"run b0000000 declared '{override}', which may run Python code", tmp_path, run)

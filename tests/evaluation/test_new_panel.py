@@ -142,8 +142,8 @@ def test_an_existing_panel_file_is_not_overwritten(tmp_path: Path) -> None:
         (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
         (["--task", "Isaac-Cartpole-Direct"], r"is not manager-based"),
         (["--seeds", "0"], r"--seeds 0: must be at least 1"),
-        (["--seeds", "20"], r"not even 20 successes of 20 episodes prove a success of 0.9"),
-        (["--target", "nan"], r"--target nan: must lie above 0 and not above 1"),
+        (["--seeds", "20"], r"20 episodes are too few to prove a success of 0.9"),
+        (["--target", "nan"], r"--target nan: must be above 0 and at most 1"),
         (["--success", "upright"], r"--success 'upright': must read module:function"),
         (["--success", "my tasks:upright"], r"--success 'my tasks:upright': must read module:function"),
         (["--output", "panel"], r"--output panel: the name of a panel file must end in .toml"),
@@ -166,5 +166,5 @@ def test_an_unusable_panel_is_refused(
 def test_help_explains_the_program_with_examples() -> None:
     finished = script("new_panel", "--help")
     assert finished.returncode == 0, finished.stderr
-    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "The command starts no simulation"):
+    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "does not start a simulation"):
         assert word in finished.stdout.replace("\n", " ")

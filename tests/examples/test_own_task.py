@@ -63,7 +63,7 @@ def test_each_library_takes_the_recipe(library: str, tmp_path: Path) -> None:
     ]
     refused = script("train", *asked)
     assert refused.returncode == 2
-    assert "not even 256 successes of 256 episodes prove a success of 1" in refused.stderr
+    assert "256 episodes are too few to prove a success of 1" in refused.stderr
     assert not (tmp_path / "logs").exists()
 
 

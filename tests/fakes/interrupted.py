@@ -1,4 +1,4 @@
-"""``train.py`` with somebody who sends a signal to it at the end of an iteration, before its state is saved.
+"""``train.py`` that receives a signal at the end of an iteration, before its state is saved.
 
 Of several processes, their launcher gets it. Usage: ``python tests/fakes/interrupted.py ARGUMENTS … ITERATION:SIGNAL``
 """

@@ -42,7 +42,7 @@ def test_the_same_size_may_be_repeated_and_another_is_refused(tmp_path: Path) ->
     before = cohort_journal(tmp_path, "c").read_bytes()
     declare_cohort(tmp_path, "c", 5)
     message = refusal(tmp_path, "c", 6)
-    assert "--cohort_size 6: cohort c is declared with 5 runs already" in message
+    assert "--cohort_size 6: cohort c was declared with 5 runs" in message
     assert cohort_journal(tmp_path, "c").read_bytes() == before
 
 

@@ -320,7 +320,7 @@ def test_a_row_with_a_wrong_sequence_number_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "journal-1-0.jsonl"
     path.write_bytes(b"".join(lines))
     for thorough in (False, True):
-        with pytest.raises(LedgerDamageError, match=":4: the row does not follow the one before it"):
+        with pytest.raises(LedgerDamageError, match=":4: the row does not follow the row before it"):
             digest_journal(path, thorough=thorough)
 
 

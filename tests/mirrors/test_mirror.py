@@ -157,15 +157,15 @@ def test_an_unknown_run_id_is_answered_with_the_nearest_ones(tmp_path: Path) -> 
     [
         (("nope", "--to", "tensorboard"), "no run directory and no run id 'nope' (run ids under logs: known: "),
         pytest.param(("RUN", "--to", "mlflow"), "set MLFLOW_TRACKING_URI", marks=needs_other),
-        pytest.param(("RUN", "--to", "mlflow", "--uri", "localhost:5000"), "like http://host:5000", marks=needs_other),
+        pytest.param(("RUN", "--to", "mlflow", "--uri", "localhost:5000"), "form http://host:5000", marks=needs_other),
         pytest.param(
             ("RUN", "--to", "mlflow", "--uri", "http://me:s3cret@localhost"),
             "MLFLOW_TRACKING_PASSWORD",
             marks=needs_other,
         ),
         pytest.param(("RUN", "--to", "mlflow", "--uri", "http://127.0.0.1:9"), "does not answer", marks=needs_other),
-        pytest.param(("RUN", "--to", "mlflow", "--dir", "d"), "--dir is not for MLflow", marks=needs_other),
-        (("RUN", "--to", "tensorboard", "--uri", "http://127.0.0.1:9"), "not for TensorBoard"),
+        pytest.param(("RUN", "--to", "mlflow", "--dir", "d"), "--dir does not apply to MLflow", marks=needs_other),
+        (("RUN", "--to", "tensorboard", "--uri", "http://127.0.0.1:9"), "do not apply to TensorBoard"),
         (("RUN", "--to", "tensorboard", "--dir", "/proc/nope"), "cannot write to --dir"),
         (("RUN", "--to", "tensorboard", "--every", "0"), "--every must be above 0"),
     ],

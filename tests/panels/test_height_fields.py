@@ -28,7 +28,7 @@ def settle(observations: Any) -> torch.Tensor:
     return torch.zeros(len(observations["policy"]), 12)
 
 
-@pytest.mark.slow  # all kernels of the physics are other ones then, which take minutes to compile
+@pytest.mark.slow  # all physics kernels are then compiled again, which takes minutes
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("asked", "promised"), [("true", "bitwise"), ("false", "statistical")])
 def test_other_slots_change_an_episode_only_if_its_exactness_is_statistical(asked: str, promised: str) -> None:

@@ -53,7 +53,7 @@ def test_every_panel_of_the_project_loads() -> None:
         ("hold_s = 1.0", "tolerance = 1.0", "unknown field 'success.tolerance'"),
         ("count = 4", "", "field 'seeds.count' is missing"),
         ("count = 4", "count = 0", "seeds must lie between 0 and 4294967295, at least one"),
-        ("count = 4", "count = 9_000_000", "9000000 seeds are more than any memory holds"),
+        ("count = 4", "count = 9_000_000", "9000000 seeds do not fit into memory"),
         ("count = 4", 'count = "4"', "field 'seeds.count' has the wrong type"),
         ("version = 1", "version = true", "field 'success.version' has the wrong type"),
         ("target_success = 0.9", "target_success = 90", "target_success must lie"),
@@ -161,7 +161,7 @@ def test_cells_are_read_with_their_perturbations(tmp_path: Path) -> None:
         ("[1.2, 1.5]", "[true, 2]", "must be a number"),
         ("steps = 2", "steps = 1.5", "must be whole numbers"),
         ('name = "heavy"', 'name = "nominal"', "two cells have the name 'nominal'"),
-        ('name = "heavy"', "", "needs a name"),
+        ('name = "heavy"', "", "give each cell a name"),
         ("action_delay = { steps = 2 }", "action_delay = 2", "action_delay must be a table"),
     ],
 )

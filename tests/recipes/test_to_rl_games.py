@@ -21,7 +21,7 @@ def test_minibatches_are_environment_steps_so_that_their_number_does_not_hang_on
     config = to_rl_games(replace(CARTPOLE, horizon=24, minibatches=8))["params"]["config"]
     assert config["minibatch_size_per_env"] == 3
     assert "minibatch_size" not in config
-    with pytest.raises(UserError, match="a horizon that is a multiple of minibatches, and 24 is none of 5"):
+    with pytest.raises(UserError, match="a horizon that is a multiple of minibatches, and 24 is not a multiple of 5"):
         to_rl_games(replace(CARTPOLE, horizon=24, minibatches=5))
 
 

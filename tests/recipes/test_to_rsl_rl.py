@@ -61,7 +61,7 @@ def test_a_stock_recipe_is_what_isaac_lab_trains_its_own_task_with(family: str, 
 
 
 @STOCK
-def test_the_benchmark_turns_our_recipe_into_the_stock_one(family: str, recipe: PpoRecipe) -> None:
+def test_the_benchmark_turns_our_recipe_into_the_stock_recipe(family: str, recipe: PpoRecipe) -> None:
     from benchmarks.time_to_target import stock_overrides
     from ledger_lab.recipes.to_rsl_rl import native_config
     from ledger_lab.runners.configs import resolve_configs

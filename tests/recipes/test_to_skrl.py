@@ -26,7 +26,7 @@ def test_values_are_converted_to_what_skrl_means_by_them() -> None:
 
 def test_a_deviation_that_skrl_would_cut_down_is_refused() -> None:
     with pytest.raises(
-        UserError, match=r"SKRL keeps the deviation of actions below e² ≈ 7.4, and initial_noise_std is 8"
+        UserError, match=r"SKRL limits the standard deviation of actions .* initial_noise_std, which is 8"
     ):
         to_skrl(replace(CARTPOLE, initial_noise_std=8.0))
     assert to_skrl(replace(CARTPOLE, initial_noise_std=7.0))

@@ -205,15 +205,15 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
         other = RecordedPanel("panel", seeds=range(100), definition={"environment": "F"})
         with pytest.raises(UserError, match="the run declared another panel"):
             run.screen(saved, other, outcomes(other.seeds, 100))
-        with pytest.raises(UserError, match="no screening and no other confirmation has seen"):
+        with pytest.raises(UserError, match="seeds that no earlier score of the run used"):
             run.confirm(saved, PANEL, outcomes(PANEL.seeds, 100))
-        with pytest.raises(UserError, match="each once"):
+        with pytest.raises(UserError, match="give one outcome for each"):
             run.screen(saved, PANEL, outcomes(range(99), 99))
         easier = RecordedPanel("panel", seeds=range(500, 600), definition={"environment": "E", "horizon": 1})
         with pytest.raises(UserError, match="the panel that the run declared, with other seeds"):
             run.confirm(saved, easier, outcomes(easier.seeds, 100))
         (run.directory / "policy.bin").write_bytes(b"other weights")
-        with pytest.raises(UserError, match="held another policy before"):
+        with pytest.raises(UserError, match="had another policy before"):
             run.checkpoint(run.directory / "policy.bin")
         with pytest.raises(UserError, match="did you mean 'mean_return'"):
             run.iteration(1, env_steps=20, figures={"mean_returns": 1.0})
@@ -247,10 +247,10 @@ def test_an_invalid_declaration_is_refused_before_anything_is_written(
 def test_each_confirmation_needs_fresh_seeds(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         saved, fresh = save(run), PANEL.fresh(100)
-        with pytest.raises(UserError, match="each once"):
+        with pytest.raises(UserError, match="give one outcome for each"):
             run.confirm(saved, fresh, outcomes(range(99), 99))
         assert run.confirm(saved, fresh, outcomes(fresh.seeds, 90)).confirmation == 1  # the refused one didn't count
-        with pytest.raises(UserError, match="no other confirmation has seen"):
+        with pytest.raises(UserError, match="seeds that no earlier score of the run used"):
             run.confirm(saved, fresh, outcomes(fresh.seeds, 100))
     assert [row.passes for row in only_run(tmp_path).results] == [False]
 
@@ -259,7 +259,7 @@ def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
     with begin(tmp_path, cohort="c", cohort_size=3):
         pass
     assert [(cohort.name, cohort.missing) for cohort in read_ledger(tmp_path).cohorts] == [("c", 2)]
-    with pytest.raises(UserError, match="is declared with 3 runs already"):
+    with pytest.raises(UserError, match="was declared with 3 runs"):
         begin(tmp_path, cohort="c", cohort_size=4)
     with pytest.raises(UserError, match="name the cohort"):
         begin(tmp_path, cohort_size=4)

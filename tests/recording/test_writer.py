@@ -80,7 +80,7 @@ def test_a_checkpoint_must_be_a_file_of_the_run_that_is_not_overwritten(tmp_path
     saved = save(writer)
     assert (saved.path, saved.iteration, saved.env_steps, saved.size_bytes) == ("model.pt", 3, 192, 7)
     assert save(writer).sha256 == saved.sha256, "the same policy may be saved again"
-    with pytest.raises(UserError, match=r"checkpoint model.pt: held another policy before"):
+    with pytest.raises(UserError, match=r"checkpoint model.pt: had another policy before"):
         save(writer, weights=b"others")
     (tmp_path / "elsewhere.pt").touch()
     for path in (tmp_path / "elsewhere.pt", writer.directory / "absent.pt"):
@@ -93,7 +93,7 @@ def test_outcomes_of_other_episodes_are_refused(tmp_path: Path) -> None:
     writer, rows = make(tmp_path)
     saved, found = save(writer), outcomes(9, 10)
     for seeds in (list(found.seed)[1:], [*found.seed, found.seed[0]]):
-        with pytest.raises(UserError, match="panel panel: the outcomes must be those of its"):
+        with pytest.raises(UserError, match="panel panel: give one outcome for each of its"):
             score(writer, saved, found, seeds=seeds)
     assert rows == [saved]
 

@@ -245,7 +245,7 @@ def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
     [
         (("a", "zz"), "no cohort or run 'zz'"),
         (("a", "a001"), "run a001 is on both sides"),
-        (("same", "a"), "'same' is a cohort and a run"),
+        (("same", "a"), "'same' is the name of a cohort and of a run"),
         (("b00", "a"), "begins the ids of 2 runs"),
         (("a", "alive"), "run alive is still running"),
     ],

@@ -133,5 +133,5 @@ def test_an_undated_price_is_refused(log_root: Path, tmp_path: Path) -> None:
 
 
 def test_a_price_file_without_an_instance_prices_nothing(log_root: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="name the entry to price the runs by with --instance"):
+    with pytest.raises(UserError, match="also name an entry of the file with --instance"):
         build_report(["--log_root", str(log_root), "--prices", str(tmp_path / "mine.toml")])

@@ -1,4 +1,4 @@
-"""Replayed physics steps equal launched ones."""
+"""Replayed physics steps equal launched physics steps."""
 
 from __future__ import annotations
 

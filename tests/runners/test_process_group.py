@@ -105,7 +105,7 @@ def test_a_port_in_use_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPat
     with socket.create_server(("", 0)) as server:
         monkeypatch.setenv("MASTER_ADDR", "localhost")
         monkeypatch.setenv("MASTER_PORT", str(server.getsockname()[1]))
-        with pytest.raises(UserError, match=r"MASTER_PORT \d+ is in use on this machine: choose another, or say"):
+        with pytest.raises(UserError, match=r"MASTER_PORT \d+ is in use on this machine: choose another port, or use"):
             _meet(World(rank=0, size=2, local_rank=0, local_size=2))
 
 
@@ -117,7 +117,7 @@ def test_a_missing_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("MASTER_PORT", str(port))
     monkeypatch.setattr(process_group, "_JOIN_S", 1.0)
-    with pytest.raises(UserError, match="of 3 processes, rank 1, 2 did not come within 1 s"):
+    with pytest.raises(UserError, match="of 3 processes, rank 1, 2 did not connect within 1 s"):
         process_group._meet(World(rank=0, size=3, local_rank=0, local_size=3))
 
 

@@ -118,7 +118,7 @@ def test_a_recurrent_policy_is_refused_for_acting() -> None:
     agent_cfg = adapter().prepare(resolved(), "cpu")
     adapter().require_memoryless(agent_cfg)
     agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
-    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet judged, played or exported"):
+    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
         adapter().require_memoryless(agent_cfg)
 
 
@@ -199,8 +199,8 @@ def test_incomplete_configurations_of_isaac_lab_are_completed() -> None:
     ("overrides", "complaint"),
     [
         (["agent.params.algo.name=a2c_discrete"], r"agent.params.algo.name 'a2c_discrete': only 'a2c_continuous'"),
-        (["agent.params.config.max_frames=9"], r"agent.params.config.max_frames 9: a run trains one fresh policy"),
-        (["agent.params.load_checkpoint=True"], r"agent.params.load_checkpoint True: a run trains one fresh policy"),
+        (["agent.params.config.max_frames=9"], r"agent.params.config.max_frames 9: leave it out"),
+        (["agent.params.load_checkpoint=True"], r"agent.params.load_checkpoint True: leave it out"),
         (["agent.params.config.clip_actions=True"], r"agent.params.env.clip_actions, which is infinite"),
     ],
 )

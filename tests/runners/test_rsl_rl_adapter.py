@@ -33,7 +33,7 @@ def test_settings_that_contradict_the_declaration_are_refused() -> None:
         ({"seed": 1}, "is not for RSL-RL's PPO"),
         (RslRlDistillationRunnerCfg(), "is not for RSL-RL's PPO"),
         (changed(class_name="my_lab:Runner"), "is not for RSL-RL's PPO"),
-        (changed(resume=True), "agent.resume True: a run trains one fresh policy"),
+        (changed(resume=True), "agent.resume True: leave it out"),
     ):
         with pytest.raises(UserError, match=complaint) as refused:
             adapter().prepare(cfg, "cpu")
@@ -49,5 +49,5 @@ def test_a_recurrent_policy_is_refused_for_acting() -> None:
     _, plain = resolve_configs(*anymal)
     _, memory = resolve_configs(*anymal, "rsl_rl_recurrent_cfg_entry_point")
     adapter().require_memoryless(adapter().prepare(plain, "cpu"))
-    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet judged, played or exported"):
+    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
         adapter().require_memoryless(adapter().prepare(memory, "cpu"))

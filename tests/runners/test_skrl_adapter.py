@@ -180,22 +180,26 @@ def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
-        ("agent.class", "SAC", r"agent.agent.class 'SAC': LedgerLab trains with PPO"),
+        ("agent.class", "SAC", r"agent.agent.class 'SAC': LedgerLab supports only PPO"),
         (
             "models.policy.class",
             "CategoricalMixin",
-            r"'CategoricalMixin': LedgerLab trains with GaussianMixin",
+            r"'CategoricalMixin': LedgerLab supports only GaussianMixin",
         ),
         ("trainer.class", "StepTrainer", r"agent.trainer.class 'StepTrainer'"),
-        ("models", None, r"agent.models: a configuration of SKRL has a group of settings of that name"),
+        ("models", None, r"agent.models is missing: a configuration of SKRL needs this group"),
         ("agent.learning_rate_scheduler", "print('run')", r"agent.agent.learning_rate_scheduler .*KLAdaptiveLR or"),
         ("memory.value_preprocessor", "print('run')", r"agent.memory.value_preprocessor"),
         ("trainer.exploration_scheduler", "0, print('run')", r"agent.trainer.exploration_scheduler"),
-        ("models.policy.output", "ACTIONS if print('run') else ACTIONS", r"agent.models.policy.output: .* is no expr"),
+        (
+            "models.policy.output",
+            "ACTIONS if print('run') else ACTIONS",
+            r"agent.models.policy.output: .* is not an expr",
+        ),
         ("models.value.network.0.input", "OBSERVATIONS.numpy()", r"agent.models.value.network.0.input"),
         ("models.value.network.0.layers.0", "__import__('os').system('run')", r"agent.models.value.network.0.layers.0"),
-        ("memory.memory_size", 16, r"agent.memory.memory_size 16: must be -1, or as many as agent.agent.rollouts, 32"),
-        ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is no name of a setting"),
+        ("memory.memory_size", 16, r"agent.memory.memory_size 16: must be -1, or equal to agent.agent.rollouts, 32"),
+        ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is not the name of a setting"),
     ],
 )
 def test_settings_that_cannot_be_trained_or_run_code_are_refused(path: str, value: object, complaint: str) -> None:
@@ -229,5 +233,5 @@ def test_a_kl_threshold_is_refused_in_several_processes(monkeypatch: pytest.Monk
     adapter = skrl_adapter.SkrlAdapter()
     assert adapter.prepare(cfg, "cpu")["agent"]["kl_threshold"] == 0.1
     monkeypatch.setattr(skrl_adapter.config.torch, "_is_distributed", True)
-    with pytest.raises(UserError, match=r"kl_threshold 0.1: of several processes, each would end updates by itself"):
+    with pytest.raises(UserError, match=r"kl_threshold 0.1: a process that ends its update early would"):
         adapter.prepare(cfg, "cpu")

@@ -61,15 +61,15 @@ def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("version = 2", "version 2 of a study is not 1"),
+        ("version = 2", "version 2 of a study is not supported"),
         ("nonsense", "can't be read"),
         ("version = 1\nseed = [1]", "unknown key 'seed'"),
         ("version = 1", "seeds must be a list"),
         ("version = 1\nseeds = [true]", "seeds must be a list"),
-        ("version = 1\nseeds = [1, 1]", "each can be trained once"),
+        ("version = 1\nseeds = [1, 1]", "list each seed once"),
         ("version = 1\nseeds = [1]\nabout = 3", "about must be text"),
         ("version = 1\nseeds = [1]\narguments = '--x'", "must be a list of texts"),
-        ("version = 1\nseeds = [1]\narguments = ['--seed=3']", "--seed=3 is set by the study itself"),
+        ("version = 1\nseeds = [1]\narguments = ['--seed=3']", "leave it out, because the study sets it"),
         ("version = 1\nseeds = [1]\nfactors = ['a']", "must be tables of levels"),
         ("version = 1\nseeds = [1]\n[factors.a]", "must be tables of levels"),
         ("version = 1\nseeds = [1]\n[factors.a]\n'../x' = []", "level '../x' must be a name"),

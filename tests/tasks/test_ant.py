@@ -196,7 +196,7 @@ def test_spaces_and_joints_are_those_of_isaac_lab(observed: Observed) -> None:
         assert limits == pytest.approx((-40.0, 40.0) if name.endswith("leg") else bent, rel=1e-4)
 
 
-def test_it_falls_freely_until_its_feet_carry_it(observed: Observed) -> None:
+def test_the_ant_falls_freely_until_its_feet_carry_its_body(observed: Observed) -> None:
     assert observed.fall_velocity_m_s == pytest.approx(torch.full((6,), -GRAVITY_M_S2 / 60).numpy(), abs=0.02)
     assert (observed.force_in_air < 0.2).all()
     assert (observed.force_at_rest.sum(dim=1) > 5.0).all(), "they carry a weight of 6.3 N"
@@ -212,7 +212,7 @@ def test_only_the_ant_that_is_far_along_x_has_walked(observed: Observed) -> None
     assert observed.walked.tolist() == [False, False, True, False, False, False]
 
 
-def test_replayed_contacts_equal_launched_ones_bit_for_bit(observed: Observed) -> None:
+def test_replayed_contacts_equal_launched_contacts_bit_for_bit(observed: Observed) -> None:
     assert observed.states.isfinite().all()
     assert torch.equal(observe(recorded=False).states, observed.states)
 
@@ -224,6 +224,6 @@ def test_every_cell_of_the_robustness_panel_is_felt() -> None:
 
 
 @pytest.mark.parametrize("physics", ENGINES)
-def test_random_actions_leave_it_finite_and_seeds_fix_its_starts(physics: str) -> None:
+def test_random_actions_keep_states_finite_and_seeds_fix_initial_states(physics: str) -> None:
     with simulated("LedgerLab-Ant", physics, 6) as env:
         shaken(env).check(observations=60, actions=8, seeded=28)  # up to the forces on the feet, which have a memory

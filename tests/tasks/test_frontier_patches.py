@@ -1,4 +1,4 @@
-"""Robots on rough ground are sent everywhere, and more often to where they sometimes fail; held-out ones never are."""
+"""Training robots are sent to all patches, and more often to patches on which they sometimes fail; held-out never."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stand(env: Any) -> torch.Tensor:
     return places
 
 
-def test_who_came_half_as_far_as_asked_or_left_the_patch_has_not_failed(env: Any) -> None:
+def test_a_robot_that_came_half_as_far_as_asked_or_left_the_patch_has_not_failed(env: Any) -> None:
     base = env.unwrapped
     robot, terrain, term = base.scene["robot"], base.scene.terrain, base.curriculum_manager.cfg.frontier_patches
     ends = [  # way [m], commanded [m], steps, fallen: failed
@@ -67,14 +67,14 @@ def test_who_came_half_as_far_as_asked_or_left_the_patch_has_not_failed(env: Any
     assert term.func.failing.sum() == pytest.approx(sum(expected) + 0.5 * (30 - count)), "the others are as they were"
     after = stand(env)
     assert not torch.equal(after[: count - 1], before[: count - 1])
-    assert torch.equal(after[count - 1 :], before[count - 1 :]), "who has not taken a step stays"
+    assert torch.equal(after[count - 1 :], before[count - 1 :]), "a robot without a step stays on its patch"
 
 
 def test_an_episode_is_judged_by_what_was_commanded_in_it(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     base = env.unwrapped
     terrain, failing = base.scene.terrain, base.curriculum_manager.cfg.frontier_patches.func.failing
     command = base.command_manager.get_term("base_velocity")
-    monkeypatch.setattr(command.cfg, "rel_standing_envs", 0.0)  # who is to stand is told so one step late
+    monkeypatch.setattr(command.cfg, "rel_standing_envs", 0.0)  # the command to stand arrives one step late
     env.reset()
     terrain.terrain_levels[:2], terrain.terrain_types[:2] = torch.tensor([1, 2]), 4
     failing.fill_(0.5)
@@ -82,7 +82,7 @@ def test_an_episode_is_judged_by_what_was_commanded_in_it(env: Any, monkeypatch:
     base.episode_length_buf[:2] = base.max_episode_length - 1
     command.commanded_m[:2] = torch.tensor([8.0, 0.0])
     env.step(torch.zeros(env.action_space.shape))
-    assert failing[1, 4] > 0.5 > failing[2, 4], "who stood has failed if it was told to walk"
+    assert failing[1, 4] > 0.5 > failing[2, 4], "a robot that stood has failed if the command was to walk"
     assert (failing != 0.5).sum() == 2
     asked = command.vel_command_b[:, :2].norm(dim=1) * base.step_dt
     assert torch.allclose(command.commanded_m[:2], asked[:2]), "of the new episode, one step"

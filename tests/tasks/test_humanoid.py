@@ -1,4 +1,4 @@
-"""Both engines agree on what the humanoid's task is; the success function knows who has walked, and who has fallen."""
+"""Both engines agree on the humanoid task; its success function distinguishes walking robots from fallen robots."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
     return request.param, observe(request.param)
 
 
-def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, Observed]) -> None:
+def test_the_task_steps_and_its_seed_determines_the_start(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=87, actions=21, seeded=54)  # up to the forces on the feet, which have a memory
     gears = seen[1].gears_nm
     assert gears["left_thigh:1"] == 135.0 and gears["left_thigh:0"] == gears["right_lower_arm"] == 45.0
@@ -68,7 +68,7 @@ def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, Observed]) -> Non
     assert gears["right_shin"] == 90.0
 
 
-def test_only_who_is_far_enough_ahead_has_walked(seen: tuple[str, Observed]) -> None:
+def test_success_needs_the_distance(seen: tuple[str, Observed]) -> None:
     assert seen[1].walked == [False, False, True, True]
 
 

@@ -128,7 +128,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
     return request.param, observe(request.param)
 
 
-def test_it_fits_the_arm_and_its_cube(seen: tuple[str, Observed]) -> None:
+def test_the_task_fits_the_arm_and_the_cube(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=42, actions=8)
     assert torch.allclose(seen[1].masses_kg, torch.full((ENVS,), 0.1))
 

@@ -208,13 +208,13 @@ def test_what_is_seen_of_a_pillar_is_what_is_bumped_into() -> None:
 
 
 @pytest.mark.parametrize("physics", ENGINES)
-def test_it_is_a_task_that_steps_and_begins_as_its_seed_says(physics: str, legs: str) -> None:
+def test_the_task_steps_and_its_seed_determines_the_start(physics: str, legs: str) -> None:
     # With a new velocity for each turn of the policy that walks, 200 actions take a tenth of the time.
     with simulated(PANEL.task, physics, ENVS, legs, "env.decimation=4") as env:
         shaken(env).check(observations=48, actions=3)
 
 
-def test_it_has_arrived_within_both_tolerances(seen: Observed) -> None:
+def test_the_robot_has_arrived_within_both_tolerances(seen: Observed) -> None:
     assert seen.arrived == [there for *_, there in BESIDE]
 
 
@@ -224,14 +224,14 @@ def test_a_fall_and_the_shortest_bump_end_an_episode(seen: Observed) -> None:
     assert seen.force_after_bump_n == 0.0, "it is past the pillar when the step ends"
 
 
-def test_it_sees_pillars_where_they_are(seen: Observed) -> None:
+def test_the_robot_sees_pillars_where_they_are(seen: Observed) -> None:
     expected = seen_from(seen.poses)
     assert torch.allclose(seen.distances, expected, atol=2e-3)
     assert (expected < REACH_M).any(dim=1).all() and (expected == REACH_M).any()
     assert torch.allclose(seen.nearness, -(seen.distances / REACH_M).log(), atol=1e-5)
 
 
-def test_it_starts_and_arrives_clear_of_pillars_which_are_in_its_way(seen: Observed) -> None:
+def test_pillars_stand_in_the_way_but_not_at_start_or_goal(seen: Observed) -> None:
     middles = torch.tensor(pillars())[:, :2]
     for places in (seen.starts, seen.goals):
         assert torch.cdist(places, middles).min() > 1.2
@@ -245,10 +245,10 @@ def test_it_starts_and_arrives_clear_of_pillars_which_are_in_its_way(seen: Obser
     along /= way.square().sum(dim=2, keepdim=True)
     nearest = (seen.starts.unsqueeze(1) + along.clamp(0.0, 1.0) * way - middles).norm(dim=2).amin(dim=1)
     blocked = (nearest < 0.5 * PILLAR_SIDE_M + 0.3).float().mean()
-    assert 0.3 < blocked < 0.8, "who walks straight to the goal runs into a pillar about every other time"
+    assert 0.3 < blocked < 0.8, "a straight walk to the goal hits a pillar in about half of the episodes"
 
 
-def test_the_frozen_policy_acts_at_its_own_rate_and_sees_what_it_did_since_the_reset(seen: Observed) -> None:
+def test_the_frozen_policy_acts_at_its_own_rate_and_sees_its_actions_since_the_reset(seen: Observed) -> None:
     policy = Sway()
     assert len(seen.told) == 30
     done = torch.zeros(ENVS, 12)
@@ -297,7 +297,7 @@ def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
 
 
 @pytest.mark.slow
-def test_with_batches_of_any_size_they_are_not(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_batches_of_any_size_episodes_depend_on_other_slots(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation import actions
 
     monkeypatch.setattr(actions, "in_batches", lambda policy, observations: policy(observations))
@@ -305,14 +305,16 @@ def test_with_batches_of_any_size_they_are_not(trial: Trial, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_with_actions_of_the_episode_before_they_are_not(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_actions_of_the_episode_before_episodes_depend_on_other_slots(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ledger_lab.tasks.navigation.actions import WalkingPolicyAction
 
     monkeypatch.setattr(WalkingPolicyAction, "reset", lambda *_, **__: None)
     assert trial.in_company() != trial.alone()
 
 
-def test_a_panel_is_another_one_with_another_policy_that_walks(tmp_path: Path) -> None:
+def test_another_walking_policy_changes_the_panel_id(tmp_path: Path) -> None:
     from ledger_lab.runners.description import describe_simulation
     from ledger_lab.runners.session import held_out_config
     from ledger_lab.tasks.registry import registered_tasks
@@ -342,13 +344,15 @@ def test_only_a_policy_that_walks_will_do(tmp_path: Path) -> None:
     contract["actions"][0]["scale"] = 0.25
     (tmp_path / "short" / "contract.json").write_text(json.dumps(contract))
     mistakes = {
-        str(tmp_path / "absent.pt"): r"the policy that walks is missing: .*absent.pt is no file .*: train Led",
-        "policy.pt": r"the policy that walks is missing: policy.pt is no file with its whole path",
-        bare: r"no contract.json beside .*bare/policy.pt says what it is .*: export it again with scripts/export_p",
-        foreign: r"no contract.json beside .*foreign/policy.pt says what it is .'policy'.*: export it again",
-        spoiled: r"spoiled/policy.pt is not what its contract.json describes, .*: export it again",
-        short: r"short/policy.pt does not see and act as .*AnymalC does: actions.joint_pos.scale: 0.25 != 0.5",
-        write_policy(tmp_path / "ant", Sway(), "LedgerLab-Ant"): r"is a policy of LedgerLab-Ant, and one of",
+        str(
+            tmp_path / "absent.pt"
+        ): r"the walking policy is missing: .*absent.pt is not the absolute path .*: train Led",
+        "policy.pt": r"the walking policy is missing: policy.pt is not the absolute path of a file",
+        bare: r"cannot read contract.json beside .*bare/policy.pt .*: export it again with scripts/export_p",
+        foreign: r"cannot read contract.json beside .*foreign/policy.pt .'policy'.*: export it again",
+        spoiled: r"spoiled/policy.pt is not the file that contract.json describes .*: export it again",
+        short: r"short/policy.pt has other observations or .*AnymalC: actions.joint_pos.scale: 0.25 != 0.5",
+        write_policy(tmp_path / "ant", Sway(), "LedgerLab-Ant"): r"is a policy of LedgerLab-Ant: name a policy of",
     }
     for mistaken, complaint in mistakes.items():
         with pytest.raises(UserError, match=complaint) as raised:

@@ -59,7 +59,7 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
     assert gym.spec(task).kwargs["default_panel"] in [panel.name for panel in own]
     assert len({(panel.success_function, str(panel.success_params), panel.hold_s) for panel in own}) == 1
     ids = [[PanelIdentity.of(panel, simulation).id for panel in own] for simulation in described]
-    assert ids[0] == ids[2], "the same physics engine, resolved anew, with another number of slots"
+    assert ids[0] == ids[2], "the same physics engine, resolved again, with another number of slots"
     assert len({*ids[0], *ids[1]}) == 2 * len(own), "each panel and each engine has ids of its own"
     assert tempfile.gettempdir() not in json.dumps(described), "where a machine keeps its caches is nobody else's"
 

@@ -95,7 +95,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, Observed]:
     return request.param, observe(request.param)
 
 
-def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, Observed]) -> None:
+def test_the_task_steps_and_its_seed_determines_the_start(seen: tuple[str, Observed]) -> None:
     seen[1].shaken.check(observations=38, actions=7)
 
 
@@ -104,7 +104,7 @@ def test_the_motors_are_told_what_a_contract_says(seen: tuple[str, Observed]) ->
     assert (arm.said["target"], arm.said["relative_to"]) == ("joint_pos", {"data": "joint_pos", "read_hz": 60.0})
     assert torch.allclose(arm.sent, arm.lawful, rtol=0.0, atol=1e-6)
     first, second = arm.lawful
-    assert not torch.isclose(first, second, atol=1e-4).all(dim=1).any(), "where the joints are is read anew"
+    assert not torch.isclose(first, second, atol=1e-4).all(dim=1).any(), "the joint positions are read again"
 
 
 def test_goals_lie_before_the_arm_and_point_down(seen: tuple[str, Observed]) -> None:
@@ -118,7 +118,7 @@ def test_the_hand_has_reached_what_lies_within_both_tolerances(seen: tuple[str, 
     assert seen[1].reached == [[there for *_, there in BESIDE]] * 2
 
 
-def test_the_motors_hold_the_pose_that_they_are_told(seen: tuple[str, Observed]) -> None:
+def test_the_motors_hold_the_commanded_pose(seen: tuple[str, Observed]) -> None:
     assert (seen[1].error[:, :3].norm(dim=1) < 0.5 * POSITION_M).all()
     assert (seen[1].error[:, 3:].norm(dim=1) < 0.5 * ROTATION_RAD).all()
 

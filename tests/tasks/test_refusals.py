@@ -1,4 +1,4 @@
-"""What a user meets who brings their own task is named, with the way out."""
+"""Refusals of a user's own task name the fault and the way out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledger_lab.paths import config_root
 from tests.conftest import command
 
 
-def test_a_task_without_a_panel_is_told_how_to_write_one() -> None:
+def test_the_refusal_of_a_task_without_a_panel_says_how_to_write_a_panel() -> None:
     from ledger_lab.panels.checks import task_panel
 
     with pytest.raises(UserError, match=r"scripts/new_panel\.py --task Own"):

@@ -93,7 +93,7 @@ def commanded(env: Any, mirrors: tuple[symmetry.Mirror, ...]) -> None:
         ("LedgerLab-Velocity-Flat-AnymalC", (0.02, 0.3)),  # its trunk is lopsided, and its back not quite its front
     ],
 )
-def test_what_is_learned_of_images_is_what_they_would_have_met(task: str, tolerances: tuple[float, ...]) -> None:
+def test_mirrored_samples_equal_samples_of_the_mirrored_world(task: str, tolerances: tuple[float, ...]) -> None:
     same = [f"env.events.{name}=null" for name in ("add_base_mass", "base_com", "push_robot") if "Velocity" in task]
     with simulated(task, "newton_mjwarp", ENVS, *same) as env, torch.inference_mode():
         images, mirrors = images_of(task), mirrors_of(task)
@@ -176,7 +176,7 @@ def test_what_was_first_mirrored_in_a_rollout_carries_gradients() -> None:
     assert actions.grad is not None and actions.grad.tolist() == [[4.0, 4.0]]
 
 
-def test_what_has_no_image_is_refused_in_one_line() -> None:
+def test_an_observation_without_a_mirror_image_is_refused_in_one_line() -> None:
     from ledger_lab.tasks.velocity import symmetry as velocity
 
     def refused(terms: list[str], widths: list[int]) -> str:
@@ -189,7 +189,7 @@ def test_what_has_no_image_is_refused_in_one_line() -> None:
             velocity.go2(SimpleNamespace(unwrapped=base), obs=rows)  # type: ignore[arg-type]
         return str(found.value)
 
-    assert refused(["base_lin_vel", "smell"], [3, 1]).startswith("observation 'smell' has no image in a mirror")
+    assert refused(["base_lin_vel", "smell"], [3, 1]).startswith("observation 'smell' has no known mirror image")
     assert refused(["height_scan"], [187]).startswith("observation 'height_scan' has 187 numbers, and its image 54")
 
 

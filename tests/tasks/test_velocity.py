@@ -1,4 +1,4 @@
-"""Both engines agree on the velocity tasks; the success function knows who walks as told, and who has fallen."""
+"""Both engines agree on the velocity tasks; the success function accepts robots that follow the command upright."""
 
 from __future__ import annotations
 
@@ -108,23 +108,23 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, str, Observed]:
     return panel.task, physics, observe(panel, physics)
 
 
-def test_it_steps_and_begins_as_its_seed_says(seen: tuple[str, str, Observed]) -> None:
+def test_the_task_steps_and_its_seed_determines_the_start(seen: tuple[str, str, Observed]) -> None:
     task, _, observed = seen
     observed.shaken.check(observations=102 if "Rough" in task else 50 if "Go2" in task else 48, actions=12, seeded=48)
     assert observed.feet == FEET[task.rpartition("-")[2]]
 
 
-def test_only_those_near_the_command_track_it(seen: tuple[str, str, Observed]) -> None:
+def test_only_robots_near_the_commanded_velocity_track_the_command(seen: tuple[str, str, Observed]) -> None:
     assert seen[2].tracked[:6] == [True, True, False, False, True, True]
 
 
-def test_who_is_upside_down_or_lies_on_the_ground_has_fallen(seen: tuple[str, str, Observed]) -> None:
+def test_a_robot_upside_down_or_on_the_ground_has_fallen(seen: tuple[str, str, Observed]) -> None:
     ended = seen[2].ended
     assert ended["tipped_over"][:6] == [False] * 4 + [True] * 2
     assert ended["base_contact"][:6] == [False] * 5 + [True]
 
 
-def test_on_rough_ground_it_sees_the_level_middle_of_each_patch(seen: tuple[str, str, Observed]) -> None:
+def test_on_rough_ground_the_robot_sees_the_level_middle_of_each_patch(seen: tuple[str, str, Observed]) -> None:
     task, _, observed = seen
     assert len(observed.heights) == (6 if "Rough" in task else 0)
     for kind, heights in observed.heights.items():
@@ -138,7 +138,7 @@ def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, str, Observ
     seen[2].repeats.check()
 
 
-def test_replayed_steps_equal_launched_ones_bit_for_bit_where_newton_computes_motors() -> None:
+def test_replayed_steps_equal_launched_steps_bit_for_bit_where_newton_computes_motors() -> None:
     def states(recorded: bool) -> torch.Tensor:
         with simulated(PANELS[0].task, ENGINES[0], 4, f"env.sim.physics.use_cuda_graph={recorded}") as env:
             env.reset(seed=1)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.flags import TERMS, Program
 from ledger_lab.terminal.request import (
     FlagGroup,
     Named,
@@ -21,6 +21,7 @@ from ledger_lab.terminal.request import (
     flag,
     flag_names,
     log_root_flag,
+    print_help,
 )
 
 GROUP = FlagGroup("how", "In which way.")
@@ -127,9 +128,41 @@ def test_a_program_parses_its_request() -> None:
         (["--to", "x"], "the following arguments are required: RUN; see --help"),
         (["r1", "--to", "x", "--formats", "c"], "invalid choice: 'c' .*; see --help"),
         (["r1", "--to", "x", "--pair", "c"], "argument --pair: expected 2 arguments; see --help"),
-        (["r1", "--to", "x", "--pair", "c", "d", "--quick"], "--pair and --quick exclude each other: give one of them"),
+        (
+            ["r1", "--to", "x", "--pair", "c", "d", "--quick"],
+            "--pair and --quick cannot be used together",
+        ),
     ],
 )
 def test_a_program_refuses_a_command_line_in_one_line(argv: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         Plain.parse(argv)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(SimulationRequest):
+    """A request that opens a simulation as a run declared it."""
+
+    program = Program(name="fixed.py", description="Do it.", examples=("fixed.py",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed(Fixed):
+    """A request that opens a simulation with overrides."""
+
+    overrides: tuple[str, ...] = ()
+
+
+def test_help_explains_overrides_only_where_a_program_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for request in (Fixed, Changed):
+        assert print_help(request, ["--help"])
+        shown[request] = "overrides:" in capsys.readouterr().out
+    assert shown == {Fixed: False, Changed: True}
+
+
+def test_help_defines_the_terms_of_a_program() -> None:
+    described = Program(name="plain.py", description="Score a panel.", examples=(), terms=("panel", "run"))
+    assert all(TERMS[name] in described.parser().format_help() for name in ("panel", "run"))
+    without = Program(name="plain.py", description="Score a panel.", examples=())
+    assert "terms" not in without.parser().format_help()

@@ -84,7 +84,7 @@ def test_a_user_without_home_and_name_leaves_no_folder_behind(tmp_path: Path) ->
     ("name", "arguments"),
     [("list_envs", ()), ("train", ()), ("train", ("--nproc", "2")), ("study", ("libraries",))],
 )
-def test_where_no_process_may_be_started_one_line_says_so(
+def test_a_refused_process_start_gives_an_error_of_one_line(
     tmp_path: Path, name: str, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_FORKS)
@@ -96,7 +96,7 @@ def test_where_no_process_may_be_started_one_line_says_so(
     assert "Resource temporarily unavailable" in refused.stderr
 
 
-def test_without_more_processes_a_report_takes_the_one_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_can_start_no_process_uses_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 

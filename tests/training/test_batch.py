@@ -28,7 +28,7 @@ def batch(**changed: int | None) -> BatchPlan:
     return BatchPlan(**{**plain, **changed})  # type: ignore[arg-type]
 
 
-def test_a_library_that_fixes_the_size_of_minibatches_needs_environments_to_fill_one() -> None:
+def test_a_library_with_minibatches_of_fixed_size_needs_enough_environments_for_a_minibatch() -> None:
     from ledger_lab.training.batch import check_batch
 
     fixed = batch(minibatch_size=16384)

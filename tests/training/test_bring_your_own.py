@@ -270,7 +270,7 @@ def test_its_checkpoints_are_scored_again_with_the_same_outcome(parking: Path) -
     (run,) = read_ledger(parking).runs
     finished = script("evaluate", run.directory, "--log_root", parking, "--device", "cpu")
     assert finished.returncode == 2, "its panel is a file, whose success function is somebody's Python"
-    assert f"if you trust it, say --panel {run.declared.panel}, or --trust_run" in finished.stderr
+    assert f"if you trust the file, use --panel {run.declared.panel} or --trust_run" in finished.stderr
     finished = script("evaluate", run.directory, "--log_root", parking, "--device", "cpu", "--trust_run")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     scored = {row.checkpoint: row.outcomes for row in results(parking) if row.purpose == "evaluation"}
@@ -310,7 +310,7 @@ def test_a_list_of_no_tasks_is_an_error() -> None:
     ("old", "new", "complaint"),
     [
         ("episode_length_s = 1.0", "episode_length_s = 1.5", "1.5 is longer than the task's own episodes of 1.0 s"),
-        (TASK, "LedgerLab-Cartpole", f"panel changed judges task LedgerLab-Cartpole, not {TASK}"),
+        (TASK, "LedgerLab-Cartpole", f"panel changed is for task LedgerLab-Cartpole, not {TASK}"),
     ],
 )
 def test_a_panel_that_does_not_fit_is_refused_before_anything_is_written(
@@ -338,7 +338,7 @@ def refused(program: str, *arguments: str | Path) -> str:
 def test_a_training_is_not_judged_by_a_function_that_mixes_environments(panel: Path, tmp_path: Path) -> None:
     bad = changed(panel, tmp_path, "success:parked", "success:better_than_most")
     line = refused("train", "--task", TASK, "--panel", bad, *SHORT, "--log_root", tmp_path / "logs")
-    assert "mixes environments: it calls torch.mean across them" in line
+    assert "mixes environments: torch.mean combines" in line
     (run,) = read_ledger(tmp_path / "logs").runs
     assert run.attempts[0].ended is not None
     assert results(tmp_path / "logs") == []
@@ -366,12 +366,12 @@ def test_a_checkpoint_is_not_scored_by_a_function_of_the_wrong_type(parking: Pat
         ("x > 0.0", r"torch.bool of shape \(64, 3\)"),
         ("(x[:, 0] > 0.0).float()", r"torch.float32 of shape \(64,\)"),
         ("(x > 0.0).all()", r"torch.bool of shape \(\)"),
-        ("(x[:, 0] > 0.0).tolist()", "returns a list, not a tensor"),
+        ("(x[:, 0] > 0.0).tolist()", "returns a list: it must return a tensor"),
         ("x[:, 3] > 0.0", "fails in Acme-Park-v0: IndexError"),
-        ("x[:, 0] > x[:, 0].mean()", "mixes environments: it calls torch.mean"),
-        ("x[:, 0] >= x[:, 0].max()", "mixes environments: it calls torch.max"),
-        ("x.softmax(dim=0)[:, 0] > 0.5", "mixes environments: it calls torch.softmax"),
-        ("(x.T @ x)[0, 0] > x[:, 0]", "mixes environments: it calls torch.mm"),
+        ("x[:, 0] > x[:, 0].mean()", "mixes environments: torch.mean"),
+        ("x[:, 0] >= x[:, 0].max()", "mixes environments: torch.max"),
+        ("x.softmax(dim=0)[:, 0] > 0.5", "mixes environments: torch.softmax"),
+        ("(x.T @ x)[0, 0] > x[:, 0]", "mixes environments: torch.mm"),
     ],
 )
 def test_a_success_function_must_return_one_value_per_environment(

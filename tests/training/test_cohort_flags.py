@@ -48,7 +48,7 @@ def test_the_first_run_declares_a_cohort_and_later_runs_join_it(tmp_path: Path) 
 
 def test_another_cohort_size_is_refused_and_leaves_no_run(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 3)
-    with pytest.raises(UserError, match=r"--cohort_size 4: cohort c is declared with 3 runs already") as caught:
+    with pytest.raises(UserError, match=r"--cohort_size 4: cohort c was declared with 3 runs") as caught:
         planned(tmp_path, "--cohort", "c", "--cohort_size", "4")
     assert "\n" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["cohorts"]

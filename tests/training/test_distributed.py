@@ -104,7 +104,9 @@ def test_the_report_shows_waiting_ranks_and_bills_the_machine_once(by_two: Path)
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_ends_all_and_they_resume_bit_for_bit(by_two: Path, tmp_path: Path) -> None:
+def test_a_signal_to_one_process_ends_all_processes_and_the_run_resumes_bit_for_bit(
+    by_two: Path, tmp_path: Path
+) -> None:
     request = [*TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True"]
     interrupted = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *request]
     interrupted += ["--log_root", str(tmp_path), "2:SIGTERM"]
@@ -120,7 +122,7 @@ def test_a_signal_to_one_process_ends_all_and_they_resume_bit_for_bit(by_two: Pa
     assert (restored.exactness, restored.reasons) == ("bitwise", [])
     assert {row.path: row.sha256 for row in parts.checkpoints} == {row.path: row.sha256 for row in whole.checkpoints}
     compared = [row.iteration for row in parts.attempts[1].ranks[1].of(LearnerHashed)]
-    assert compared == [*range(restored.iteration + 1, 5)], "its own first ones"
+    assert compared == [*range(restored.iteration + 1, 5)], "the first iterations of the attempt"
     assert [row.outcomes for row in parts.results] == [row.outcomes for row in whole.results if row.needed]
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
     refused = script("train", "--resume", one_run_dir(tmp_path))

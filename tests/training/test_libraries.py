@@ -89,7 +89,7 @@ def test_the_policy_of_each_library_is_exported_and_played(root: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(root: Path, tmp_path: Path) -> None:
+def test_a_resumed_training_equals_an_uninterrupted_training_bit_for_bit(root: Path, tmp_path: Path) -> None:
     whole = run_of(root)
     fake = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *short(whole.declared.rl_library)]
     fake += ["--log_root", str(tmp_path), "2:SIGTERM"]

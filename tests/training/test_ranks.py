@@ -155,7 +155,9 @@ def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
 
     for environ in ({"WORLD_SIZE": "16", "RANK": "8", "LOCAL_RANK": "0"}, {"RANK": "1", "LOCAL_RANK": "1"}):
         complain(environ, UserError("no such task"))
-        assert capsys.readouterr().err == "usage\n" and not waited, "other machines, and single ones, have readers, too"
+        assert capsys.readouterr().err == "usage\n" and not waited, (
+            "the first process of a machine, and a single process, report at once"
+        )
     second = {"WORLD_SIZE": "16", "RANK": "1", "LOCAL_RANK": "1"}
     complain(second, SystemExit(0))
     assert capsys.readouterr().err == "" and not waited, "--help is no complaint"
@@ -163,7 +165,7 @@ def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
         waited.clear()
         complain(second, ending)
         assert len(waited) == 1, "had it gone first, the launcher would have ended the one that speaks"
-        assert capsys.readouterr().err == "usage\n", "whom nobody ended is alone with its complaint"
+        assert capsys.readouterr().err == "usage\n", "a process that its launcher did not end reports its error"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -220,16 +222,16 @@ def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyP
 
     two = World(rank=3, size=4, local_rank=1, local_size=2)
     assert resolve_device(None, two) == resolve_device("cpu", two) == "cpu", "where there is no GPU"
-    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start as many as it has, or give"):
+    with pytest.raises(UserError, match="2 processes on a machine with 0 GPUs: start one process per GPU, or use"):
         resolve_device("cuda", two)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve_device(None, two) == resolve_device("cuda", two) == "cuda:1"
     assert resolve_device("cpu", two) == "cpu"
     assert resolve_device("cuda:0", World()) == "cuda:0"
-    with pytest.raises(UserError, match="--device cuda:0: each process takes the GPU of its own number"):
+    with pytest.raises(UserError, match="--device cuda:0: each process uses the GPU of its own number"):
         resolve_device("cuda:0", two)
-    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start as many as it has"):
+    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start one process per GPU"):
         resolve_device(None, World(rank=0, size=8, local_rank=0, local_size=8))
 
 

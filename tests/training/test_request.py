@@ -66,10 +66,10 @@ def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: p
         ({"max_iterations": -1}, "--max_iterations -1: must be at least 1"),
         ({"eval_every": 0}, "--eval_every 0: must be at least 1"),
         ({"save_state_every": -1}, "--save_state_every -1: must not be negative"),
-        ({"grace_s": 0.0}, "--grace_s 0: must lie above 0"),
+        ({"grace_s": 0.0}, "--grace_s 0: must be above 0"),
         ({"cohort": "../out"}, "--cohort '../out': must be a name"),
         ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),
-        ({"nproc": 2}, "--nproc 2: pass it to train.py itself"),
+        ({"nproc": 2}, "--nproc 2: give --nproc on the command line of train.py"),
         ({"allow_changed_code": True}, "--allow_changed_code: only a resumed run can have changed code"),
     ],
 )

@@ -363,7 +363,7 @@ def test_of_simultaneous_resumes_exactly_one_starts(flags: list[str], tmp_path: 
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
 
 
-def test_the_request_of_a_resumed_run_is_the_stored_one(tmp_path: Path) -> None:
+def test_a_resumed_run_uses_the_stored_request(tmp_path: Path) -> None:
     declared_with = asked(num_envs=64, eval_every=3, save_state_every=5, grace_s=99.0, mirror=("wandb",), target=0.5)
     write(tmp_path, request=declared_with)
     argv = ["--resume", "aaaa", "--num_envs", "64", "--log_root", str(tmp_path)]

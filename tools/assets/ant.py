@@ -44,7 +44,7 @@ def write_ant(path: Path) -> None:
     """Write a torso with four legs, each with a hip that turns about z and an ankle that bends down.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
     """
     stage = new_stage(path, "Ant")
     UsdGeom.Xform.Define(stage, "/Ant")

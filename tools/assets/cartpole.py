@@ -29,7 +29,7 @@ def write_cartpole(path: Path) -> None:
     """Write a cart that slides along y and carries a pole that turns about x.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
     """
     stage = new_stage(path, "Cartpole")
     root = UsdGeom.Xform.Define(stage, "/Cartpole").GetPrim()

@@ -22,7 +22,7 @@ def write_ground(path: Path) -> None:
     """Write an infinite collision plane with a visible, non-colliding square.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
     """
     _plane(path).Save()
 
@@ -31,7 +31,7 @@ def write_pillars(path: Path) -> None:
     """Write the ground with pillars: invisible boxes that collide, and one visible mesh of all of them.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
     """
     stage = _plane(path)
     UsdGeom.Xform.Define(stage, "/Ground/solids")

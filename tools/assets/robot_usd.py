@@ -42,7 +42,7 @@ def write_robot(
     """Write a robot.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
         robot: The robot; every body stays separate.
         meshes: Parts of each mesh that a body names. A body with meshes hides its colliding solids.
         paint: Returns by name the color of a body's solids, for bodies without meshes.

@@ -55,7 +55,7 @@ def write(name: str, path: Path) -> None:
 
     Args:
         name: Key of :data:`ROBOTS`.
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
 
     Raises:
         UserError: If a source file is damaged.

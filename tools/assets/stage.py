@@ -11,7 +11,7 @@ def new_stage(path: Path, default_prim: str) -> Usd.Stage:
     """Create an empty stage in meters and kilograms with z up.
 
     Args:
-        path: File to write; an existing one is replaced.
+        path: File to write; an existing file is replaced.
         default_prim: Name of the root prim.
     """
     path.unlink(missing_ok=True)

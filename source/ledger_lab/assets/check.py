@@ -54,19 +54,19 @@ def _require_file(place: str, file: str) -> None:
     if not _is_local(file):
         if check_file_path(file) == 0:
             raise UserError(
-                f"{place}: {file} is out of reach, and no copy of it is cached here: connect to the network, set "
-                "ISAACSIM_ASSET_ROOT to a folder or server that has it, or put a file of this machine in its place"
+                f"{place}: {file} cannot be downloaded, and this machine has no copy: connect to the network, set "
+                f"ISAACSIM_ASSET_ROOT to a folder or server that has the file, or name a local file with {place}=FILE"
             )
         return
     path = Path(file)
     if path.parent == ASSET_ROOT:
         if wrong := fault(path):
             raise UserError(
-                f"{place}: {path} is {wrong}: install LedgerLab again, or in a clone write its files again with "
-                "./isaaclab.sh -p -m tools.assets.build"
+                f"{place}: {path} is {wrong}: install LedgerLab again, or, in a clone, run ./isaaclab.sh -p -m "
+                "tools.assets.build"
             )
     elif not path.is_file():
-        raise UserError(f"{place}: there is no file {file}: name another with {place}=FILE")
+        raise UserError(f"{place}: file {file} does not exist: name another file with {place}=FILE")
     elif path.suffix.startswith(".usd"):
         _layer(place, file)
 
@@ -140,13 +140,15 @@ def _layer(place: str, file: str) -> Sdf.Layer:
     It is not opened as a stage, because USD searches the schemas of physics engines only when the first stage is
         opened.
     """
-    refusal = f"{place}: {file} is no readable USD file"
+    refusal = f"{place}: {file} cannot be read as a USD file"
     try:
         layer = Sdf.Layer.OpenAsAnonymous(file)
     except Tf.ErrorException as error:
         raise UserError(f"{refusal}: {first_line(error)}") from error
     if layer is None:  # for a file named .usd, which may be text or binary, USD gives no details
-        raise UserError(f"{refusal}: it is damaged or something else; put it there again, or name another")
+        raise UserError(
+            f"{refusal}: it is damaged or has another format: restore the file, or name another with {place}=FILE"
+        )
     return layer
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints to load policies from, and checks that each policy is still the one that was trained."""
+"""Checkpoints to load policies from, and checks that each policy is still the policy that was trained."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
     declared = run.declared
     if not trust_run and (named := next(filter(names_code, declared.overrides), None)) is not None:
         raise UserError(
-            f"run {declared.run_id} declared {named!r}, which may name Python to run: if you trust its author, "
-            "say --trust_run"
+            f"run {declared.run_id} declared {named!r}, which may run Python code: if you trust the authors of the "
+            "run, add --trust_run"
         )
     return resolve_configs(declared.task, declared.rl_library, declared.overrides, declared.agent)
 
@@ -81,8 +81,9 @@ def resolve_candidate(
     adapter.require_memoryless(agent_cfg)
     if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
         raise UserError(
-            f"the agent of {declared.task} is configured otherwise than when run {declared.run_id} was trained, so its "
-            f"checkpoints may load as other policies: compare {checkpoint.run.directory / 'params' / 'agent.yaml'}"
+            f"the agent configuration of {declared.task} has changed since run {declared.run_id} was trained, so its "
+            "checkpoints may load as other policies: restore the configuration in "
+            f"{checkpoint.run.directory / 'params' / 'agent.yaml'}"
         )
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
     return Candidate(
@@ -119,14 +120,14 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
     if differences := few_differences(now, then):
         written = run.directory / "params" / "env.yaml"
         raise UserError(
-            f"task {run.declared.task} is not what it was when run {run.declared.run_id} was trained, so {otherwise}: "
-            f"{differences} (now != then). Restore {f'what {written} says' if written.exists() else 'that'}, or train "
+            f"task {run.declared.task} has changed since run {run.declared.run_id} was trained, so {otherwise}: "
+            f"{differences} (now != then). Restore the task{f' as in {written}' if written.exists() else ''}, or train "
             "a new run"
         )
 
 
 def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
-    """Refuse a checkpoint whose hash is not the one in the ledger.
+    """Refuse a checkpoint whose hash differs from the hash in the ledger.
 
     Args:
         path: The file.
@@ -141,7 +142,9 @@ def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> No
     except OSError as error:
         raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
     if found != saved.sha256:
-        raise UserError(f"checkpoint {path} is not what run {run_id} saved: its SHA-256 differs")
+        raise UserError(
+            f"checkpoint {path} has changed since run {run_id} saved it (its SHA-256 differs): restore the file"
+        )
 
 
 def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:

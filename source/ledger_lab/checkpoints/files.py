@@ -51,7 +51,8 @@ class FlatPolicy(torch.nn.Module):
         for name, value in groups.items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 raise UserError(
-                    f"observation group {name!r} is no single tensor of floats: the policy can't be exported"
+                    f"observation group {name!r} is not a single tensor of floats, so the policy cannot be exported: "
+                    "let the task concatenate its terms"
                 )
         self.policy = policy
         self._shapes = {name: value.shape[1:] for name, value in groups.items()}
@@ -61,7 +62,7 @@ class FlatPolicy(torch.nn.Module):
         self.groups = [name for name, is_read in zip(groups, read, strict=True) if is_read]
         """Groups that the policy reads, in the order of the flat observation."""
         if not self.groups:
-            raise UserError(f"the policy's actions depend on none of its observations ({', '.join(groups)})")
+            raise UserError(f"the actions of the policy do not depend on any observation ({', '.join(groups)})")
 
     @property
     def sizes(self) -> list[int]:
@@ -161,7 +162,7 @@ def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tens
     with scoped_torch_backend_flags(**flags, cudnn_deterministic=False, cudnn_benchmark=False):
         actions = torch.cat([policy(groups) for groups in recorded]).cpu()
     if not actions.isfinite().all():
-        raise UserError("the policy's actions are not all finite numbers: export another checkpoint")
+        raise UserError("some actions of the policy are NaN or infinite: export another checkpoint")
     return actions
 
 

@@ -38,7 +38,7 @@ class StudioVisualizerCfg(NewtonGLVisualizerCfg):
 
 
 def use_studio_viewer(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Use our viewer for an environment, unless its configuration names another one.
+    """Use LedgerLab's viewer for an environment, unless its configuration names another viewer.
 
     Args:
         env_cfg: Resolved configuration; it is changed.
@@ -48,7 +48,7 @@ def use_studio_viewer(env_cfg: ManagerBasedRLEnvCfg) -> None:
 
 
 def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return launcher flags with the viewer that records: the requested one, or Newton's, which needs no display.
+    """Return launcher flags with the viewer that records: the requested viewer, or Newton's, which needs no display.
 
     Args:
         flags: Isaac Lab's launcher flags.
@@ -70,7 +70,7 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
 
     Args:
         env: The environment, as ``gym.make`` returns it.
-        path: The video file; an older one is replaced. The picture has the suffix ``.png``.
+        path: The video file; an older file is replaced. The picture has the suffix ``.png``.
         viewer: One of Isaac Lab's viewers.
         steps: Largest number of steps to record.
         every: Steps per frame.
@@ -120,7 +120,7 @@ def save_moments(frames: Sequence[NDArray[np.uint8]], path: Path) -> None:
 
     Args:
         frames: All frames, shape (height, width, 3) each.
-        path: The file; an older one is replaced.
+        path: The file; an older file is replaced.
     """
     picture = Image.new("RGB", (_MOMENTS * (_MOMENT_PX + _GAP_PX) - _GAP_PX, _MOMENT_PX), "white")
     for place, index in enumerate(np.linspace(0, len(frames) - 1, _MOMENTS).round().astype(int)):

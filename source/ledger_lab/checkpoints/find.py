@@ -42,14 +42,14 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
             run = find_run(name, log_root)
             checkpoints = [FoundCheckpoint(run, saved) for saved in run.checkpoints]
             if not checkpoints:
-                raise UserError(f"run {run.declared.run_id} has saved no checkpoint")
+                raise UserError(f"run {run.declared.run_id} has saved no checkpoint: name another run")
         for checkpoint in checkpoints:
             found[checkpoint.run.declared.run_id, checkpoint.saved.path] = checkpoint
     return list(found.values())
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
-    """Find one checkpoint. For a run, it is the confirmed one, or the last one if none was confirmed.
+    """Find one checkpoint. Of a run, it is the confirmed checkpoint, or the last if none was confirmed.
 
     Args:
         name: Run id or its beginning, run directory, or checkpoint file.
@@ -68,10 +68,12 @@ def _of_file(path: Path) -> FoundCheckpoint:
     path = path.resolve()
     directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl*"))), None)
     if directory is None:
-        raise UserError(f"checkpoint {path} is in no run's directory: it needs the journal of the run that saved it")
+        raise UserError(
+            f"checkpoint {path} is not in the directory of a run: put it back beside the journal of its run"
+        )
     run = find_run(str(directory), directory)
     for saved in run.checkpoints:
         if run.directory / saved.path == path:
             return FoundCheckpoint(run, saved)
     known = [saved.path for saved in run.checkpoints]
-    raise UserError(f"{path} is no checkpoint of run {run.declared.run_id}: {nearest(path.name, known)}")
+    raise UserError(f"{path} is not a checkpoint of run {run.declared.run_id}: {nearest(path.name, known)}")

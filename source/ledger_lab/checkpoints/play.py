@@ -1,4 +1,4 @@
-"""``scripts/play.py``: watch a checkpoint, or record it."""
+"""``scripts/play.py``: shows the policy of a checkpoint, or records a video of it."""
 
 from __future__ import annotations
 

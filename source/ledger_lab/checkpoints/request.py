@@ -20,15 +20,16 @@ class PolicyRequest(SimulationRequest):
     pretrained: bool = flag(
         False,
         (
-            "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
-            "--log_root. Its scores are stored beside a copy of its training's journals, so that reports show both."
+            "Use the pretrained policy of --task, which the package contains. New files and scores are written to "
+            "pretrained/ below --log_root, together with a copy of the training's journal. Reports therefore show the "
+            "training and the scores."
         ),
     )
     task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
     trust_run: bool = flag(
         False,
-        "Run Python code that the run's journal names: the success function of its panel file, and overrides that "
-        "may name functions, classes or files. Use this flag only if you trust the authors of the run.",
+        "Allow the program to run Python code that the run names: the success function of its panel file, and "
+        "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
     )
     log_root: Path = log_root_flag()
 
@@ -44,21 +45,23 @@ class PolicyRequest(SimulationRequest):
         if self.pretrained:
             return [*names, str(shipped_checkpoint(self.task or DEFAULT_TASK))]
         if self.task is not None:
-            raise UserError(f"--task {self.task} goes with --pretrained: the journal of a run names its task")
+            raise UserError(
+                f"--task {self.task}: add --pretrained, or leave --task out, because a run names its own task"
+            )
         if not names:
-            raise UserError("name a run or a checkpoint, or say --task X --pretrained")
+            raise UserError("name a run or a checkpoint, or use --task X --pretrained")
         return [*names]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CheckpointRequest(PolicyRequest):
-    """What a user asks of a program that loads one policy."""
+    """What a user asks of a program that loads a single policy."""
 
     checkpoint: str | None = flag(
         None,
         (
-            "Checkpoint file, run id or run directory. For a run, the confirmed checkpoint is taken, or the last one "
-            "if none was confirmed."
+            "Checkpoint file, run id or run directory. If you name a run, the program takes its confirmed "
+            "checkpoint, or its last checkpoint if none is confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
@@ -72,7 +75,7 @@ class _CheckpointRequest(PolicyRequest):
         """
         found, *others = self.with_pretrained(*(() if self.checkpoint is None else (self.checkpoint,)))
         if others:
-            raise UserError(f"{found} or --pretrained: name one of them")
+            raise UserError(f"{found} and --pretrained name two policies: leave one of them out")
         return found
 
     def named(self) -> Named:
@@ -86,8 +89,9 @@ class PlayRequest(_CheckpointRequest):
 
     program = Program(
         name="play.py",
-        description="Play the policy of a checkpoint: record it with --video, or watch it in a viewer with --viz NAME. "
-        "Recording needs no GPU and no display.",
+        description="Play the policy of a checkpoint, and record a video (--video) or open a viewer (--viz NAME). "
+        "Recording a video needs no GPU and no display.",
+        terms=("run", "confirmed", "fresh seeds", "journal", "ledger"),
         examples=(
             "play.py RUN --video",
             "play.py --task LedgerLab-Ant --pretrained --video --num_envs 1",
@@ -99,8 +103,8 @@ class PlayRequest(_CheckpointRequest):
     """Hydra overrides."""
     num_envs: int = flag(16, "Number of environments (default: 16).")
     seed: int = flag(0, "Seed of the initial states (default: 0).")
-    video: bool = flag(False, "Record an mp4 and a PNG of four moments of the first episode, then stop.")
-    video_length: int = flag(300, "Environment steps to record (default: 300).")
+    video: bool = flag(False, "Record an mp4 file, and a PNG with four moments of the first episode, then exit.")
+    video_length: int = flag(300, "Length of the video [environment steps] (default: 300).")
 
     def __post_init__(self) -> None:
         """Refuse what can't be played. With ``--pretrained``, a first argument ``NAME=VALUE`` is an override.
@@ -117,11 +121,12 @@ class PlayRequest(_CheckpointRequest):
             raise UserError(f"--seed {self.seed}: must lie between 0 and {2**32 - 1}")
         if changed := [override for override in self.overrides if override.startswith("agent.")]:
             raise UserError(
-                f"override {changed[0]!r}: a policy is played as it was trained; env.PATH=VALUE changes its world"
+                f"override {changed[0]!r}: leave it out, because a policy is played as it was trained; only "
+                "env.PATH=VALUE is allowed"
             )
         viewers = self.launcher.get("visualizer") or ()
         if not self.video and not viewers:
-            raise UserError("nothing to see: record with --video, or open a viewer with --viz newton_gl")
+            raise UserError("nothing to see: record a video with --video, or open a viewer with --viz newton_gl")
         if not self.video and "newton_gl" in viewers and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
             raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")
 
@@ -133,19 +138,21 @@ class ExportRequest(_CheckpointRequest):
     program = Program(
         name="export_policy.py",
         description=(
-            "Export the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, both with the "
-            "observation normalizer inside, and contract.json, which describes observations, actions, joints, gains "
-            "and rates. The command runs both files on observations of the task and compares their actions with those "
-            "of the policy in training. If they differ, it writes nothing and exits with status 1."
+            "Export the policy of a checkpoint, for example to run it on a robot. The program writes policy.pt "
+            "(TorchScript), policy.onnx and contract.json. Both policy files include the observation normalizer. "
+            "contract.json describes observations, actions, joints, gains and rates. Before it writes, the program "
+            "runs both policy files on observations of the task. If their actions differ from those of the trained "
+            "policy, the program writes nothing and exits with status 1."
         ),
+        terms=("run", "confirmed", "fresh seeds", "journal", "ledger"),
         examples=("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
     )
 
-    to: Path | None = flag(None, "Folder to write (default: exported/ in the run's directory).", metavar="DIR")
+    to: Path | None = flag(None, "Folder to write to (default: exported/ in the directory of the run).", metavar="DIR")
     tolerance: float = flag(
         1e-5,
-        "Largest allowed difference between actions (default: 1e-5). If an action is above 1, the difference is "
-        "relative to the largest action.",
+        "Largest accepted difference between actions of an exported file and of the trained policy (default: 1e-5). If "
+        "the largest action is above 1, the difference is divided by the largest action.",
     )
 
     def __post_init__(self) -> None:

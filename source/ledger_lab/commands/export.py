@@ -26,17 +26,19 @@ class ExportRequest(Request):
     program = Program(
         name="export.py",
         description=(
-            "Write the ledger for other tools: its tables as Parquet or CSV files, or each run as a training bundle of "
-            f"Isaac Lab's benchmark (schema {SCHEMA_VERSION}). report.py --schema describes the tables."
+            "Export runs of the ledger for other tools. The formats parquet and csv write one file per table of the "
+            "ledger. To see the tables and their columns, use scripts/report.py --schema. The format isaaclab writes "
+            f"RUN/training.json for each run, in the format of Isaac Lab's benchmarks (schema {SCHEMA_VERSION})."
         ),
+        terms=("run", "cohort", "ledger"),
         examples=("export.py --to out --format parquet csv",),
     )
 
-    runs: tuple[str, ...] = flag((), "Run ids or cohorts (default: all runs).", metavar="RUN", positional=True)
-    to: Path = flag(MISSING, "Folder to write to; created if missing.", metavar="DIR")
+    runs: tuple[str, ...] = flag((), "Run id or name of a cohort (default: all runs).", metavar="RUN", positional=True)
+    to: Path = flag(MISSING, "Folder to write to. The program creates it if it does not exist.", metavar="DIR")
     format: tuple[Literal["parquet", "csv", "isaaclab"], ...] = flag(
         ("parquet",),
-        "One or more formats. parquet, csv: one file per table; isaaclab: RUN/training.json (default: parquet).",
+        "Formats to write: one or more of those above (default: parquet).",
     )
     log_root: Path = log_root_flag()
 

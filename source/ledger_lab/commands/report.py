@@ -38,7 +38,7 @@ _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
 _DRAWN_RUNS = 1000
-"""Runs on a page at most, the newest ones: more take minutes to draw, and a browser long to show."""
+"""Largest number of runs on a page. More runs take minutes to draw, and a browser long to show."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
@@ -51,10 +51,12 @@ class ReportRequest(Request):
     program = Program(
         name="report.py",
         description=(
-            "Show for every run of a ledger: status, held-out success, time to the target, cost, steps per second, "
-            "peak memory and the share of evaluation. Failed runs are included. Runs with damaged journals are left "
-            "out, and the exit status is then 1; scripts/verify_ledger.py checks the ledger itself."
+            "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
+            "environment steps per second, peak memory and the share of time that evaluation took. Failed runs are "
+            "shown, too. If a journal is damaged, its run is left out, and the exit status is 1. "
+            "scripts/verify_ledger.py then shows the damage."
         ),
+        terms=("run", "cohort", "target", "held-out", "journal", "ledger", "cell"),
         examples=(
             "report.py --checkpoints",
             "report.py --html page.html",
@@ -65,43 +67,48 @@ class ReportRequest(Request):
 
     runs: tuple[str, ...] = flag(
         (),
-        "Run ids, of which the first characters are enough, or names of cohorts (default: all runs).",
+        "Run id or name of a cohort (default: all runs). The first characters of an id are enough.",
         metavar="RUN",
         positional=True,
     )
     log_root: Path = log_root_flag()
-    json: str | None = flag(None, "Write all figures as JSON; - means standard output.", metavar="FILE")
+    json: str | None = flag(None, "Write all results to a JSON file; - means standard output.", metavar="FILE")
     html: Path | None = flag(
         None,
-        "Write one HTML page with tables and figures. A browser shows it without a network. Of more than "
-        f"{_DRAWN_RUNS} runs, the page shows the newest; name runs or cohorts to show others.",
+        "Write an HTML page with tables and plots, which works without a network. The page shows at most "
+        f"{_DRAWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
         metavar="FILE",
     )
     compare: tuple[str, str] | None = flag(
         None,
-        "Compare two cohorts or runs: how many times sooner and cheaper B is, with intervals. If they do not "
-        "measure the same thing, the comparison is refused, and the message lists every field that differs.",
+        "Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
+        "than A, with confidence intervals. If A and B cannot be compared, for example because their panels differ, "
+        "the program lists what differs and exits with status 2.",
         metavar=("A", "B"),
     )
     sql: str | None = flag(
         None,
-        "Query the tables of the ledger in DuckDB's SQL; --json or --csv write the answer to a file.",
+        "Print the answer to a query of the ledger, in DuckDB's SQL. --schema lists the tables. --json and --csv "
+        "write the answer to a file.",
         metavar="QUERY",
     )
-    schema: bool = flag(False, "List the tables and columns for --sql.")
-    csv: str | None = flag(None, "Write the answer to --sql as CSV; - means standard output.", metavar="FILE")
+    schema: bool = flag(False, "List the tables and columns that --sql can use.")
+    csv: str | None = flag(None, "Write the answer to --sql to a CSV file; - means standard output.", metavar="FILE")
     checkpoints: bool = flag(False, "Also show the held-out score of every checkpoint.")
     instance: str | None = flag(
-        None, "Price every run as this entry of the price file. The report names the old and the new price."
+        None,
+        "Entry of the price file to compute all costs with (default: the price that each run recorded). The "
+        "report names the recorded and the new price.",
     )
     usd_per_hour: float | None = flag(
         None,
-        "Price every run at this rate [USD/h]. The rate is that of the --instance. If you name no instance, it is "
-        "the rate of one GPU, or of the whole machine if it trains on its CPU.",
+        "Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
+        "GPU, or of the whole machine if it trains on its CPU.",
     )
     prices: Path | None = flag(
         None,
-        "Your own price file. Its entries override those of config/prices.toml.",
+        "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
+        "entry is used.",
         metavar="FILE",
     )
 
@@ -109,21 +116,21 @@ class ReportRequest(Request):
         """Refuse flags that would be ignored.
 
         Raises:
-            UserError: If an argument has no effect beside another one.
+            UserError: If an argument has no effect together with another argument.
         """
         views = ("html", "compare", "sql", "schema")
         self.require_at_most_one(*views)
         if self.csv is not None and self.sql is None:
-            raise UserError("--csv goes with --sql; scripts/export.py --format csv writes whole tables")
+            raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
         if self.html is not None and self.json is not None:
-            raise UserError("--html and --json each write a file of their own: call report.py twice")
+            raise UserError("--html and --json cannot be used together: call report.py twice")
         other = next((f"--{name}" for name in views if getattr(self, name)), None)
         if self.checkpoints and other is not None:
-            raise UserError(f"--checkpoints goes with the table and with --json, not with {other}")
+            raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
         if self.compare is not None and self.runs:
-            raise UserError("--compare compares all runs of its two sides: name only A and B")
+            raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
         if self.prices is not None and self.instance is None and self.usd_per_hour is None:
-            raise UserError(f"--prices {self.prices}: name the entry to price the runs by with --instance")
+            raise UserError(f"--prices {self.prices}: also name an entry of the file with --instance")
 
     def price(self) -> Price | None:
         """Return the price that replaces the declared prices, if there is one.
@@ -270,7 +277,7 @@ def whole_ledger(log_root: Path) -> Ledger:
         UserError: If there is no run, or every run is damaged.
     """
     if not log_root.is_dir():
-        raise UserError(f"no ledger at {log_root}: train first, or name its root with --log_root")
+        raise UserError(f"no ledger at {log_root}: train first, or name the root of a ledger with --log_root")
     with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
         if ledger.damage and not ledger.runs:

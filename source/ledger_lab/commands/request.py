@@ -15,13 +15,14 @@ class ListRequest(Request):
     program = Program(
         name="list_envs.py",
         description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
-        "engines and panels. A panel id is a hash of everything that can change a score. The list shows "
-        "the ids for the task's default physics and the installed packages. The column record is about the policy "
-        "that comes with the package: its success on fresh episodes, and the time to its confirmed target. If that "
-        "training started from another policy, the figure after the + is the time of the earlier trainings. If the "
-        "policy did not reach its target, the record is its best score.",
+        "engines and panels. The panel ids are those for the default physics of each task. The column record shows how "
+        "well the pretrained policy of the task did: successful episodes out of all episodes on fresh seeds, and the "
+        "training time until the policy was confirmed. If the training started from an earlier policy, the time after "
+        "the + is the time of the earlier trainings. If the policy did not reach its target, the column shows its best "
+        "score.",
+        terms=("held-out", "panel", "panel id", "target", "fresh seeds", "confirmed"),
         examples=("list_envs.py", "list_envs.py --all --keyword Velocity"),
     )
 
     all: bool = flag(False, "Also list the tasks that come with Isaac Lab.")
-    keyword: str = flag("", "List only tasks whose id contains this word.")
+    keyword: str = flag("", "List only tasks whose id contains this text (default: list all).")

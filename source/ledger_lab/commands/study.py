@@ -1,4 +1,4 @@
-"""``scripts/study.py``: makes all trainings of a study in turn, and reports them."""
+"""``scripts/study.py``: runs all trainings of a study one after the other, and reports them."""
 
 from __future__ import annotations
 
@@ -38,19 +38,23 @@ class StudyRequest(Request):
         name="study.py",
         usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
         description=(
-            "Train every combination of a study's factors with every seed, one training after the other. Each "
-            "combination is an arm, and its runs are a cohort. At the end, the runs are reported, and each arm is "
-            "compared with the first one. If you run the command again, it runs only the missing trainings: it "
-            "resumes interrupted trainings that saved a state, and repeats the others. Exit status "
-            f"{EXIT_REQUEUE} means that the system asked the study to end; a batch job may then requeue itself. "
-            "Arguments after -- go to every training."
+            "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
+            "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
+            "the end, the program prints a report of all runs, and compares each arm with the first arm. If you start "
+            "the program again, it runs only the trainings that are not finished. An interrupted training continues "
+            "from its saved state; without a state, it starts from the beginning. If a signal ends the program, the "
+            f"exit status is {EXIT_REQUEUE}, and a batch job can requeue itself. Arguments after -- are passed to "
+            "every training."
         ),
+        terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
     )
 
-    study: str = flag(MISSING, "Name of a study in config/studies, or a .toml file.", metavar="STUDY", positional=True)
+    study: str = flag(
+        MISSING, "Study file: a name from config/studies, or your own .toml file.", metavar="STUDY", positional=True
+    )
     log_root: Path = log_root_flag()
-    dry_run: bool = flag(False, "Print the commands of the missing trainings, and run nothing.")
+    dry_run: bool = flag(False, "Only print the commands of the trainings that are not finished.")
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -99,7 +103,7 @@ def run_study(argv: Sequence[str]) -> int:
                     f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
                     f"remove {interrupted.directory / STATE_FILE} to start it again"
                 )
-            raise UserError(f"study {study.name}: the training of {what} was refused, see above: {way}")
+            raise UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
     console.print()
     return _report(study, request.log_root)
 
@@ -174,10 +178,10 @@ def _train(command: Sequence[str]) -> int:
 
 
 def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, and the comparison of each arm with the first one."""
+    """Print the report of a study's runs, and the comparison of each arm with the first arm."""
     runs = _runs(study, log_root)
     if not runs:
-        raise UserError(f"study {study.name}: no training left a run in {log_root}, see above")
+        raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
     build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
     console = make_console()
     first, *others = study.arms

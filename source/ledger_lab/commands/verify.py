@@ -25,14 +25,15 @@ class VerifyRequest(Request):
     program = Program(
         name="verify_ledger.py",
         description=(
-            "Check every journal of a ledger from the first byte to the last, without the cache. A journal is the file "
-            "of rows that one process wrote. The command checks the hash chain, the type and range of each field, and "
-            "the rows that hold sums of earlier rows. It checks that all journals in the directory of a run belong to "
-            "this run. If other journals name a journal that is missing or cut short, that is damage. No two journals "
-            "may claim the same process, run or cohort. Two things are reported, but are no damage: missing telemetry, "
-            "and an unfinished last line, which a killed writer leaves. The exit status is 0, or 1 if there is damage; "
-            "the output names its file and line."
+            "Check that no journal of a ledger was damaged or changed after it was written. Every journal is read "
+            "completely. In each journal, the program checks the hash chain, the type and range of every field, and "
+            "the rows that sum up earlier rows. It also checks that every journal is in the directory of its own run, "
+            "and that no journal is missing or cut short. No two journals may claim the same process, run or cohort. "
+            "The program prints the file and line of each damage. The exit status is 0, or 1 if there is damage. "
+            "Missing telemetry and an unfinished last line are printed, but do not count as damage. A process that "
+            "is killed while it writes leaves an unfinished last line."
         ),
+        terms=("journal", "ledger", "run", "cohort", "telemetry"),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),
     )
 

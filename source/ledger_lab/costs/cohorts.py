@@ -64,7 +64,7 @@ class CohortCost:
     """Names of the runs without a price."""
 
     spend_usd: float | None
-    """Spend of all runs, failed ones included [USD]; None when any of them is unpriced."""
+    """Spend of all runs, including failed runs [USD]; None when any run is unpriced."""
 
     usd_per_target_reaching_checkpoint: float | None
     """Spend of all runs ÷ runs that reached the target [USD]; None when undefined."""
@@ -74,7 +74,8 @@ class CohortCost:
     of None is open. The whole interval is None if the cost is undefined, or there is only one run."""
 
     at_least_usd: float | None
-    """If the runs are priced and none reached the target: the whole spend, as a lower bound [USD]; else None."""
+    """The whole spend as a lower bound of the cost [USD], if all runs are priced and none reached the target; else
+    None."""
 
     undefined_reason: str | None
     """Why there is no cost per target-reaching checkpoint; None when there is one."""

@@ -14,7 +14,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.paths import config_root
 
 LOCAL: Final = "local"
-"""Instance that a run is priced by when none is named."""
+"""Instance whose price a run gets if the user names no instance."""
 
 OWNED: Final = "owned"
 """Market of hardware that the user owns: the price per hour follows from the purchase price."""
@@ -213,10 +213,10 @@ def load_prices(path: Path | None = None) -> dict[str, Price]:
 
 
 def load_price_book(own: Path | None) -> dict[str, Price]:
-    """Read our prices, and a user's price file that overrides them.
+    """Read config/prices.toml, and a user's price file, whose entries replace entries of the same name.
 
     Args:
-        own: Price file whose entries replace ours of the same names; None for only ours.
+        own: The user's price file; None to read only config/prices.toml.
 
     Returns:
         Prices by instance name.

@@ -88,7 +88,7 @@ def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a new file; refuse to replace an old one."""
+    """Write a new file; refuse to replace an existing file."""
     try:
         with file.open("x", encoding="utf-8") as output:
             output.write(text)

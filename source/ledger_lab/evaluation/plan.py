@@ -50,7 +50,7 @@ class EvaluationPlan:
 
     @property
     def recorded(self) -> int:
-        """Index of the recorded candidate: the last one in RUN_OR_CHECKPOINT."""
+        """Index of the recorded candidate: the last checkpoint in RUN_OR_CHECKPOINT."""
         return 0 if self.versus else len(self.candidates) - 1
 
 
@@ -90,7 +90,10 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
             known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
-            raise UserError(f"--sim {name!r} changes nothing about an episode: it is the same simulation as {known}")
+            raise UserError(
+                f"--sim {name!r} changes nothing about an episode: leave it out, because it is the same simulation as "
+                f"{known}"
+            )
         simulations.append(other)
 
     candidates = _candidates(found, configs, device, request.log_root)
@@ -114,10 +117,12 @@ def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
     if request.versus is None:
         return find_checkpoints(names, request.log_root)
     if len(names) != 1:
-        raise UserError(f"--versus compares one checkpoint with another, but {len(names)} come before it")
+        raise UserError(f"--versus compares two checkpoints, but {len(names)} are named before it: name one")
     one, other = (best_checkpoint(name, request.log_root) for name in (names[0], request.versus))
     if one.saved.sha256 == other.saved.sha256:
-        raise UserError(f"--versus {request.versus}: {other.saved.path} is the same checkpoint: name another one")
+        raise UserError(
+            f"--versus {request.versus}: {other.saved.path} is the same checkpoint: name another checkpoint"
+        )
     return [one, other]
 
 
@@ -127,7 +132,7 @@ def _require_one_task(runs: Sequence[RunDeclared]) -> None:
         if run.task != runs[0].task:
             raise UserError(
                 f"runs {runs[0].run_id} and {run.run_id} were trained on different tasks ({runs[0].task} and "
-                f"{run.task}), and a panel belongs to one task: score them one by one"
+                f"{run.task}), and a panel belongs to one task: score the runs one by one"
             )
         require_task(run.task, run.rl_library, run.agent)
 
@@ -138,12 +143,12 @@ def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
     if name is None:
         names = sorted({run.panel for run in runs})
         if len(names) > 1:
-            raise UserError(f"the runs declared different panels ({', '.join(names)}): name one with --panel")
+            raise UserError(f"the runs declared different panels ({', '.join(names)}): choose one with --panel")
         name = names[0]
         if is_panel_file(name) and name != default_panel(runs[0].task) and not request.trust_run:
             raise UserError(
-                f"run {runs[0].run_id} declared the panel file {name}, whose success function is Python to run: if you "
-                f"trust it, say --panel {shlex.quote(name)}, or --trust_run"
+                f"run {runs[0].run_id} declared the panel file {name}, whose success function is Python code: if you "
+                f"trust the file, use --panel {shlex.quote(name)} or --trust_run"
             )
     panel = task_panel(runs[0].task, name, request.target)
     targets = sorted({run.target_success for run in runs if run.panel == panel.source})
@@ -151,7 +156,7 @@ def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
         return panel
     if len(targets) > 1:
         asked = ", ".join(f"{target:g}" for target in targets)
-        raise UserError(f"the runs declared different targets ({asked}): name one with --target")
+        raise UserError(f"the runs declared different targets ({asked}): choose one with --target")
     return replace(panel, target_success=targets[0])
 
 
@@ -193,8 +198,8 @@ def _simulation_overrides(name: str) -> list[str]:
     for override in overrides:
         if not override.startswith(("physics=", "env.")):
             raise UserError(
-                f"--sim {override!r}: only physics=NAME and env.PATH=VALUE make another simulation; the policy stays "
-                "as it was trained"
+                f"--sim {override!r}: only physics=NAME and env.PATH=VALUE are allowed, because the policy stays as it "
+                "was trained"
             )
     return overrides
 
@@ -214,8 +219,8 @@ def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdent
     differences = few_differences(identity.fields, run.panel_fields)
     if differences and panel.source == run.panel:
         raise UserError(
-            f"panel {panel.name} is not the one that run {run.run_id} declared, so scores could not be compared: "
-            f"{differences} (now != then). Restore that, train a new run, or score on a copy of the panel: "
+            f"panel {panel.name} has changed since run {run.run_id} declared it, so scores could not be compared: "
+            f"{differences} (now != then). Restore the panel, train a new run, or score on a copy of the panel: "
             "--panel FILE.toml"
         )
 
@@ -226,5 +231,5 @@ def _require_same_episodes(first: RunDeclared, ours: PanelIdentity, other: RunDe
     if differences:
         raise UserError(
             f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
-            f"same for both: {differences}. Score them one by one"
+            f"same for both: {differences}. Score the runs one by one"
         )

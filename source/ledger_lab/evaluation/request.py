@@ -19,9 +19,10 @@ class EvaluateRequest(PolicyRequest):
     program = Program(
         name="evaluate.py",
         description=(
-            "Score any number of checkpoints on all held-out episodes of a panel, in one simulation, and write the "
-            "results into the directories of their runs. The exit status is 0 if all scores are valid, else 1."
+            "Score checkpoints on all held-out episodes of a panel, and record the scores in the ledger. All "
+            "checkpoints are scored in one simulation. The exit status is 0 if all scores are valid, otherwise 1."
         ),
+        terms=("held-out", "panel", "success function", "target", "run", "confirmed", "fresh seeds", "ledger"),
         examples=(
             "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
             "evaluate.py RUN --versus OTHER_RUN --sim physics=ovphysx",
@@ -31,38 +32,43 @@ class EvaluateRequest(PolicyRequest):
 
     checkpoints: tuple[str, ...] = flag(
         (),
-        "Run ids, run directories or checkpoint files. For a run, all of its checkpoints are scored.",
+        "Run id, run directory or checkpoint file. If you name a run, all its checkpoints are scored.",
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )
-    panel: str | None = flag(None, "Panel name or .toml file (default: the panel of the run).")
+    panel: str | None = flag(
+        None,
+        "Panel to score on: the name of a file in config/panels, or your own .toml file (default: set by the run).",
+    )
     target: float | None = flag(
         None,
-        "Share of successful episodes to reach, in (0, 1] (default: set by the run; with --panel, by the panel).",
+        "Share of successful episodes to reach, above 0 and up to 1 (default: set by the run, or by --panel).",
     )
     sim: tuple[str, ...] = flag(
         (),
         (
-            "Also score in another simulation, and show the difference. OVERRIDES are physics=NAME and env.PATH=VALUE. "
-            "They are added to the overrides of the run. Put several into quotes: 'env.sim.dt=0.004 env.decimation=4'. "
-            "Can be repeated."
+            "Also score in a second simulation, and show the difference. OVERRIDES say how the second simulation "
+            "differs from that of the run: physics=NAME selects a physics engine, and env.PATH=VALUE sets one value of "
+            "the environment. Put quotes around several overrides: --sim 'env.sim.dt=0.004 env.decimation=4'. Can be "
+            "repeated."
         ),
         metavar="OVERRIDES",
     )
     versus: str | None = flag(
         None,
         (
-            "Compare two checkpoints, episode by episode: the positional argument with the argument of --versus. "
-            "If you name a run, its confirmed checkpoint is taken, or its last one if none was confirmed."
+            "Compare this checkpoint with the checkpoint before --versus, episode by episode. If you name a run, its "
+            "confirmed checkpoint is compared, or its last checkpoint if none is confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
     video: int | None = flag(
         None,
         (
-            "Record the N worst episodes, one mp4 each, in videos/ beside the journal. If you name several "
-            "checkpoints, the last one is filmed. Failed episodes come first, then the shortest, then those with the "
-            "lowest return. Needs no GPU and no display."
+            "Number of episodes to record as mp4 files (default: 0). The worst episodes are recorded: first failed "
+            "episodes, then short episodes, then episodes with a low return. The files are in videos/ beside the "
+            "journal. If you name several checkpoints, only the last is recorded. Recording needs no GPU and no "
+            "display."
         ),
         metavar="N",
     )
@@ -78,10 +84,10 @@ class EvaluateRequest(PolicyRequest):
             raise UserError(f"--video {self.video}: must be at least 1")
 
     def sources(self) -> list[str]:
-        """Return the runs and checkpoints to score, beside :attr:`versus`.
+        """Return the runs and checkpoints to score, without :attr:`versus`.
 
         Raises:
-            UserError: If nothing is named, or no policy comes for the task.
+            UserError: If nothing is named, or the task has no pretrained policy.
         """
         return self.with_pretrained(*self.checkpoints)
 
@@ -98,19 +104,21 @@ class ShipRequest(Request):
     program = Program(
         name="ship_policy.py",
         description=(
-            "Put the policy of a run into the package, in place of the present policy of its task. The command copies "
-            "the confirmed checkpoint, a short journal that proves it, and the files that scripts/export_policy.py "
-            "wrote for this checkpoint. Telemetry, stand-alone evaluations and scores of other checkpoints are left "
-            "out. The command checks all hashes, and that the present code can score the policy."
+            "Put the policy of a run into the package, as the pretrained policy of its task. The program copies the "
+            "confirmed checkpoint, a short journal that proves its success, and the files that "
+            "scripts/export_policy.py wrote for this checkpoint. The short journal has no telemetry, no scores of "
+            "other checkpoints and no scores by scripts/evaluate.py. First, the program checks all hashes, and that "
+            "the present code can score the policy."
         ),
+        terms=("run", "confirmed", "journal", "telemetry"),
         examples=("export_policy.py RUN", "ship_policy.py RUN"),
     )
 
     run: str = flag(MISSING, "Run id or run directory.", metavar="RUN", positional=True)
     short_of_target: bool = flag(
         False,
-        "Accept a run that did not reach its target, and take its checkpoint with the best held-out score. Users of "
-        "the policy are told.",
+        "Accept a run that did not reach its target, and take the checkpoint with the best held-out score. Programs "
+        "that load the policy then print that it did not reach the target.",
     )
     log_root: Path = log_root_flag()
 
@@ -126,22 +134,23 @@ class NewPanelRequest(Request):
     program = Program(
         name="new_panel.py",
         description=(
-            "Write a panel file for a manager-based task that is registered with Isaac Lab. A panel defines the "
-            "held-out episodes that policies of the task are scored on. Its cells are the conditions under which they "
-            "are scored: nominal, or perturbed. The file can be used unchanged, once its success function exists. "
-            "Comments in it list the task's terminations, commands, joints and observations, and show example cells "
-            "that perturb them. The command starts no simulation."
+            "Write a panel file for your manager-based task. The panel lets you train until a target is reached, and "
+            "compare policies. You only have to write its success function. Comments in the file list the task's "
+            "terminations, commands, joints and observations. Other comments show example cells that perturb them. "
+            "The program does not start a simulation."
         ),
+        terms=("held-out", "panel", "cell", "success function", "target"),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
     )
 
-    task: str = flag(MISSING, "Gymnasium id of the task; list_envs.py --all lists them.")
-    output: Path | None = flag(None, "New file to write (default: named after the task).")
-    seeds: int = flag(256, "Held-out episodes per cell (default: 256).")
-    target: float = flag(0.9, "Share of successful episodes that a policy must reach (default: 0.9).")
+    task: str = flag(MISSING, "Gymnasium id of the task; scripts/list_envs.py --all lists all tasks.")
+    output: Path | None = flag(None, "File to write, which must not exist (default: a name made from the task).")
+    seeds: int = flag(256, "Number of held-out episodes per cell (default: 256).")
+    target: float = flag(0.9, "Share of successful episodes to reach, above 0 and up to 1 (default: 0.9).")
     success: str | None = flag(
         None,
-        "Success function; you may write it later (default: an example name, which you replace).",
+        "Module and name of the success function (default: an example name, which you replace). You can write the "
+        "function later.",
         metavar="MODULE:FUNCTION",
     )
 

@@ -39,7 +39,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
     Args:
         argv: Command line without the program's name.
         started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
-        link: Line to the supervisor of this process.
+        link: Connection to the supervisor of this process.
 
     Raises:
         SystemExit: Always. The status is 0 only if every checkpoint has a valid score.
@@ -62,7 +62,7 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             journals = _begin(plan, name, shutdown, terminal, clock, link)
         except OSError as error:
             hint = "; raise ulimit -n, or score fewer runs at once" if "Too many open files" in str(error) else ""
-            raise UserError(f"cannot write beside the runs' journals: {error}{hint}") from error
+            raise UserError(f"cannot write to the directory of a run: {error}{hint}") from error
 
         def append_everywhere(row: Row) -> None:
             for journal in journals.values():

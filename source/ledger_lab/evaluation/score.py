@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 MAX_SLOTS = 16384
-"""Most episodes that run at once. Further checkpoints are scored in further rounds of the same simulation."""
+"""Largest number of episodes that run at once. Further checkpoints are scored in further rounds of the same
+simulation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Simulation:
     """A simulation in which checkpoints are scored on a panel."""
 
     name: str
-    """Overrides that distinguish the simulation from the declared one; empty for the declared simulation."""
+    """Overrides that distinguish the simulation from the declared simulation; empty for the declared simulation."""
     task: str
     env_cfg: ManagerBasedRLEnvCfg
     identity: PanelIdentity
@@ -109,7 +110,7 @@ def score_checkpoints(
 
 @contextmanager
 def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> Iterator[None]:
-    """Write a row at the end of the context: how much of the physics engine's capacities the simulation needed.
+    """At the end of the context, write a row with the peak use of the physics engine's capacities.
 
     No row is written if the engine has no capacities. No row is written after an exception either: a second error here
     would hide the reason why the work ended.

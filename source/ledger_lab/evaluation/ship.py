@@ -55,27 +55,27 @@ def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
     name = f"run {summary.run_id}"
     require_folder_name(f"task of {name}", summary.task)
     if is_shipped(run.directory):
-        raise UserError(f"{name} came with the package: name another one")
+        raise UserError(f"{name} came with the package: name another run")
     if summary.status in (Status.RUNNING, Status.INVALID):
         raise UserError(f"{name} is {summary.status}: name a run that has ended and is valid")
     best = summary.best
     if best is None:
-        raise UserError(f"{name} {result_in_words(summary)}: name another one")
+        raise UserError(f"{name} {result_in_words(summary)}: name another run")
     if not best.confirmed and not short_of_target:
-        raise UserError(f"{name} {result_in_words(summary)}: to ship it all the same, add --short_of_target")
+        raise UserError(f"{name} {result_in_words(summary)}: to ship it nevertheless, add --short_of_target")
     return run.directory / best.path
 
 
 def _exported(run: Run, checkpoint: Path) -> Path:
     """Return the folder with the exported policy of a checkpoint; refuse an export of another checkpoint."""
     folder = run.directory / "exported"
-    way_out = f"scripts/export_policy.py {checkpoint} writes it"
+    way_out = f"run scripts/export_policy.py {checkpoint}"
     origin = read_origin(folder / POLICY, way_out)
     if run.directory / origin.checkpoint != checkpoint:
-        raise UserError(f"{folder} holds the policy of {origin.checkpoint}, another checkpoint: {way_out}")
+        raise UserError(f"{folder} was exported from another checkpoint, {origin.checkpoint}: {way_out}")
     saved = next(row for row in run.checkpoints if run.directory / row.path == checkpoint)
     if origin.checkpoint_sha256 != saved.sha256:
-        raise UserError(f"{folder} holds the policy of another file {origin.checkpoint}: {way_out}")
+        raise UserError(f"{folder} was exported from another file named {origin.checkpoint}: {way_out}")
     return folder
 
 

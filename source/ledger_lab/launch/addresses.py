@@ -78,9 +78,9 @@ def require_private(names: Iterable[str], *, allow: bool) -> None:
         public = [each for each in (_interfaces() if anywhere else [address]) if _is_public(each)]
         if public:
             raise UserError(
-                f"{name} is at {public[0]}, a public address, and torch trusts everyone who can connect to it: choose "
-                "a private network (MASTER_ADDR, GLOO_SOCKET_IFNAME, torchrun's --rdzv-endpoint and --local-addr), or "
-                f"pass {ALLOW} if a firewall protects the address"
+                f"{name} is at {public[0]}, a public address, and torch trusts every program that can connect to it: "
+                "choose a private network (MASTER_ADDR, GLOO_SOCKET_IFNAME, torchrun's --rdzv-endpoint and "
+                f"--local-addr), or pass {ALLOW} if a firewall protects the address"
             )
 
 

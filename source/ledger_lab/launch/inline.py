@@ -20,8 +20,8 @@ def launch_processes() -> None:
         processes, arguments = requested_processes(argv)
         if processes is not None and os.environ.get("WORLD_SIZE", "1") != "1":
             raise UserError(
-                f"--nproc {processes}: WORLD_SIZE is {os.environ['WORLD_SIZE']} already: a launcher has started this "
-                "process; use --distributed instead"
+                f"--nproc {processes}: WORLD_SIZE is {os.environ['WORLD_SIZE']}, so a launcher has started this "
+                "process: use --distributed instead"
             )
     except UserError as error:
         sys.exit(tell_error(error))

@@ -36,7 +36,8 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
         raise UserError(f"--nproc {known.nproc}: must be a whole number of at least 1")
     if "--distributed" in others:
         raise UserError(
-            f"--nproc {known.nproc}: --distributed is for processes that another launcher starts: leave one out"
+            f"--nproc {known.nproc}: --distributed is for processes that another launcher starts: leave one of the two "
+            "flags out"
         )
     return int(known.nproc), others
 

@@ -3,9 +3,9 @@
 torchrun itself exits with status 1 and a long traceback, whatever the status of its processes. After a signal, its
 traceback does not describe them. This module forwards signals, waits, and exits with the status of its processes.
 
-torchrun's store listens at all addresses of the machine, and torchrun unpickles its content: everyone who can connect
-can run code. Here ``--standalone`` opens no port, and launchers of several machines listen at the address that
-they are given.
+torchrun's store listens at all addresses of the machine, and torchrun unpickles its content. Every program that can
+connect can therefore run code. Here ``--standalone`` opens no port, and launchers of several machines listen at the
+address that they are given.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class World:
 
     @property
     def machines(self) -> int:
-        """Number of machines. All have the same number of processes, except the last one, which may have fewer."""
+        """Number of machines. All have the same number of processes, except the last machine, which may have fewer."""
         return -(-self.size // self.local_size)
 
     @property

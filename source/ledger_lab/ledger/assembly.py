@@ -279,7 +279,7 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
 
 
 def _by_name(journals: Sequence[JournalContent]) -> dict[str, tuple[Path, Digest]]:
-    """Return paths and digests of journals by their names, without the ending of a compressed one."""
+    """Return paths and digests of journals by their names, without the suffix of compressed journals."""
     return {each.path.name.removesuffix(COMPRESSED): (each.path, each.digest) for each in journals}
 
 

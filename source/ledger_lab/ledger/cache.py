@@ -1,10 +1,10 @@
-"""Cache of the digests of journals that were read before; a digest counts only while its journal is unchanged.
+"""Cache of the digests of journals. A digest is used only if its journal has not changed since it was read.
 
-A digest counts while inode, size, modification time and change time of its journal are the same as when every line was
-verified; no program can set the change time. The cache holds sums and positions of rows, never rows: each row is read
-from its journal, and its hash is verified. ``scripts/verify_ledger.py`` does not use the cache. There is one JSON file
-per ledger root in ``$XDG_CACHE_HOME/ledger_lab`` (by default ``~/.cache/ledger_lab``), outside of any ledger. It may be
-deleted at any time.
+A journal is unchanged if its inode, size, modification time and change time are the same as when every line was
+verified. No program can set the change time. The cache holds sums and positions of rows. The rows themselves are read
+from the journal, and their hashes are verified each time. ``scripts/verify_ledger.py`` does not use the cache. There is
+one JSON file per ledger root in ``$XDG_CACHE_HOME/ledger_lab`` (by default ``~/.cache/ledger_lab``), outside of any
+ledger. It may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def load_digests(root: Path) -> dict[Path, tuple[Stamp, Digest]]:
 def keep_digests(root: Path, digests: Digests) -> None:
     """Replace the cached digests of a ledger.
 
-    The file is replaced as a whole: concurrent readers see the old one or the new one. If it can't be written, the next
-    reader only takes longer.
+    The file is replaced as a whole: concurrent readers see the old file or the new file. If it can't be written, the
+    next reader only takes longer.
 
     Args:
         root: Root of the ledger.
-        digests: The digests; those of journals that have just changed are left out.
+        digests: The digests. Digests of journals that have just changed are not kept.
     """
     now_ns, prefix = time.time_ns(), len(os.fspath(root / "_")) - 1
     content = orjson.dumps(
@@ -98,7 +98,7 @@ def keep_digests(root: Path, digests: Digests) -> None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Tell whether a path is UTF-8, as JSON must be; journals with other paths are read anew each time."""
+    """Tell whether a path is UTF-8, as JSON must be; journals with other paths are read again each time."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -23,7 +23,7 @@ def cohort_journal(log_root: Path, name: str) -> Path:
 
 
 def require_cohort_name(name: str) -> None:
-    """Refuse a name that cannot be a cohort's, because it cannot be a folder's.
+    """Refuse a cohort name that cannot be the name of a folder.
 
     Args:
         name: Value of ``--cohort``.
@@ -39,7 +39,7 @@ def require_cohort_name(name: str) -> None:
 
 
 def declare_cohort(log_root: Path, name: str, size: int) -> None:
-    """Declare the number of runs of a cohort. The first declaration counts; others may repeat it.
+    """Declare the number of runs of a cohort. The first declaration is binding. Later declarations may only repeat it.
 
     The declaration appears as a whole under its final name, through a hard link that only one process can make. So any
     number of processes may declare the same cohort at the same time, without a lock.
@@ -72,13 +72,13 @@ def declare_cohort(log_root: Path, name: str, size: int) -> None:
         raise UserError(f"{path} declares cohort {declared.cohort}, not {name}: choose another name with --cohort")
     if declared.size != size:
         raise UserError(
-            f"--cohort_size {size}: cohort {name} is declared with {declared.size} runs already ({path}): repeat that "
-            "number, leave --cohort_size out, or choose another name with --cohort"
+            f"--cohort_size {size}: cohort {name} was declared with {declared.size} runs ({path}): use this number, "
+            "leave --cohort_size out, or choose another name with --cohort"
         )
 
 
 def _publish(row: CohortDeclared, path: Path) -> None:
-    """Write the declaration under a temporary name, then try to link it to the final one."""
+    """Write the declaration under a temporary name, then try to link it to the final name."""
     draft = path.with_name(f".declaration-{secrets.token_hex(8)}")
     try:
         with Journal(draft) as journal:

@@ -1,4 +1,4 @@
-"""One journal for readers: small in memory; its rows are read on demand."""
+"""A verified journal that readers can keep in memory, because its rows are read from the file on demand."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ _BULK = (*TALLIED, Tally)
 _Decoded = tuple[tuple[Row, ...], tuple[datetime, ...]]
 
 _DECODED_ROWS = 200_000
-"""Largest number of rows, over all journals that were read as a whole, that are kept in memory."""
+"""Largest number of rows that stay in memory after whole journals were read."""
 
 
 class JournalContent:
     """A verified journal.
 
-    :attr:`rows`, :attr:`times`, and :meth:`of` for phase windows and telemetry, read the whole file. Other kinds read a
-    few lines of it. :attr:`windows` and :attr:`telemetry` read nothing. Every line that is read is verified again.
+    :attr:`rows` and :attr:`times` read the whole file, and so does :meth:`of` for phase windows and telemetry. For
+    other kinds of rows, :meth:`of` reads a few lines. :attr:`windows` and :attr:`telemetry` read nothing. Every line
+    that is read is verified again.
     """
 
     def __init__(self, path: Path, rows: tuple[Row, ...], times: tuple[datetime, ...], torn_bytes: int = 0) -> None:
@@ -52,7 +53,7 @@ class JournalContent:
         Args:
             path: Name of the journal.
             rows: Its rows.
-            times: When each one was written.
+            times: When each row was written.
             torn_bytes: Bytes of an unfinished last line.
         """
         self.path = path
@@ -85,7 +86,7 @@ class JournalContent:
 
     @property
     def times(self) -> tuple[datetime, ...]:
-        """Time of each row, by the wall clock; the clock may have been set back in between."""
+        """Wall-clock time of each row. A time can be earlier than the time before it, if the clock was set back."""
         return (self._held or _decoded(self))[1]
 
     @property

@@ -62,7 +62,7 @@ _MOST_DECOMPRESSED = 256 << 20
 """Largest size of a compressed journal after decompression [B]; it is held in memory."""
 
 NO_FILE = "it is no file: remove it, or move it out of the ledger"
-"""What is wrong with a pipe, a device or a link that has the name of a journal."""
+"""Message about a pipe, a device or a broken link that has the name of a journal."""
 
 _MOST_WAITING = 32
 """Largest number of buffers whose rows wait for a tally."""
@@ -133,11 +133,11 @@ class Place(NamedTuple):
     time: str
     """Time of writing by the wall clock, ISO 8601."""
     hash: str
-    """Its hash, which also covers all rows before it."""
+    """Hash of the row, which also covers all rows before it."""
 
 
 class Score(NamedTuple):
-    """What a panel result is about."""
+    """The checkpoint that a panel result belongs to."""
 
     run_id: str
     checkpoint: str
@@ -167,7 +167,7 @@ class Digest:
     places: list[Place] = field(default_factory=list)
     """Positions of all other rows except tallies, in order."""
     scores: list[Score] = field(default_factory=list)
-    """What its panel results are about, in order."""
+    """The checkpoints of its panel results, in order."""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
@@ -181,7 +181,7 @@ class Digest:
 
         Args:
             rows: The rows, in order.
-            times: When each one was written.
+            times: When each row was written.
         """
         first, last = (times[0].isoformat(), times[-1].isoformat()) if times else ("", "")
         digest = cls(rows=len(rows), first_time=first, last_time=last)
@@ -290,8 +290,8 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
 
     Args:
         path: The journal. Its writer may still be writing.
-        thorough: Whether to parse every row and to check the tallies, too. Otherwise, rows that the digest does not
-            need are only verified by their hashes.
+        thorough: Whether to also parse every row and check the tallies. Otherwise, only the hash of a row is verified
+            if the digest does not need its content.
 
     Returns:
         The stamp of the file before it was read, and the digest.

@@ -29,7 +29,8 @@ TIME_LENGTH = len("2026-01-01T00:00:00.000+00:00")
 """Length of a line's time, which is right before the kind [B]."""
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
-"""Years of a line's time: a machine without a clock begins in 1970, and local time must not leave the calendar."""
+"""First and last year of a line's time. A machine without a clock starts in 1970. The limits keep times valid after
+conversion to local time."""
 
 _KIND_KEY, _DATA_KEY, _HASH_KEY = b'","kind":"', b'","data":', b',"hash":"'
 _HASH_LENGTH = len(_HASH_KEY) + 64 + len(b'"}\n')
@@ -190,14 +191,14 @@ def what_is_wrong(line: bytes) -> str:
         return "the line is not a row"
     if not hash_matches(line):
         return "the row does not match its hash"
-    return "the row does not follow the one before it"
+    return "the row does not follow the row before it"
 
 
 def may_be_torn(rest: bytes, sequence: int) -> bool:
-    """Tell whether bytes without a newline can be the rest of a writer that was stopped.
+    """Tell whether bytes without a newline can be the unfinished last line of a writer that was stopped.
 
-    They are the beginning of a row, or zeros, which some file systems write after a power failure. A complete row that
-    is followed by anything but a newline is neither.
+    An unfinished line is the beginning of a row, or zeros, which some file systems write after a power failure. A
+    complete row with anything but a newline after it is not an unfinished line.
 
     Args:
         rest: Bytes after the last newline of a journal.

@@ -33,7 +33,7 @@ _DROPPED = (Telemetry.__name__, Tally.__name__)
 def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
     """Write an excerpt of a run: one journal per process of each attempt, each with a hash chain of its own.
 
-    Attempts that ended before their process wrote a row keep the journal of its supervisor, or an empty one.
+    Attempts that ended before their process wrote a row keep the journal of its supervisor, or an empty journal.
 
     An excerpt holds no telemetry and no stand-alone evaluations. Phase windows in a row become one window, which has
     their sum. The end of an attempt moves from its supervisor's journal into that of the process. All other rows are

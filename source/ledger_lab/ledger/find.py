@@ -43,7 +43,7 @@ def read_runs(root: Path) -> tuple[Run, ...]:
 
 
 def tell_damage(ledger: Ledger) -> None:
-    """Name the damaged runs of a ledger, which are left out of what a program does, on standard error."""
+    """Print on standard error which runs of a ledger are damaged, and therefore left out."""
     for damage in ledger.damage:
         left_out = f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)"
         print(visible(left_out), file=sys.stderr)
@@ -51,7 +51,7 @@ def tell_damage(ledger: Ledger) -> None:
 
 @contextmanager
 def telling_damage() -> Iterator[None]:
-    """Turn damage of a journal into an error for the user that says how to look for more."""
+    """Within the context, turn damage of a journal into an error for the user, which names scripts/verify_ledger.py."""
     try:
         yield
     except LedgerDamageError as error:
@@ -74,6 +74,6 @@ def _run_with_id(prefix: str, log_root: Path) -> Run:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: name more of one")
+        raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: give more characters")
     known = nearest(prefix, [run.declared.run_id for run in runs])
     raise UserError(f"no checkpoint, run directory or run id {prefix!r} (run ids under {log_root}: {known})")

@@ -38,7 +38,7 @@ class _Tail:
     sequence: int
     """Index of the first line in the journal."""
     previous: bytes
-    """Hash of the line before the first one."""
+    """Hash of the line before the first line."""
     lines: list[bytes] = field(default_factory=list)
     written: tuple[int, int] = (0, 0)
     """Number of lines that are complete in the file, and their size [B]."""
@@ -77,8 +77,8 @@ class Journal:
     def append(self, row: Row) -> None:
         """Write a row.
 
-        A signal or a full disk may interrupt the call at any moment. A row counts as soon as it is part of the chain;
-        the next call writes everything that is not known to be in the file or on disk.
+        A signal or a full disk may interrupt the call at any moment. A row is accepted as soon as it is part of the
+        chain. The next call writes all accepted rows that may not be in the file or on disk yet.
 
         Args:
             row: The row.
@@ -125,7 +125,7 @@ class Journal:
             self._tallied = Tallied(rows + 1, end + length, length, tally)
 
     def settle(self) -> None:
-        """Write everything that was appended to disk.
+        """Write all appended rows to disk.
 
         Raises:
             OSError: If the disk still cannot be written.

@@ -98,7 +98,7 @@ _URL_USER = re.compile(r"(://)(?=[^\s/:@]*\d)([^\s/:@]{16,})(@)")
 _SIGNATURE = re.compile(
     r"(?i)([?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token))=)([^&\s\"']+)"
 )
-"""Signatures in addresses, which give access to everyone who has the address."""
+"""Signatures in addresses, which give access to anybody with the address."""
 
 _AUTHORIZATION = re.compile(
     r"""(?i)\b((?:proxy-)?authorization\\?["']?\s*[:=]\s*\\?["']?)([^"'\\\n]{8,})|\b(bearer\s+)(\S{8,})"""

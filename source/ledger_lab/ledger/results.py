@@ -88,10 +88,10 @@ class PanelResult(Row):
     panel_id: str
     """Identity of the scored panel; a confirmation has seeds of its own, so another id."""
     purpose: Literal["screening", "confirmation", "evaluation"]
-    """Screening and confirmation belong to a run's verdict; an evaluation is made on request."""
+    """Screenings and confirmations decide the verdict of a run. An evaluation is made by ``scripts/evaluate.py``."""
     confirmation: Positive | None
-    """Number of the confirmation within the run, from 1; for a screening, that of the next one; ``None`` for an
-    evaluation."""
+    """Number of the confirmation within the run, from 1. For a screening, the number of the next confirmation; for an
+    evaluation, ``None``."""
     needed: Count | None
     """Successes that are needed to pass; ``None`` for an evaluation."""
     exactness: Literal["bitwise", "statistical"]
@@ -118,5 +118,5 @@ class PanelResult(Row):
 
     @property
     def confirms(self) -> bool:
-        """Whether this proves that the checkpoint reaches the target."""
+        """Whether this result proves that the checkpoint reaches the target."""
         return self.purpose == "confirmation" and self.passes

@@ -27,8 +27,8 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 """A part of a whole, in [0, 1]."""
 
 Measured = Annotated[float, msgspec.Meta(ge=-1e30, le=1e30)]
-"""A measured quantity. It is far from the largest numbers, so that sums and products of any amount of them are
-numbers."""
+"""A measured quantity. Its limit is far below the largest float, so that sums and products of measured quantities are
+finite."""
 
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e30)]
 """A measured quantity that is never negative."""
@@ -37,7 +37,7 @@ Total = Annotated[float, msgspec.Meta(ge=-1e45, le=1e45)]
 """A sum of measured quantities."""
 
 Instant = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
-"""A time [ns], before or after some other time."""
+"""A time relative to another time [ns]; negative if it is earlier."""
 
 Seed = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 """A seed of a generator of random numbers."""
@@ -219,7 +219,7 @@ class RunDeclared(Row):
     panel: str
     panel_id: str
     panel_fields: dict[str, Any]
-    """Fields that the panel id is a hash of, so that a refusal to compare can name the difference."""
+    """The fields whose hash is the panel id. If two ids differ, these fields show why."""
     target_success: Share
     held_out_slots: Count
     """Held-out slots beside the training environments of each process; 0 for none."""
@@ -243,7 +243,7 @@ class RunDeclared(Row):
     began_from: dict[str, Any] | None = None
     """The checkpoint whose networks the run started with, and their cost; ``None`` if they were random."""
     git: dict[str, Any]
-    """Commit and diff hash of LedgerLab's source, or of the program; for information only."""
+    """Commit and hash of the uncommitted changes of LedgerLab's source, or of the program; for information only."""
     hardware: dict[str, Any]
     command: list[str]
     request: dict[str, Any] | None = None
@@ -291,7 +291,7 @@ class CohortDeclared(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessIdentity:
-    """Identity of a process, unique on this machine and elsewhere, and independent of the clock."""
+    """Identity of a process: unique among the processes of all machines, and independent of the clock."""
 
     boot_id: str
     """Id of the boot of the kernel."""
@@ -303,7 +303,7 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """The rows that a journal had at one time."""
+    """How many rows a journal had when another row named it, and the hash of the last of them."""
 
     rows: Positive
     hash: str
@@ -472,7 +472,7 @@ class CheckpointSaved(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptEnded(Row):
-    """How an attempt ended, written once, before shutdown."""
+    """How an attempt ended. The row is written once, before the shutdown."""
 
     status: Status
     reason: str | None

@@ -70,7 +70,7 @@ class Attempt:
 
     @cached_property
     def shutdown(self) -> ShutdownEnded | None:
-        """How its processes exited after that; ``None`` if this was not written."""
+        """How its processes exited after the end; ``None`` if no row says so."""
         return next(iter(self.of(ShutdownEnded)), None)
 
     @property
@@ -86,10 +86,10 @@ class Attempt:
         return Status.RUNNING if self.shows_life() else Status.LOST
 
     def shows_life(self, *, here: bool = False) -> bool:
-        """Tell whether one of its processes runs on this host; if this host cannot tell, whether a row is recent.
+        """Tell whether one of its processes still runs. If this host cannot know, tell whether the last row is recent.
 
         Args:
-            here: Look only on this host.
+            here: Whether to look only for processes on this host.
         """
         starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
         for journal in self.journals:
@@ -158,10 +158,10 @@ class Run:
         ]
 
     def is_lost(self, attempt: Attempt, window: PhaseWindow) -> bool:
-        """Tell whether a later attempt did the work of a window again.
+        """Tell whether the work of a window was lost, because a later attempt did it again.
 
-        This is the work of an attempt after the state that a later attempt resumed from, and all work of the attempts
-        in between.
+        If an attempt resumes from a state, all work after that state is lost: the rest of the attempt that saved it,
+        and all work of the attempts in between.
         """
         kept_ns, iteration = self._kept.get(attempt.number, (None, 0))
         if kept_ns is None or window.wall_ns <= kept_ns:
@@ -169,7 +169,7 @@ class Run:
         return window.iteration is None or window.iteration > iteration
 
     def was_resumed(self, attempt: Attempt) -> bool:
-        """Tell whether a later attempt resumed from this attempt, or from an earlier one."""
+        """Tell whether a later attempt resumed from this attempt, or from an earlier attempt."""
         return attempt.number in self._kept
 
     @cached_property
@@ -184,7 +184,7 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether the run is finished: a policy is confirmed, and the training had to stop at the target."""
+        """Whether a policy is confirmed and the run was to end at the target. Such a run is finished."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
 
     @property
@@ -205,7 +205,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Cohort:
-    """Runs that belong together; their number was declared before the first one."""
+    """Runs that belong together. Their number was declared before the first run started."""
 
     name: str
     size: int

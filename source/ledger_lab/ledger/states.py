@@ -12,7 +12,7 @@ from ledger_lab.ledger.rows import Count, Positive, Row
 class LearnerHashed(Row):
     """Hash of the learner in one of several processes, just before the learners are compared.
 
-    Each process writes its own, so that readers can compare them again.
+    Each process writes its own row, so that readers can compare the hashes, too.
     """
 
     sha256: str
@@ -28,7 +28,7 @@ STATE_FILE = "training_state.pt"
 
 @dataclass(frozen=True, kw_only=True)
 class StateSaved(Row):
-    """A new state is complete on disk, and has replaced the last one in :data:`STATE_FILE`."""
+    """A new state is complete on disk, and has replaced the last state in :data:`STATE_FILE`."""
 
     sha256: str
     size_bytes: Count
@@ -36,7 +36,7 @@ class StateSaved(Row):
     """Iterations completed."""
     env_steps: Count
     exactness: Literal["bitwise", "statistical"]
-    """Whether a training resumed from it can equal an uninterrupted one bit for bit, or only on average."""
+    """Whether a training resumed from it can equal an uninterrupted training bit for bit, or only on average."""
     wall_ns: Count
 
 
@@ -52,7 +52,7 @@ class StateRestored(Row):
     iteration: Count
     env_steps: Count
     exactness: Literal["bitwise", "statistical"]
-    """Whether the training equals an uninterrupted one bit for bit, or, with fresh episodes, only on average."""
+    """Whether the training equals an uninterrupted training bit for bit, or, with fresh episodes, only on average."""
     reasons: list[str]
     """Why it is not bitwise."""
     wall_ns: Count

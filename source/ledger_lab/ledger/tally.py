@@ -1,8 +1,8 @@
 """Sums of the phase windows and the telemetry of a journal, and the row that holds them.
 
-There are millions of these rows. Now and then, a journal has a tally of them, hash-chained like every other row, so
-that readers add up only the rows after the last tally. ``scripts/verify_ledger.py`` adds up all rows, and finds a tally
-that differs.
+A journal can have millions of these rows. A tally is a row with their sums so far, hash-chained like every other row.
+Readers therefore add up only the rows after the last tally. ``scripts/verify_ledger.py`` adds up all rows, and finds a
+tally that differs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Tally(Row):
 
 @dataclass(kw_only=True, slots=True)
 class WindowSums:
-    """What the phase windows of a journal come to."""
+    """Sums of the phase windows of a journal."""
 
     count: Count = 0
     phase_ns: dict[str, Count] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class WindowSums:
 
 @dataclass(kw_only=True, slots=True)
 class Sums:
-    """What the phase windows and the telemetry of a journal come to."""
+    """Sums of the phase windows and the telemetry of a journal."""
 
     windows: WindowSums = field(default_factory=WindowSums)
     telemetry: TelemetrySums = field(default_factory=TelemetrySums)

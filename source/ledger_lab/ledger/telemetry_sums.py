@@ -16,11 +16,11 @@ import msgspec
 from ledger_lab.ledger.rows import Amount, Count, DeviceSample, HostSample, Instant, Measured, Telemetry, Total
 
 MAX_PLAUSIBLE_W = 10_000.0
-"""More power than any accelerator draws [W]. If an energy counter rises faster, it was set, and its difference is not
-an energy."""
+"""More power than any accelerator draws [W]. If an energy counter rises faster, it was reset, and the difference is not
+used."""
 
 _COUNTER_LAG_NS = 1_000_000_000
-"""Longest time between two updates of an energy counter [ns]: at an update it rises by all that was drawn since."""
+"""Longest time between two updates of an energy counter [ns]. An update adds all energy since the last update."""
 
 _LONGEST_GAP_NS = 10_000_000_000
 """Longest time between two samples over which power is interpolated [ns]; a counter has no such limit."""
@@ -152,7 +152,7 @@ class DeviceSums:
 
 
 def _append(stretches: list[Span], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
-    """Add a stretch; merge it with the last one if they are adjacent."""
+    """Add a stretch; merge it with the last stretch if they are adjacent."""
     if stretches and stretches[-1][1] == start_ns and not apart:
         stretches[-1][1] = end_ns
         stretches[-1][2] += energy_mj

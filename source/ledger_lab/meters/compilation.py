@@ -17,8 +17,8 @@ _LOADING = "Module "
 def metered_compilation(clock: PhaseClock) -> Iterator[None]:
     """Count Warp's module builds and loads, and its CUDA-graph captures, for the phase ``compile``.
 
-    Warp runs both inside context managers of its own. They are replaced by ones that also open a phase window. Kernel
-    launches are not affected.
+    Warp runs both inside context managers of its own. This function replaces them by context managers that also open a
+    phase window. Kernel launches are not affected.
 
     Args:
         clock: The clock; it counts only the calling thread.
@@ -73,7 +73,7 @@ def metered_torch_compilation(clock: PhaseClock) -> Iterator[None]:
     """Count the compilation by ``torch.compile`` for the phase ``compile``.
 
     Torch compiles a function during its first call, and its gradient during the first backward pass, perhaps in a
-    thread of autograd; then the calling thread waits.
+    thread of autograd while the calling thread waits.
 
     Args:
         clock: The clock.

@@ -28,8 +28,8 @@ def open_devices(
         device: Value of ``--device``: ``cpu``, ``cuda``, ``cuda:1``; ``None`` for CUDA if there is a device.
         local_processes: Processes of the training on this host; with several, process ``i`` uses ``cuda:i``.
         environ: Environment of the training, which decides what CUDA counts as devices.
-        tell: Called once with each reason why something is not metered; on a host without NVIDIA's driver, only if CUDA
-            was requested.
+        tell: Called once with each reason why something is not metered. On a host without NVIDIA's driver, it is called
+            only if CUDA was requested.
 
     Returns:
         The devices. They never raise.

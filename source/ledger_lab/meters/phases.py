@@ -106,7 +106,7 @@ class PhaseClock:
         self._stack[0] = phase
 
     def unwind(self, phase: Phase) -> None:
-        """Close all windows that an exception left open, count for a phase from now on, and stop waiting for devices.
+        """Close all windows that an exception left open, stop waiting for devices, and count time for a phase.
 
         Args:
             phase: The phase.

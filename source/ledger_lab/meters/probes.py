@@ -74,7 +74,7 @@ class Probes:
         return sorted((s for s in self._samples.values() if s.total_ns), key=lambda s: order(s.path))
 
     def open(self, name: str) -> None:
-        """Start to time a part; parts that are opened before it is closed count as inner parts."""
+        """Start to time a part. Parts that are opened before this part is closed are inner parts."""
         path = (*self._open[-1][0], name) if self._open else (name,)
         self._samples.setdefault(path, Samples(path=path))
         self._open.append((path, self._now_ns(), []))

@@ -30,7 +30,7 @@ class _Stat:
     own: int
     """Time of its threads."""
     reaped: int
-    """Time of its ended children that were waited for, and of their children."""
+    """Time of its children that have ended and that it waited for, and of their children."""
     started: int
     resident_pages: int
 
@@ -40,7 +40,7 @@ class _Account:
     """Counted times of one process, in clock ticks."""
 
     started: int
-    """Start time; a process with the same id and a later start is a different one."""
+    """Start time; a process with the same id and a later start is a different process."""
     parent: int
     own: int = 0
     reaped: int = 0

@@ -43,7 +43,7 @@ class JournalTail:
         self.path = path
         self.attempt = _attempt(path.name)
         self.behind = False
-        """Whether the last reading left whole rows for the next one."""
+        """Whether the last reading left whole rows for the next reading."""
         self.latest = datetime.min.replace(tzinfo=UTC)
         """Latest time of the rows read so far; it never goes back, even if the clock was set back."""
         self._offset = self._sequence = 0

@@ -56,13 +56,13 @@ class MlflowSink:
             UserError: If the address is missing or invalid, or the command line holds a password.
         """
         if dir is not None:
-            raise UserError("--dir is not for MLflow: --uri or MLFLOW_TRACKING_URI names its server")
+            raise UserError("--dir does not apply to MLflow: name the server with --uri or MLFLOW_TRACKING_URI")
         address = uri or os.environ.get("MLFLOW_TRACKING_URI")
         if not address:
             raise UserError("MLflow: no server: set MLFLOW_TRACKING_URI, or name one with --uri")
         parts = urllib.parse.urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UserError("MLflow: the address of the server must be like http://host:5000")
+            raise UserError("MLflow: give the address of the server in the form http://host:5000")
         if uri is not None and parts.password:
             raise UserError(
                 "--uri holds a password, which all users of this machine can read: set MLFLOW_TRACKING_USERNAME and "

@@ -34,14 +34,15 @@ class MirrorRequest(Request):
     program = Program(
         name="mirror.py",
         description=(
-            "Send a run to a dashboard: training figures, phases, held-out scores, telemetry, health events and how "
-            "the run ended. The mirror only reads the journals of the run, so its failures do not affect the "
-            "training. You can start it during the run or later. If you start it again, MLflow and online Weights & "
-            "Biases continue after the data that they have; TensorBoard and offline Weights & Biases get all data "
-            "again. Secrets come only from the environment: WANDB_API_KEY; MLFLOW_TRACKING_TOKEN, or "
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of Weights & "
-            "Biases stay in the run directory; `wandb sync` sends them later."
+            "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow. The dashboard gets training "
+            "metrics, times of phases, held-out scores, telemetry, health events, and how the run ended. You can start "
+            "the program during the run or later. It only reads the journals of the run, so it cannot disturb the "
+            "training. If you start it again, MLflow and W&B get only the data that is missing. TensorBoard and W&B in "
+            "offline mode get all data again. For W&B, set the environment variable WANDB_API_KEY. For MLflow, set "
+            "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. With "
+            "WANDB_MODE=offline, the files of W&B stay in the directory of the run, and `wandb sync` sends them later."
         ),
+        terms=("run", "phase", "held-out", "telemetry", "journal", "ledger"),
         examples=(
             "mirror.py RUN --to tensorboard",
             "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
@@ -50,19 +51,21 @@ class MirrorRequest(Request):
 
     run: str = flag(
         MISSING,
-        "Run directory or run id; the first characters of the id are enough.",
+        "Run id or run directory. The first characters of the id are enough.",
         metavar="RUN",
         positional=True,
     )
     to: str = flag(MISSING, f"Dashboard to send to: {', '.join(SINKS)}.", metavar="NAME")
-    project: str | None = flag(None, "Project in W&B, or experiment in MLflow (default: ledger_lab).", metavar="NAME")
-    uri: str | None = flag(None, "Tracking server of MLflow (default: $MLFLOW_TRACKING_URI).")
-    dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the run directory).")
-    once: bool = flag(False, "Send the rows that exist now, then stop, even if the run continues.")
-    every: float = flag(2.0, "Time between two readings of the journals [s] (default: 2).", metavar="S")
+    project: str | None = flag(
+        None, "Name of the W&B project or MLflow experiment (default: ledger_lab).", metavar="NAME"
+    )
+    uri: str | None = flag(None, "Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
+    dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the directory of the run).")
+    once: bool = flag(False, "Send the data that exists now, and exit, even if the run continues.")
+    every: float = flag(2.0, "Time between two checks for new data [s] (default: 2).", metavar="S")
     patience: float = flag(
         600.0,
-        "After the run is over: how long to retry an unreachable dashboard [s] (default: 600).",
+        "Time to keep retrying after the run has ended, if the dashboard cannot be reached [s] (default: 600).",
         metavar="S",
     )
     log_root: Path = log_root_flag()
@@ -156,7 +159,7 @@ def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
     for entry in entries:
         if isinstance(entry.row, RunDeclared):
             return RunInfo(entry.row, entry.time, run_dir)
-    raise UserError(f"{run_dir} declares no run")
+    raise UserError(f"{run_dir} has no declaration of a run: name the directory of a run")
 
 
 def _find(name: str, log_root: Path) -> Path:
@@ -168,7 +171,7 @@ def _find(name: str, log_root: Path) -> Path:
     if len(found) == 1:
         return found[0].resolve()
     if found:
-        raise UserError(f"{name!r} begins the ids of {len(found)} runs: name more of one")
+        raise UserError(f"{name!r} begins the ids of {len(found)} runs: give more characters")
     known = nearest(name, run_dirs.values())
     raise UserError(f"no run directory and no run id {name!r} (run ids under {log_root}: {known})")
 

@@ -1,4 +1,4 @@
-"""Starts mirrors beside a run."""
+"""Starts the mirrors of a run as separate processes."""
 
 from __future__ import annotations
 

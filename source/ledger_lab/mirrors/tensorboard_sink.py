@@ -40,7 +40,9 @@ class TensorboardSink:
             UserError: If an option has no meaning for TensorBoard.
         """
         if project is not None or uri is not None:
-            raise UserError("--project and --uri are not for TensorBoard: --dir names the folder of its event files")
+            raise UserError(
+                "--project and --uri do not apply to TensorBoard: name the folder of the event files with --dir"
+            )
         self._dir = dir
 
     def open(self, facts: RunInfo) -> Mapping[str, int]:
@@ -58,7 +60,7 @@ class TensorboardSink:
         return {}
 
     def send(self, batch: Batch) -> None:
-        """Write the figures at their steps, and the notes at the newest one."""
+        """Write the figures at their steps, and the notes at the newest step."""
         with self._told_in_one_line():
             self._send(batch)
 
@@ -75,7 +77,8 @@ class TensorboardSink:
             yield
         except OSError as error:
             raise UserError(
-                f"cannot write to {self._folder}: {error.strerror}; start the mirror again when it can be"
+                f"cannot write to {self._folder}: {error.strerror}; make the folder writable, and start the mirror "
+                "again"
             ) from error
 
     def _send(self, batch: Batch) -> None:

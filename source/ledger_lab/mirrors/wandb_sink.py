@@ -36,7 +36,7 @@ class WandbSink:
             UserError: If an option has no meaning for W&B.
         """
         if uri is not None:
-            raise UserError("--uri is not for W&B: its host comes from WANDB_BASE_URL")
+            raise UserError("--uri does not apply to W&B: name the host with WANDB_BASE_URL")
         self._project, self._dir = project or "ledger_lab", dir
 
     def open(self, facts: RunInfo) -> Mapping[str, int]:

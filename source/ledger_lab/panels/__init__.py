@@ -1,4 +1,4 @@
-"""Judging a policy: panels, their identity, their episodes, their scores and the verdict.
+"""Scoring policies: panels, their identity, their episodes, their scores and the verdict.
 
 The names that this module exports need neither torch nor Isaac Lab. The modules ``slots``, ``view`` and ``scoring`` run
 inside a simulation.

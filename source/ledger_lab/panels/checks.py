@@ -39,7 +39,7 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
         )
     panel = load_panel(name)
     if panel.task != task:
-        raise UserError(f"panel {panel.name} judges task {panel.task}, not {task}: name another with --panel")
+        raise UserError(f"panel {panel.name} is for task {panel.task}, not {task}: name another panel with --panel")
     resolve_success(panel)
     return panel if target is None else replace(panel, target_success=target)
 
@@ -57,8 +57,8 @@ def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
     require_takeable(panel, env_cfg)
     if not VerdictRule(panel.target_success).is_decidable(len(panel.episodes)):
         raise UserError(
-            f"panel {panel.name}: not even {len(panel.episodes)} successes of {len(panel.episodes)} episodes prove a "
-            f"success of {panel.target_success:g}: give it more seeds, or a lower --target"
+            f"panel {panel.name}: {len(panel.episodes)} episodes are too few to prove a success of "
+            f"{panel.target_success:g}: use more seeds, or a lower --target"
         )
 
 
@@ -78,7 +78,9 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
     _require_memory(panel, env_cfg.sim.device)
     step_s = env_cfg.sim.dt * env_cfg.decimation
     if round(panel.episode_length_s / step_s) < 1:
-        raise UserError(f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step")
+        raise UserError(
+            f"panel {panel.name}: episode_length_s {panel.episode_length_s} is shorter than one step: set a longer time"
+        )
     if panel.episode_length_s > env_cfg.episode_length_s + step_s / 2:
         raise UserError(
             f"panel {panel.name}: episode_length_s {panel.episode_length_s} is longer than the task's own episodes of "
@@ -96,8 +98,8 @@ def _require_assets(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
             asset = perturbation.params.get("asset")
             if asset is not None and asset not in known:
                 raise UserError(
-                    f"panel {panel.name}: cell {cell.name!r} perturbs {asset!r}, and the scene has no such part: "
-                    f'{nearest(asset, known)}; say which with asset = "NAME"'
+                    f"panel {panel.name}: cell {cell.name!r} perturbs {asset!r}, which the scene does not have: "
+                    f'{nearest(asset, known)}; name a part of the scene with asset = "NAME"'
                 )
 
 

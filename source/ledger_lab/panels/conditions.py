@@ -87,11 +87,14 @@ class Conditions:
         base, manager = self._base, self._base.action_manager
         longest = max(part.params["physics_steps"][1] for part, _ in self._of("control_latency"))
         if base._physics_handles_decimation:
-            raise UserError("control_latency cannot be done here: the engine does all physics steps of an action alone")
+            raise UserError(
+                "control_latency is not possible with this engine, which does all physics steps of an action in one "
+                "call: use action_delay"
+            )
         if longest > base.cfg.decimation:
             raise UserError(
-                f"control_latency of {longest} physics steps is longer than an action of {base.cfg.decimation}: give "
-                "whole actions to action_delay"
+                f"control_latency of {longest} physics steps is longer than an action ({base.cfg.decimation} steps): "
+                "for whole actions, use action_delay"
             )
         process, apply = manager.process_action, manager.apply_action
         held_out = slice(self._first, base.num_envs)

@@ -1,4 +1,4 @@
-"""The task's terms as they were configured, for held-out episodes that a curriculum must not change."""
+"""Protects held-out episodes from curricula: the task's terms keep their original configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ConfiguredTerms:
-    """Remembers how events and commands were configured, and what terms computed for all slots at once looked like."""
+    """Remembers the original configuration of events, commands, and terms that are computed for all slots at once."""
 
     def __init__(self, base: ManagerBasedRLEnv) -> None:
         """Remember the configuration.
@@ -39,7 +39,7 @@ class ConfiguredTerms:
                 setattr(owner, name, value)
 
     def require_as_configured(self) -> None:
-        """Refuse to judge policies after a curriculum has changed a term that is computed for all slots at once.
+        """Refuse to score policies after a curriculum has changed a term that is computed for all slots at once.
 
         Raises:
             UserError: If a termination, an observation or an action is not as it was configured.
@@ -47,8 +47,8 @@ class ConfiguredTerms:
         for name, now in self._fixed_terms().items():
             if now != self._fixed[name]:
                 raise UserError(
-                    f"{name} was changed while training went on, for held-out episodes as well: let a curriculum "
-                    "change events or commands, which are kept apart, or train with --no_eval and use evaluate.py"
+                    f"a curriculum changed {name}, which training and held-out episodes share: change only events or "
+                    "commands, or train with --no_eval and score with evaluate.py"
                 )
 
     def _adjustable(self) -> list[tuple[Any, str]]:

@@ -1,4 +1,4 @@
-"""The outcomes of held-out episodes: one episode per slot, each counted once."""
+"""The outcomes of held-out episodes. Each slot runs one episode, which is counted once."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class EpisodeLog:
         """Return the outcomes of one policy's episodes.
 
         Args:
-            place: The policy's place among the policies.
+            place: Index of the policy among the scored policies, from 0.
             episodes: Cell and seed of each of the policy's slots.
 
         Raises:

@@ -43,7 +43,7 @@ class Listener(Protocol):
     def on_resample(
         self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
     ) -> None:
-        """Resample a command, whose time in these slots is over.
+        """Draw new values of a command in slots where the time of its old values has run out.
 
         Args:
             command: Name of the command.

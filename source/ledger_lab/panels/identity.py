@@ -17,7 +17,7 @@ class PanelIdentity:
     """A panel bound to a simulation."""
 
     fields: dict[str, Any]
-    """Everything that can change an outcome of the same policy, as plain JSON values."""
+    """Everything except the policy that can change an outcome, as plain JSON values."""
 
     @classmethod
     def of(cls, panel: Panel, simulation: dict[str, Any]) -> PanelIdentity:

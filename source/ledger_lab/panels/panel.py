@@ -55,8 +55,8 @@ class Panel:
     fresh: bool = False
     """Whether every episode has a seed of its own, in the order of :attr:`episodes`.
 
-    The episodes of a confirmation do, because they must be independent of each other. Otherwise, every seed has one
-    episode per cell.
+    This is so in a confirmation, because its episodes must be independent of each other. In all other panels, every
+    seed has one episode per cell.
     """
 
     @property
@@ -113,16 +113,16 @@ def is_panel_file(name_or_path: str) -> bool:
 
 
 def require_target(target: float | None) -> None:
-    """Refuse a target that is no share of successful episodes.
+    """Refuse a target outside of (0, 1].
 
     Args:
-        target: What ``--target`` asks for, if it is given.
+        target: Value of ``--target``; ``None`` if the flag is not given.
 
     Raises:
         UserError: If it does not lie in (0, 1].
     """
     if target is not None and not 0 < target <= 1:
-        raise UserError(f"--target {target}: must lie above 0 and not above 1")
+        raise UserError(f"--target {target}: must be above 0 and at most 1")
 
 
 def load_panel(name_or_path: str) -> Panel:
@@ -199,7 +199,7 @@ def _seeds(path: Path, ranges: list[dict[str, int]]) -> tuple[int, ...]:
     for each in ranges:
         first, count = each["first"], each["count"]
         if count > _MOST_SEEDS:
-            raise UserError(f"panel file {path}: {count} seeds are more than any memory holds: at most {_MOST_SEEDS}")
+            raise UserError(f"panel file {path}: {count} seeds do not fit into memory: use at most {_MOST_SEEDS}")
         if first < 0 or count < 1 or first + count > PANEL_SEED_LIMIT:
             raise UserError(f"panel file {path}: seeds must lie between 0 and {PANEL_SEED_LIMIT - 1}, at least one")
         twice = next((seed for seed in range(first, first + count) if seed in seeds), None)
@@ -207,7 +207,7 @@ def _seeds(path: Path, ranges: list[dict[str, int]]) -> tuple[int, ...]:
             raise UserError(f"panel file {path}: the ranges of seeds overlap: {twice} is in more than one")
         seeds.update(dict.fromkeys(range(first, first + count)))
     if not seeds:
-        raise UserError(f"panel file {path}: no seeds")
+        raise UserError(f"panel file {path}: no seeds: add seeds = {{ first = 0, count = 256 }}")
     return tuple(seeds)
 
 
@@ -216,14 +216,14 @@ def _cells(path: Path, tables: list[Any]) -> tuple[Cell, ...]:
     cells: dict[str, Cell] = {}
     for table in tables:
         if not isinstance(table, dict) or not isinstance(table.get("name"), str) or not table["name"]:
-            raise UserError(f"panel file {path}: each of its cells needs a name")
+            raise UserError(f"panel file {path}: give each cell a name")
         name = table["name"]
         if name in cells:
-            raise UserError(f"panel file {path}: two cells have the name {name!r}")
+            raise UserError(f"panel file {path}: two cells have the name {name!r}: rename one of them")
         perturbations = {kind: given for kind, given in table.items() if kind != "name"}
         cells[name] = Cell(name, read_perturbations(f"panel file {path}: cell {name!r}", perturbations))
     if not cells:
-        raise UserError(f"panel file {path}: no cells")
+        raise UserError(f"panel file {path}: no cells: add a cell with a name")
     return tuple(cells.values())
 
 

@@ -24,7 +24,7 @@ class ParameterTable:
 
 @dataclass(frozen=True)
 class MotorParameter:
-    """Where a motor parameter is stored: in the solver, in Isaac Lab or in Newton, whichever computes the motors."""
+    """Where a motor parameter is stored, if the solver, Isaac Lab or Newton computes the motors."""
 
     implicit: tuple[str, str, str]
     """The solver: attribute, writer and argument of :func:`asset_table`."""

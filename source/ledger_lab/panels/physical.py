@@ -119,7 +119,7 @@ class PhysicalParameters:
         else:
             raise UserError(f"the perturbation 'friction' of single bodies cannot be done by {self._engine}")
         if not shapes:
-            raise UserError(f"the perturbation 'friction' needs shapes that touch something: {asset!r} has none there")
+            raise UserError(f"the perturbation 'friction' needs collision shapes, and {asset!r} has none there")
         self._scale(f"{asset}/friction", table, shapes, factors)
         if self._engine == _NEWTON:
             ground = self._hook("ground", lambda: newton_ground_friction_table(self._base))

@@ -1,4 +1,4 @@
-"""A judged policy: a function from observations to actions."""
+"""A scored policy: a function from observations to actions."""
 
 from __future__ import annotations
 

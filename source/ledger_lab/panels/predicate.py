@@ -58,7 +58,7 @@ def checked_success(panel: Panel, env: ManagerBasedRLEnv) -> Predicate:
 
     Args:
         panel: The panel.
-        env: The environment that the panel is taken in.
+        env: The environment in which the panel's episodes run.
 
     Raises:
         UserError: If the function fails, does not return one truth value per environment, or mixes environments.
@@ -73,7 +73,7 @@ def checked_success(panel: Panel, env: ManagerBasedRLEnv) -> Predicate:
     except Exception as error:
         raise UserError(f"{name} fails in {panel.task}: {type(error).__name__}: {error}") from error
     if not isinstance(answer, torch.Tensor):
-        raise UserError(f"{name} returns a {type(answer).__name__}, not a tensor")
+        raise UserError(f"{name} returns a {type(answer).__name__}: it must return a tensor")
     if answer.dtype != torch.bool or answer.shape != (base.num_envs,):
         raise UserError(
             f"{name} returns {answer.dtype} of shape {tuple(answer.shape)}: it must return torch.bool of shape "
@@ -81,8 +81,8 @@ def checked_success(panel: Panel, env: ManagerBasedRLEnv) -> Predicate:
         )
     if watch.found is not None:
         raise UserError(
-            f"{name} mixes environments: it calls torch.{watch.found} across them, so an episode's success would "
-            "depend on its company"
+            f"{name} mixes environments: torch.{watch.found} combines values of several environments. Compute the "
+            "success of each environment from its own values"
         )
     return function
 

@@ -26,7 +26,7 @@ def score_policies(
 ) -> list[Score]:
     """Run every episode of a panel exactly once with every policy.
 
-    If there are fewer places than policies, the remaining policies follow in further rounds.
+    If the slots have room for only some of the policies, the remaining policies are scored in further rounds.
 
     Args:
         slots: All slots of an environment, attached and reset.

@@ -23,7 +23,10 @@ def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:
         UserError: If the task has such a part.
     """
     for leak in _leaks(env_cfg):
-        raise UserError(f"this task cannot be judged by a panel: its {leak} would not depend on the seed alone")
+        raise UserError(
+            f"this task cannot be scored on a panel, because its {leak} would not depend on the seed alone: train with "
+            "--no_eval"
+        )
 
 
 def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 BATCH = 256
-"""Rows of every forward pass of a judged policy. The result of a matrix product may depend on the number of its rows,
-so that number never changes; missing rows are zeros."""
+"""Number of rows in every forward pass of a scored policy. The result of a matrix product may depend on the number of
+its rows, so that number never changes; missing rows are zeros."""
 
 
 def rows_of(observations: Any, rows: slice) -> Any:  # noqa: ANN401 - a tensor, or nested dictionaries of them
@@ -126,7 +126,7 @@ class HeldOutSlots:
         """Begin a panel within the next step.
 
         Args:
-            policies: Deterministic policies, at most one per place.
+            policies: Deterministic policies, at most as many as the slots have room for.
             panel: The slots' panel with other seeds; the slots' panel itself by default.
         """
         if not self.idle:
@@ -137,9 +137,10 @@ class HeldOutSlots:
 
     @property
     def taking(self) -> list[tuple[list[int], bool]]:
-        """Seeds of two panels, each with whether the seeds are fresh.
+        """Seeds of two panels, and for each panel whether its seeds are fresh.
 
-        The first panel is the current or next one. The second is the one that the slots are prepared for.
+        The first panel is the running panel, or the next if none is running. The second is the panel that the slots are
+        prepared for.
         """
         panels = (self._panel_taken, self._prepared or self._panel_taken)
         return [(list(panel.seeds), panel.fresh) for panel in panels]
@@ -338,11 +339,13 @@ class HeldOutSlots:
         with OwnDraws(streams, slots, what):
             yield
         if others := " and ".join(name for name in before.moved() if name != "torch"):
-            raise UserError(f"{what} draws from {others}, which cannot be fixed per slot: let it draw with torch")
+            raise UserError(
+                f"{what} draws from {others}, which cannot be seeded per environment: let it draw with torch"
+            )
 
 
 def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN401 - see rows_of
-    """Return a policy's actions, computed in batches of always the same size.
+    """Return a policy's actions, computed in batches of constant size.
 
     Args:
         policy: The policy.

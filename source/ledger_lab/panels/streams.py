@@ -131,7 +131,7 @@ class OwnDraws(TorchDispatchMode):
             drawn = func(*args, **kwargs)
         if drawn.dim() == 0 or drawn.shape[0] != self._count:
             raise UserError(
-                f"{self._what} draws random numbers of shape {tuple(drawn.shape)} that belong to no single slot, so "
+                f"{self._what} draws random numbers of shape {tuple(drawn.shape)} that are shared by environments, so "
                 "episodes would depend on each other: draw one row per environment"
             )
         own = self._draw(func.overloadpacket.__name__, arguments, drawn)
@@ -169,7 +169,10 @@ class OwnDraws(TorchDispatchMode):
                 low, high = _integer_range(arguments, drawn.dtype)
                 own = low + (self._streams.bits(self._slots, width) % np.uint64(high - low)).astype(np.int64)
             case _:
-                raise UserError(f"{self._what} draws with torch.{name}, which cannot be fixed per slot")
+                raise UserError(
+                    f"{self._what} draws with torch.{name}, which cannot be seeded per environment: use torch.rand or "
+                    "torch.randn"
+                )
         return own.reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Patches of a generated terrain: on which of them each slot stands."""
+"""Patches of a generated terrain, and the patch on which each slot stands."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ERROR_BUDGET = 0.05
 
 @dataclass(frozen=True)
 class VerdictRule:
-    """How many successes a checkpoint needs to pass, however many checkpoints a run judges.
+    """How many successes a checkpoint needs to pass. The rule is valid for any number of scored checkpoints in a run.
 
     Each checkpoint is *screened* on the panel of the run, which always has the same seeds. A checkpoint that passes the
     screening is *confirmed* on fresh seeds. Only a confirmation proves that a checkpoint reaches the target.
@@ -52,7 +52,7 @@ class VerdictRule:
             raise ValueError(f"no rule: {self}")
 
     def is_decidable(self, episodes: int) -> bool:
-        """Tell whether a run can pass at all: whether success in every episode would prove the target.
+        """Tell whether there are enough episodes: whether success in every episode would prove the target.
 
         Args:
             episodes: Episodes of each confirmation, at least 1.
@@ -85,7 +85,7 @@ class VerdictRule:
             episodes: Episodes of each confirmation, at least 1.
 
         Returns:
-            The number of successes; the number of episodes plus 1 if not even success in every episode is enough.
+            The number of successes; the number of episodes plus 1 if even success in every episode is not enough.
 
         Raises:
             ValueError: If ``k`` or ``episodes`` is less than 1.

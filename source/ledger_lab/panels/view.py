@@ -64,7 +64,7 @@ class TrainingView:
     def step(
         self, actions: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step all slots; the judged policies choose the actions of held-out slots.
+        """Step all slots. In held-out slots, the policies that are being scored choose the actions.
 
         Args:
             actions: Actions of the training slots; shape (num_envs, actions).

@@ -70,7 +70,7 @@ def shipped_policy(task: str) -> Path:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If the task has no shipped policy, or the file is not the shipped one.
+        UserError: If the task has no shipped policy, or the file is not the shipped file.
     """
     path = _folder(task) / POLICY
     read_origin(path, "install ledger_lab again")
@@ -82,7 +82,7 @@ def _folder(task: str) -> Path:
     known = shipped_tasks()
     if task not in known:
         raise UserError(
-            f"no policy of {task} comes with this ledger_lab ({nearest(task, known)}): train one with "
-            f"scripts/train.py --task {task}"
+            f"this version of LedgerLab has no pretrained policy of {task} ({nearest(task, known)}): train a policy "
+            f"with scripts/train.py --task {task}"
         )
     return ROOT / task

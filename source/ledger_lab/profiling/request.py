@@ -22,12 +22,14 @@ class ProfileRequest(SimulationRequest):
     program = Program(
         name="profile_run.py",
         description=(
-            "Train a task for a few iterations and time the parts of an iteration: the physics step, every manager and "
-            "term, forward passes, returns, minibatches, checkpoints and journal rows. The table shows microseconds "
-            "per call (median, 10th and 90th percentile), the share of an iteration, and how much the timing slowed "
-            "the training. On a GPU, the command waits for each call to finish; use --trace or --nsys to see what "
-            "overlaps. No policy is scored, and nothing is written into the ledger."
+            "Train a task for a few iterations, and show how long each part of an iteration takes. The parts are the "
+            "physics step, every manager and term, forward passes, returns, minibatches, checkpoints and journal rows. "
+            "A table shows the time per call (median, 10th and 90th percentile) [µs] and the share of an iteration. It "
+            "also shows how much the timing slowed the training down. On a GPU, each call is timed until the GPU has "
+            "finished it. To see calls that overlap, use --trace or --nsys. No policy is scored, and the ledger does "
+            "not change."
         ),
+        terms=("iteration", "panel", "held-out", "phase", "journal", "ledger"),
         examples=(
             "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json",
             "profile_run.py --trace",
@@ -36,39 +38,40 @@ class ProfileRequest(SimulationRequest):
 
     overrides: tuple[str, ...] = ()
     """Hydra overrides."""
-    task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=_WHAT)
-    rl_library: str | None = flag(
-        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=_WHAT
-    )
+    task: str = flag(DEFAULT_TASK, f"Gymnasium id of the task (default: {DEFAULT_TASK}).", group=_WHAT)
+    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=_WHAT)
     num_envs: int | None = flag(None, "Number of environments (default: set by the task).", group=_WHAT)
-    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_WHAT)
+    seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=_WHAT)
     panel: str | None = flag(
         None,
-        "Panel: one held-out environment is added for each of its episodes (default: set by the task).",
+        "Panel (default: set by the task). As in a training, one held-out environment is simulated for each episode of "
+        "the panel.",
         group=_WHAT,
     )
 
-    warm_up: int = flag(5, "Iterations before the measurement (default: 5).", group=_HOW)
+    warm_up: int = flag(5, "Number of iterations before the measurement (default: 5).", group=_HOW)
     iterations: int = flag(
         10,
-        "Iterations to time in parts (default: 10). As many iterations run without this timing, for comparison.",
+        "Number of iterations to time in parts (default: 10). The same number of iterations runs without this timing, "
+        "to measure how much it slows the training down.",
         group=_HOW,
     )
     trace: bool = flag(
         False,
         (
-            "Record one more iteration with torch's profiler: a Chrome trace with the phases (open it in "
-            "ui.perfetto.dev), and a table of the slowest operators."
+            "Also record one iteration with torch's profiler. You get a table of the slowest operators, and a trace "
+            "file with the phases, which ui.perfetto.dev can show."
         ),
         group=_HOW,
     )
     nsys: bool = flag(
         False,
-        "Record a timeline with NVIDIA Nsight Systems instead, with the phases as NVTX ranges.",
+        "Record a timeline with NVIDIA Nsight Systems, which shows phases as NVTX ranges. The parts of an "
+        "iteration are then not timed.",
         group=_HOW,
     )
-    json: Path | None = flag(None, "Also write all figures to this file.", group=_HOW, metavar="FILE")
-    log_root: Path = log_root_flag("Folder for the files (default: logs).", group=_HOW)
+    json: Path | None = flag(None, "Also write all results to this JSON file.", group=_HOW, metavar="FILE")
+    log_root: Path = log_root_flag("Folder to write the files of the profile to (default: logs).", group=_HOW)
     into: Path | None = flag(None, argparse.SUPPRESS, group=_HOW)
     """Set when Nsight Systems runs this program: the directory of the profile."""
 
@@ -82,7 +85,7 @@ class ProfileRequest(SimulationRequest):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} {getattr(self, name)}: must be at least 1")
         if self.nsys and self.trace:
-            raise UserError("--nsys and --trace record each other: choose one")
+            raise UserError("--nsys and --trace cannot be used together: choose one")
 
     def named(self) -> Named:
         """Return the task, the library and the panel."""

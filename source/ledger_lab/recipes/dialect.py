@@ -35,7 +35,7 @@ class Only:
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How one library holds the fields of a recipe: every field but ``num_envs`` is in ``settings`` or ``only``."""
+    """How one library expresses a recipe: each field except ``num_envs`` is in ``settings`` or ``only``."""
 
     library: str
     """Name on the command line."""

@@ -62,7 +62,7 @@ class PpoRecipe:
     hidden_dims: tuple[int, ...]
     """Widths of the hidden layers of the policy's and of the value function's network."""
     learning_rate: float
-    """Step size of Adam; with an adaptive schedule, the initial one."""
+    """Step size of Adam; with an adaptive schedule, the initial step size."""
     entropy_coef: float
     """Weight of the entropy bonus."""
     activation: Activation = "elu"

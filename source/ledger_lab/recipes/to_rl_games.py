@@ -11,8 +11,8 @@ from ledger_lab.recipes.ppo import DEFAULT_SEED, PpoRecipe
 from ledger_lab.recipes.rules import anything, finite, one_of, widths
 
 _SCHEDULES = ("adaptive", "linear", "constant", "fixed", "identity", "None", None)
-"""Names of schedules. Beside those that the library implements, these are the names that its own and Isaac Lab's
-configurations use for a constant rate. The library takes any other name, even a misspelt one, as constant."""
+"""Accepted names of schedules: those that the library implements, and those that its own and Isaac Lab's configurations
+use for a constant rate. The library itself takes every other name, even a misspelt name, as constant."""
 
 
 def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
@@ -89,8 +89,8 @@ def to_rl_games(recipe: PpoRecipe) -> dict[str, Any]:
     RL_GAMES.require(recipe)
     if recipe.horizon % recipe.minibatches:
         raise UserError(
-            f"recipe {recipe.experiment_name!r}: rl_games trains with a horizon that is a multiple of minibatches, "
-            f"and {recipe.horizon} is none of {recipe.minibatches}"
+            f"recipe {recipe.experiment_name!r}: rl_games needs a horizon that is a multiple of minibatches, and "
+            f"{recipe.horizon} is not a multiple of {recipe.minibatches}"
         )
     initializer = {"name": "default"}
     return {

@@ -123,7 +123,8 @@ def native_config(recipe: PpoRecipe, symmetry: Callable[..., Any] | None = None)
 
     Args:
         recipe: The recipe.
-        symmetry: Function that mirrors samples, to learn from the mirrored ones, too; see ``RslRlSymmetryCfg``.
+        symmetry: Function that mirrors samples, so that the policy also learns from mirrored samples; see
+            ``RslRlSymmetryCfg``.
     """
     from isaaclab_rl.rsl_rl import (
         RslRlMLPModelCfg,

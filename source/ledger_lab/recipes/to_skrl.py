@@ -118,8 +118,8 @@ def to_skrl(recipe: PpoRecipe) -> dict[str, Any]:
     SKRL.require(recipe)
     if _log_std(math.log(recipe.initial_noise_std)) is not None:
         raise UserError(
-            f"recipe {recipe.experiment_name!r}: SKRL keeps the deviation of actions below e² ≈ 7.4, and "
-            f"initial_noise_std is {recipe.initial_noise_std:g}"
+            f"recipe {recipe.experiment_name!r}: SKRL limits the standard deviation of actions to e² ≈ 7.4: lower "
+            f"initial_noise_std, which is {recipe.initial_noise_std:g}"
         )
     policy, value = (
         [

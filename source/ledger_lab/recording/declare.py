@@ -88,11 +88,11 @@ def record_run(
     try:
         rule = VerdictRule(target_success)
     except ValueError as error:
-        raise UserError(f"target_success {target_success}: must lie above 0 and not above 1") from error
+        raise UserError(f"target_success {target_success}: must be above 0 and at most 1") from error
     if not rule.is_decidable(len(panel.seeds)):
         raise UserError(
-            f"panel {panel.name}: not even {len(panel.seeds)} successes of {len(panel.seeds)} episodes prove a success "
-            f"of {target_success:g}: give it more seeds, or a lower target"
+            f"panel {panel.name}: {len(panel.seeds)} episodes are too few to prove a success of {target_success:g}: "
+            "give it more seeds, or a lower target"
         )
     if cohort is not None:
         require_cohort_name(cohort)

@@ -185,7 +185,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             UserError: If the run declared another panel, or the outcomes are not those of its seeds.
         """
         if panel.id != self._declared.panel_id:
-            raise UserError(f"panel {panel.name}: the run declared another panel; screen on that panel")
+            raise UserError(f"panel {panel.name}: the run declared another panel: score on that panel")
         needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
         return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, needed, exactness)
 
@@ -216,13 +216,13 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         if self._seen.intersection(panel.seeds):
             raise UserError(
-                f"panel {panel.name}: a confirmation needs seeds that no screening and no other confirmation has seen; "
-                "see RecordedPanel.fresh"
+                f"panel {panel.name}: a confirmation needs seeds that no earlier score of the run used: take them from "
+                "RecordedPanel.fresh"
             )
         if _without_seeds(panel.fields) != _without_seeds(self._declared.panel_fields):
             raise UserError(
-                f"panel {panel.name}: a confirmation is the panel that the run declared, with other seeds; see "
-                "RecordedPanel.fresh"
+                f"panel {panel.name}: a confirmation needs the panel that the run declared, with other seeds: take it "
+                "from RecordedPanel.fresh"
             )
         require_outcomes(panel.name, panel.seeds, outcomes)
         self._seen.update(panel.seeds)

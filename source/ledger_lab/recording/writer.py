@@ -45,7 +45,7 @@ class AttemptWriter:
             append: Writes a row.
             clock: The attempt's clock.
             ended_row: Class of the row that ends it.
-            env_steps: Environment steps of earlier attempts, up to the state that this one resumes from.
+            env_steps: Environment steps of earlier attempts, up to the state that this attempt resumes from.
         """
         self.append = append
         """Writes a row."""
@@ -208,7 +208,7 @@ class RunWriter(AttemptWriter):
             wall_ns=self.clock.wall_ns(),
         )
         if self._sha256_of.setdefault(saved.path, saved.sha256) != saved.sha256:
-            raise UserError(f"checkpoint {saved.path}: held another policy before; use one file per policy")
+            raise UserError(f"checkpoint {saved.path}: had another policy before: use one file per policy")
         self._append_once(saved)
         return saved
 
@@ -237,13 +237,13 @@ class RunWriter(AttemptWriter):
             panel_id: Identity of the panel.
             seeds: Seeds of the panel, one per episode.
             purpose: Why the checkpoint was scored.
-            confirmation: Number of the confirmation; of the next one, if this is a screening.
+            confirmation: Number of the confirmation; for a screening, the number of the next confirmation.
             needed: Successes that the run's rule asks for.
             exactness: Whether a repetition gives the same episodes bit for bit.
             invalid: Why the score proves nothing; ``None`` if it is valid.
 
         Returns:
-            The row that counts: the earlier one, or the new one.
+            The valid row: that of the earlier attempt, or the new row.
 
         Raises:
             UserError: If the outcomes are not those of the seeds.
@@ -288,4 +288,4 @@ def require_outcomes(panel: str, seeds: Sequence[int], outcomes: Outcomes) -> No
         UserError: If an episode is missing, or there are others.
     """
     if sorted(outcomes.seed) != sorted(seeds):
-        raise UserError(f"panel {panel}: the outcomes must be those of its {len(seeds)} seeds, each once")
+        raise UserError(f"panel {panel}: give one outcome for each of its {len(seeds)} seeds")

@@ -28,7 +28,8 @@ _LARGEST_RESIDUAL = 0.25
 """Largest relative error of a fit that is still used."""
 
 _COLD = 1.5
-"""A start-up that takes this many times as long as in other runs counts as a cold start, such as an empty cache."""
+"""A start-up that takes this many times as long as in other runs counts as a cold start, for example with an empty
+cache."""
 
 _IDLE, _BUSY = 0.5, 0.9
 """Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
@@ -52,8 +53,8 @@ class Advice:
 class Peers:
     """Runs in the same surroundings, in groups.
 
-    Each figure of a group is computed once: with a figure for each run over all others, the time of a report would grow
-    with the square of the number of runs.
+    Each figure of a group is computed once. If it were computed for each run over all other runs, the time of a report
+    would grow with the square of the number of runs.
     """
 
     def __init__(self, works: Sequence[Workload]) -> None:

@@ -49,7 +49,7 @@ class Bottleneck:
     """Where most of a run's time went."""
 
     name: str
-    """Like ``simulation-bound``."""
+    """Name of the bottleneck, for example ``simulation-bound``."""
     share: float
     """Share of wall-clock time of the phases behind the name, in [0, 1]."""
     close: list[str]

@@ -58,7 +58,7 @@ def cost_cell(run: RunSummary) -> TableCell:
 
 
 def peak_memory_cell(run: RunSummary) -> TableCell:
-    """Return the peak of the accelerator's memory; without one, of the host's."""
+    """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
     on_gpu = run.peak_gpu_memory_gb is not None
     peak = run.peak_gpu_memory_gb if on_gpu else run.peak_host_memory_gb
     return TableCell(MISSING) if peak is None else TableCell(gigabytes(peak), "GPU" if on_gpu else "host")

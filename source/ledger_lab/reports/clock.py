@@ -51,7 +51,8 @@ def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResu
 def sampled(attempt: Attempt) -> Iterator[tuple[Telemetry, float | None]]:
     """Yield the telemetry of an attempt, each row with the time over which its processor seconds were counted.
 
-    The first sample of the host covers the time since the attempt began; each later one covers the time since the last.
+    The first sample of the host covers the time since the attempt began; each later sample covers the time since the
+    sample before.
 
     Args:
         attempt: The attempt.

@@ -47,7 +47,7 @@ class Shown:
     cell: Callable[[Any], TableCell | str]
     """Takes the row, and returns the figure to show."""
     priority: int = 0
-    """Place from the left. A narrow terminal drops the last columns."""
+    """Position from the left. A narrow terminal drops the last columns."""
     align: Literal["left", "right"] = "right"
     if_measured: bool = False
     """Whether the column is left out when no row has the figure."""
@@ -67,7 +67,7 @@ class Column[Row]:
     type: Type | None
     """``None`` for a nested value, which only JSON can hold."""
     meaning: str
-    """One sentence, with the unit; empty if the name says it."""
+    """One sentence, with the unit; empty if the name says all."""
     read: Callable[[Row], Any]
     """Takes the row, and returns the value."""
     shown: Shown | None = None
@@ -181,7 +181,7 @@ def attribute_docs(kind: type) -> dict[str, str]:
 
 
 def in_one_line(docstring: str, code: str = "") -> str:
-    """Return a docstring as one line.
+    """Return a docstring as a single line.
 
     Args:
         docstring: The docstring.

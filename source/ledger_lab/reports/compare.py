@@ -1,4 +1,4 @@
-"""Compares two runs or cohorts: only like with like, in pairs if the seeds allow it, with unfinished runs as bounds."""
+"""Compares two runs or cohorts that measure the same thing, in pairs if they have the same seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Side:
     """The runs of one side."""
 
     name: str
-    """What the user called it: a cohort, or a run."""
+    """Name as the user gave it: of a cohort, or of a run."""
     runs: tuple[Run, ...]
     summaries: tuple[RunSummary, ...]
     """One per run, in the same order."""
@@ -59,7 +59,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RatioEstimate:
-    """How many times more one side took than the other."""
+    """By which factor side A took more than side B."""
 
     ratio: float | None = None
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
@@ -126,12 +126,13 @@ def select_side(
     cohort = tuple(run for run in runs if run.declared.cohort == name)
     exact = tuple(run for run in runs if run.declared.run_id == name)
     if cohort and exact:
-        raise UserError(f"{name!r} is a cohort and a run: give the cohort's runs another name with --cohort")
+        raise UserError(f"{name!r} is the name of a cohort and of a run: use another --cohort in trainings")
     chosen = cohort or exact or tuple(run for run in runs if run.declared.run_id.startswith(name))
     if not cohort and len(chosen) > 1:
         ids = ", ".join(run.declared.run_id for run in chosen[:5])
         raise UserError(
-            f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): name more of one"
+            f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): give more "
+            "characters"
         )
     if not chosen:
         known = {run.declared.run_id for run in runs} | {run.declared.cohort for run in runs if run.declared.cohort}
@@ -167,7 +168,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     Args:
         a: Side A.
         b: Side B.
-        priced_alike: Whether both sides are priced by the same price in place of the declared ones.
+        priced_alike: Whether both sides are priced by the same price in place of their declared prices.
         seed: Seed of the bootstrap.
 
     Returns:

@@ -43,7 +43,7 @@ MAY_DIFFER: _Fields = {
     "versions": lambda declared: declared.versions,
     "commit": lambda declared: declared.git.get("commit"),
 }
-"""Fields that may differ, as a comparison may be about them. They are named beside its finding."""
+"""Fields that may differ, because a comparison may be about them. The finding names those that differ."""
 
 _LONGEST = 160
 _ABSENT = "absent"
@@ -56,7 +56,7 @@ class Difference:
     field: str
     """Dotted path."""
     a: tuple[str, ...]
-    """Values on side A, as JSON, each once."""
+    """Different values on side A, as JSON."""
     b: tuple[str, ...]
     """Values on side B."""
 
@@ -91,7 +91,8 @@ def named_differences(
     Args:
         a: Declarations of side A, at least one.
         b: Declarations of side B, at least one.
-        priced_alike: Whether one price replaces the declared ones, so that differences between these do not matter.
+        priced_alike: Whether one price replaces the declared prices. If so, differences between declared prices do not
+            matter.
     """
     fields = {name: read for name, read in MAY_DIFFER.items() if not (priced_alike and name == PRICE)}
     return _differences(fields, a, b)

@@ -1,8 +1,8 @@
 """Energy and use of a run's accelerators, from the telemetry of all its attempts.
 
-Each journal holds one observer's samples of a device, and gives stretches of time whose energy is known, see
-:mod:`ledger_lab.ledger.telemetry_sums`. Stretches of one device are merged on one time axis, so that a moment that
-several processes or attempts observed counts once. Energy between two attempts does not count.
+Each journal has the samples that one process took of a device. They give stretches of time whose energy is known, see
+:mod:`ledger_lab.ledger.telemetry_sums`. The stretches of a device from all journals are merged on one time axis, so
+that no moment counts twice. Energy between two attempts does not count.
 """
 
 from __future__ import annotations

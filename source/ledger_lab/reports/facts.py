@@ -25,7 +25,7 @@ class RunFacts:
 
         Args:
             run: The run.
-            price: Price to use in place of the declared one.
+            price: Price to use in place of the declared price.
         """
         self.run, self.declared = run, run.declared
         self.declared_price = Price.from_dict(self.declared.price)
@@ -148,7 +148,7 @@ class RunFacts:
         return shown.outcomes if shown else None
 
     def _progress(self) -> tuple[int, int]:
-        """Return iterations and environment steps of the training, without lost ones."""
+        """Return iterations and environment steps of the training, without lost iterations."""
         if len(self.run.attempts) > 1:
             counts = [(window.iteration or 0, window.env_steps) for _, window in self.run.windows]
         else:  # no window needs to be read

@@ -1,4 +1,4 @@
-"""Health events of a run, and the budget that stopping it saved."""
+"""Health events of a run, and the part of the budget that an early stop saved."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _iterations(attempt: Attempt) -> list[PhaseWindow]:
 
 
 def health_lines(run_id: str, events: Sequence[HealthSummary], saved: SavedBudget | None) -> list[str]:
-    """Return one line per kind of health event, and a line on what stopping the run saved.
+    """Return one line per kind of health event, and a line on what the early stop saved.
 
     The evidence of the event that ended the run is left out, as the report shows it as the reason of the end.
 

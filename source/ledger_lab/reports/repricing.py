@@ -18,11 +18,11 @@ def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Group:
 
 
 def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:
-    """Name the requested price and the declared prices, each with its total cost.
+    """Return lines with the requested price and the declared prices, each with its total cost.
 
     Args:
         asked: The requested price.
-        summaries: The runs, priced by it.
+        summaries: The runs, with costs at that price.
 
     Returns:
         Titles and words.

@@ -26,11 +26,11 @@ class Scaling:
         return self.fixed + self.per_item * size
 
     def growth(self, size: int, larger: int) -> float:
-        """Return the relative growth of the time from one size to a larger one."""
+        """Return the relative growth of the time from one size to a larger size."""
         return self.at(larger) / self.at(size) - 1
 
     def saving(self, size: int, larger: int) -> float:
-        """Return the relative fall of the time per item from one size to a larger one."""
+        """Return the relative fall of the time per item from one size to a larger size."""
         return 1 - (self.at(larger) / larger) / (self.at(size) / size)
 
 

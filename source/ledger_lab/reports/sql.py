@@ -86,8 +86,8 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
             reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
             if len(statements) != 1 or statements[0].type not in reading:
                 raise UserError(
-                    "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; only runs "
-                    "write to the ledger"
+                    "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; SQL cannot "
+                    "change the ledger"
                 )
             fill(connection, contents, _mentioned(sql))
             for setting in _SEALED:

@@ -302,7 +302,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
 
     Args:
         run: The run.
-        price: Price that replaces the declared one.
+        price: Price that replaces the declared price.
     """
     return summarize(RunSummary, RunFacts(run, price))
 

@@ -9,8 +9,8 @@ import torch
 from ledger_lab.panels.policy import Policy
 
 RECURRENT_REFUSAL = (
-    "a policy with recurrent layers can be trained with --no_eval, but not yet judged, played or exported: train a "
-    "policy without them"
+    "a policy with recurrent layers can be trained with --no_eval, but not yet scored, played or exported: train a "
+    "policy without recurrent layers"
 )
 """Message that refuses a recurrent policy."""
 

@@ -80,7 +80,7 @@ class BatchPlan:
 type OnIteration = Callable[[int, Mapping[str, float]], bool]
 """Called inside the training loop after each iteration; returns whether to continue the training.
 
-Arguments: the number of completed iterations, and the figures of this one by the names of
+Arguments: the number of completed iterations, and the figures of the last iteration by the names of
 :data:`ledger_lab.ledger.FIGURES`. Figures that the library does not compute are left out."""
 
 type RecordCheckpoint = Callable[[Path, int], CheckpointSaved]
@@ -172,8 +172,8 @@ class Adapter(Protocol):
         Args:
             agent_cfg: The library's configuration.
             device: Device of the agent.
-            seed: Training seed that replaces the one in the configuration.
-            max_iterations: Number of iterations that replaces the one in the configuration.
+            seed: Training seed that replaces the seed in the configuration.
+            max_iterations: Number of iterations that replaces the number in the configuration.
 
         Raises:
             UserError: If LedgerLab cannot train this configuration.

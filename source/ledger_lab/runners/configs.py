@@ -63,7 +63,10 @@ def resolve_configs(
             _check_value(override, {"env": env_cfg, "agent": agent_cfg}, dialect_of(library).rules)
     env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides), play_mode)
     if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
-        raise UserError(f"task {task} is not manager-based: only the managers let a panel see how an episode ends")
+        raise UserError(
+            f"task {task} is not manager-based: choose a manager-based task, because a panel needs the managers to see "
+            "how an episode ends"
+        )
     use_local_ground(env_cfg)
     return env_cfg, agent_cfg
 

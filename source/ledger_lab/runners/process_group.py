@@ -326,13 +326,13 @@ def _meet(world: World) -> dist.Store:
             if time.monotonic() > deadline_s:
                 missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
                 raise UserError(
-                    f"of {world.size} processes, rank {', '.join(missing)} did not come within {_JOIN_S:g} s: look at "
-                    "what they say on their machines"
+                    f"of {world.size} processes, rank {', '.join(missing)} did not connect within {_JOIN_S:g} s: look "
+                    "at the messages on their machines"
                 )
             time.sleep(_LOOK_S)
     except RuntimeError as error:
         raise UserError(
-            f"the store by which the processes find each other is gone ({first_line(error)}): look at what rank 0 says"
+            f"the rendezvous store of the processes is gone ({first_line(error)}): look at the messages of rank 0"
         ) from error
     return store
 
@@ -358,11 +358,12 @@ def _server(world: World) -> dist.Store:
     except (RuntimeError, ValueError) as error:
         if "EADDRINUSE" in str(error):
             raise UserError(
-                f"MASTER_PORT {port} is in use on this machine: choose another, or say --nproc, which needs no port"
+                f"MASTER_PORT {port} is in use on this machine: choose another port, or use --nproc, which needs no "
+                "port"
             ) from error
         raise UserError(
-            f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}: say with torchrun's "
-            "--local-addr by which address the others reach the first machine"
+            f"MASTER_ADDR {address} MASTER_PORT {port} cannot be reached: {first_line(error)}: set torchrun's "
+            "--local-addr to the address at which other machines reach the first machine"
         ) from error
 
 

@@ -34,7 +34,7 @@ _SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
 
 
 def resolve_device(device: str | None, world: World | None = None) -> str:
-    """Return the device to use: the requested one, else CUDA if there is a GPU, else the CPU.
+    """Return the device to use: the requested device, else CUDA if there is a GPU, else the CPU.
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``None``.
@@ -47,13 +47,13 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
     if world is not None and world.size > 1 and device != "cpu" and (gpus or device is not None):
         if device not in (None, "cuda"):
             raise UserError(
-                f"--device {device}: each process takes the GPU of its own number: give --device cuda, and choose "
-                "GPUs with CUDA_VISIBLE_DEVICES"
+                f"--device {device}: each process uses the GPU of its own number: use --device cuda, and choose GPUs "
+                "with CUDA_VISIBLE_DEVICES"
             )
         if world.local_size > gpus:
             raise UserError(
-                f"{world.local_size} processes on a machine with {gpus} GPU{'' if gpus == 1 else 's'}: start as many "
-                "as it has, or give --device cpu"
+                f"{world.local_size} processes on a machine with {gpus} GPU{'' if gpus == 1 else 's'}: start one "
+                "process per GPU, or use --device cpu"
             )
         return f"cuda:{world.local_rank}"
     known = ["cpu", *(f"cuda:{index}" for index in range(gpus))]

@@ -86,16 +86,20 @@ def load_study(study: str) -> Study:
 def _study(path: Path, content: dict[str, Any]) -> Study:
     """Build a study from a file's content."""
     if content.get("version") != _VERSION:
-        raise UserError(f"{path}: version {content.get('version')!r} of a study is not {_VERSION}, which this reads")
+        raise UserError(
+            f"{path}: version {content.get('version')!r} of a study is not supported: use version = {_VERSION}"
+        )
     if unknown := sorted(content.keys() - _KEYS):
         raise UserError(f"{path}: unknown key {unknown[0]!r}; a study has {', '.join(sorted(_KEYS))}")
     if not names_a_folder(path.stem):
-        raise UserError(f"{path}: its name becomes that of cohorts: use letters, digits, '_', '-', '+' and '.'")
+        raise UserError(
+            f"{path}: the name of the file becomes the name of cohorts: use only letters, digits, '_', '-', '+' and '.'"
+        )
     seeds = content.get("seeds")
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise UserError(f"{path}: seeds must be a list of whole numbers of at least 0, like [1, 2, 3]")
     if len(set(seeds)) != len(seeds):
-        raise UserError(f"{path}: seeds: each can be trained once")
+        raise UserError(f"{path}: seeds: list each seed once")
     about = content.get("about", path.stem)
     if not isinstance(about, str):
         raise UserError(f"{path}: about must be text")
@@ -133,7 +137,7 @@ def check_arguments(where: str, found: object) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')
     if taken := next((each for each in found if each.partition("=")[0] in _OURS), None):
-        raise UserError(f"{where}: {taken} is set by the study itself")
+        raise UserError(f"{where}: {taken}: leave it out, because the study sets it")
     return tuple(_at_home(each) for each in found)
 
 

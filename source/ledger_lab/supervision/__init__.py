@@ -1,1 +1,1 @@
-"""Keeping a program alive, ended and recorded: one process that supervises, one that works."""
+"""Runs a program in a worker process. A supervisor process ends the worker after a signal, and records how it ended."""

@@ -29,11 +29,11 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER
 
 
 class Admission:
-    """Accepts connections until all ranks are in.
+    """Accepts connections until all ranks are connected.
 
     A connection must prove that it knows the secret of the training before anything else that it sends is parsed. Each
     connection has its own thread, so a silent stranger delays no other connection. If there are too many
-    connections, the oldest one is closed, because a handshake takes milliseconds.
+    connections, the oldest connection is closed, because a handshake takes milliseconds.
     """
 
     def __init__(self, listener: socket.socket, secret: bytes, ranks: Iterable[int]) -> None:
@@ -49,7 +49,7 @@ class Admission:
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._strangers: dict[Channel, None] = {}
-        """Connections in their handshake, the oldest one first."""
+        """Connections in their handshake, the oldest first."""
         self._poll = select.epoll()
         self._poll.register(listener, select.EPOLLIN)
         self._poll.register(self._news, select.EPOLLIN)
@@ -149,7 +149,7 @@ class Admission:
 
 
 def member_channel(connection: socket.socket) -> Channel:
-    """Return a channel over a TCP connection that notices when the other machine vanishes."""
+    """Return a channel over a TCP connection, which fails within 20 s when the other machine vanishes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -76,7 +76,7 @@ class Attempt:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def heed(self, ending: signal.Signals) -> None:
-        """Start to end at a good moment: from now on there is no time limit.
+        """End at the next good moment. From now on, there is no time limit for it.
 
         Args:
             ending: The signal; another process of the training may have received it.
@@ -89,7 +89,7 @@ class Attempt:
 
         Raises:
             KeyboardInterrupt: For Ctrl-C, outside :meth:`signals_deferred` or when the wait for a good moment ran out.
-            Terminated: The same, for the system's signals.
+            Terminated: In the same cases, for a signal of the system.
         """
         if self._deferring and self.asked is None:
             self.asked = ending
@@ -116,7 +116,7 @@ def attempt_life(
     grace_s: float = GRACE_S,
     resumable: bool = False,
 ) -> Iterator[Attempt]:
-    """Run an attempt, and write its end before anything else can go wrong.
+    """Run an attempt, and write how it ended before anything else can go wrong.
 
     Nothing is raised: :attr:`Attempt.error` holds the exception that ended the attempt early.
 

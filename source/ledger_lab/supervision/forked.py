@@ -49,7 +49,7 @@ def end_with(parent_pid: int) -> None:
 
 
 def open_standard_streams() -> None:
-    """Open the null device for closed standard streams, else the next opened file would become one."""
+    """Open the null device for closed standard streams, so that no other file becomes a standard stream."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -61,7 +61,7 @@ def open_standard_streams() -> None:
 def noted_signals(
     noted: list[signal.Signals], signal_worker: Callable[[signal.Signals], None]
 ) -> Iterator[socket.socket]:
-    """Note signals, including blocked ones, instead of ending by them, and make the socket readable.
+    """Record signals, including blocked signals, instead of ending. Each signal makes the socket readable.
 
     Afterwards, ending signals are ignored, so that the process can exit with its true status.
 

@@ -1,4 +1,4 @@
-"""Writes rows that must not be lost to a temporary disk error."""
+"""Writes rows that must not get lost because of a temporary disk error."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class End(Message):
     row: AttemptEnded
     exit_status: int
     secondhand: bool
-    """Whether a collective failed, which may be the consequence of another rank's end."""
+    """Whether the attempt ended because a collective failed. Then, the end of another rank may be the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ class PeerEnd(Message):
 
 
 def decode[M: Message](data: bytes, *kinds: type[M]) -> M:
-    """Return the message in some bytes, which may come from a stranger.
+    """Return the message in some bytes. The bytes may come from an unknown sender.
 
     Args:
         data: The bytes.

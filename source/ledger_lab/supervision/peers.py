@@ -43,7 +43,7 @@ class _Line:
 
 @dataclass(kw_only=True, eq=False)
 class Peers:
-    """The other supervisors, as seen by this one. Call :meth:`hear` when :meth:`fileno` is readable."""
+    """The other supervisors, as seen by this supervisor. Call :meth:`hear` when :meth:`fileno` is readable."""
 
     rank: int
     """Rank of the process supervised here."""
@@ -52,7 +52,7 @@ class Peers:
     admission: Admission | None = None
     """Admits the others; only on the first rank."""
     first: PeerEnd | None = None
-    """The first end of another process that was not agreed."""
+    """The first end of another process that the processes did not agree on."""
     _host: str = field(default_factory=socket.gethostname)
     _lines: dict[int, _Line] = field(default_factory=dict)
     _poll: select.epoll = field(default_factory=select.epoll)
@@ -130,12 +130,12 @@ class Peers:
                 return  # strangers may connect without end
 
     def settle(self, row: AttemptEnded, exit_status: int, *, asked: bool) -> tuple[AttemptEnded, int]:
-        """Report our own process's end to the others before it is written to the ledger.
+        """Report the end of the own process to the other supervisors, before it is written to the ledger.
 
         Args:
-            row: Our process's own account of its end.
+            row: The end of the own process, as that process reported it.
             exit_status: The exit status that goes with it.
-            asked: Whether our process was asked to end before any other process had ended.
+            asked: Whether the own process was asked to end before any other process had ended.
 
         Returns:
             The row to write and the exit status; if another process failed first, they name its end as the cause.

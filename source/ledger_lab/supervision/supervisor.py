@@ -56,7 +56,8 @@ from ledger_lab.terminal.surroundings import accept_surroundings
 
 _SAMPLE_S = 1.0
 _SAME_INTERRUPT_S = 1.0
-"""Interrupts within this time count as one [s]: the terminal and wrapping programs may each forward one Ctrl-C."""
+"""Interrupts within this time count as a single interrupt [s]: the terminal and wrapping programs may each forward one
+Ctrl-C."""
 _ANSWER_S = 1.0
 """How long the worker may take to read an answer [s]."""
 _LONGEST_REASON = 1000
@@ -113,7 +114,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
-    """Run a program that writes no attempt, and make sure that it ends after a signal.
+    """Run a program that records no attempt, and make sure that it ends after a signal.
 
     Some libraries of a simulation replace signal handlers, and then ignore SIGTERM. So the program runs in a process of
     its own, which is killed if it does not end by itself.

@@ -66,7 +66,7 @@ def require_task(task: str, library: str, agent: str | None = None) -> dict[str,
     Args:
         task: Gymnasium id.
         library: Library to train it with.
-        agent: Name under which the agent configuration is registered, if it is not the default one.
+        agent: Name under which the agent configuration is registered, if it is not the default.
 
     Raises:
         UserError: If the task is unknown or registered twice, or has no such configuration for the library.

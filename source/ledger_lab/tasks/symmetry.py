@@ -147,7 +147,7 @@ def with_images(
         for term, shape in zip(manager.active_terms["policy"], manager.group_obs_term_dim["policy"], strict=True):
             way_out = "train without mirrored samples, --agent rsl_rl_cfg_entry_point"
             if term not in terms:
-                raise UserError(f"observation {term!r} has no image in a mirror: {way_out}")
+                raise UserError(f"observation {term!r} has no known mirror image: {way_out}")
             if math.prod(shape) != (width := len(terms[term](mirrors[0], names)[0])):
                 raise UserError(
                     f"observation {term!r} has {math.prod(shape)} numbers, and its image {width}: {way_out}"

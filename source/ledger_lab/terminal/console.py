@@ -39,7 +39,7 @@ class Terminal:
 
         Args:
             quiet_libraries: Whether the libraries' output goes to the log instead of the terminal.
-            speaks: Whether LedgerLab prints anything; if there are several processes, only the first one does.
+            speaks: Whether LedgerLab prints anything; of several processes, only the first prints.
         """
         self._saved = [os.dup(1), os.dup(2)]
         out = os.dup(1) if speaks else os.open(os.devnull, os.O_WRONLY)

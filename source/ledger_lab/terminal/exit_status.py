@@ -113,7 +113,7 @@ class OutOfMemoryKills:
         self._looks = deque([(clock_s(), self._count())])
 
     def look(self) -> None:
-        """Read the count; call this every second, or kills cannot be told from much earlier ones."""
+        """Read the count. Call this every second, so that recent kills are distinguished from earlier kills."""
         now_s = self._clock_s()
         self._looks.append((now_s, self._count()))
         while self._looks[1][0] <= now_s - RECENT_KILL_S:

@@ -27,6 +27,43 @@ class HelpFormatter(argparse.HelpFormatter):
         return "\n".join(lines)
 
 
+TERMS = {
+    "arm": "one combination of a study's factors; its runs form a cohort",
+    "cell": "one test condition of a panel: nominal, or perturbed, for example by pushes",
+    "cohort": "a named group of runs that reports show together",
+    "confirmed": "a checkpoint is confirmed if its score on fresh seeds proves that it reaches the target",
+    "factor": "a setting that a study varies, with its values",
+    "fresh seeds": "seeds of a panel that no policy was scored on before",
+    "held-out": "used for scoring, never for training",
+    "instance": "an entry of a price file: a machine with its price",
+    "iteration": "one rollout and one update of the policy",
+    "journal": "a file that records what one process of a run does, row by row",
+    "ledger": "the journals of all runs, below one root folder",
+    "panel": "a fixed set of held-out episodes, with a definition of success and a target",
+    "panel id": "a hash of everything that can change an episode of the panel",
+    "phase": "a timed part of a training, such as simulation or learning",
+    "run": "one training, with all its continuations after interruptions",
+    "state": "a file with everything that is needed to continue a run",
+    "success function": "a Python function that tells which environments have reached the goal",
+    "target": "the share of successful episodes that a policy must reach",
+    "telemetry": "samples of power, temperature, load and memory during a run",
+}
+"""Definitions for ``--help``, in one line each. ``docs/glossary.md`` defines all terms."""
+
+
+def define(*names: str) -> str:
+    """Return the end of a description that defines terms; empty without terms.
+
+    Args:
+        names: Terms of :data:`TERMS`, in the order to show.
+    """
+    if not names:
+        return ""
+    width = max(map(len, names))
+    lines = (f"  {name:<{width}}  {TERMS[name]}" for name in names)
+    return "\n".join(["", "", "terms (docs/glossary.md defines all of them):", *lines])
+
+
 class Parser(argparse.ArgumentParser):
     """Parser that refuses a command line with an error of one line."""
 
@@ -49,6 +86,8 @@ class Program:
     """What the script does."""
     examples: tuple[str, ...]
     """Commands to show, each the name of a script with its arguments, like ``report.py --checkpoints``."""
+    terms: tuple[str, ...] = ()
+    """Terms to define below the description; see :func:`define`."""
     usage: str | None = None
     """First lines of the help, if the flags do not say all."""
 
@@ -57,7 +96,7 @@ class Program:
         return Parser(
             prog=self.name,
             usage=self.usage,
-            description=self.description,
+            description=self.description + define(*self.terms),
             epilog="\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{each}" for each in self.examples)]),
             formatter_class=HelpFormatter,
         )
@@ -67,23 +106,27 @@ LAUNCHER_FLAGS = (
     (
         ("--device",),
         "DEVICE",
-        "Device of the simulation: cpu, cuda or cuda:N (default: a CUDA device, if there is one).",
+        "Device of the simulation and the policy: cpu, cuda or cuda:N (default: cuda if there is a GPU, else cpu).",
     ),
-    (("--visualizer", "--viz"), "NAME[,NAME]", "Viewers to open: newton_gl, kit, rerun, viser (default: none)."),
-    (("--verbose",), None, "Show detailed messages of the libraries."),
-    (("--info",), None, "Show messages of the libraries."),
-    (("--deterministic",), None, "Render deterministically."),
+    (
+        ("--visualizer", "--viz"),
+        "NAME[,NAME]",
+        "One or more viewers to open: newton_gl, kit, rerun, viser (default: none).",
+    ),
+    (("--verbose",), None, "Print all log messages of Isaac Lab and its libraries."),
+    (("--info",), None, "Print log messages of Isaac Lab and its libraries, from level info upwards."),
+    (("--deterministic",), None, "Make rendering repeatable."),
     (
         ("--livestream",),
         "{0,1,2}",
-        "Live stream of Isaac Sim: 0 off, 1 public network, 2 private network (default: 0).",
+        "Stream the view of Isaac Sim: 0 off, 1 over a public network, 2 over a private network (default: 0).",
     ),
     (("--xr",), None, "Start Isaac Sim in XR mode."),
-    (("--experience",), "FILE", "Experience file of Isaac Sim."),
-    (("--kit_args",), "ARGS", "Arguments for Omniverse Kit, as one string."),
-    (("--anim_recording_enabled",), None, "Record USD animations of PhysX simulations."),
-    (("--anim_recording_start_time",), "S", "Start of that recording [s]."),
-    (("--anim_recording_stop_time",), "S", "End of that recording [s]."),
-    (("--max_visible_envs",), "N", "Largest number of environments to show in viewers."),
+    (("--experience",), "FILE", "Isaac Sim experience (.kit file) to start (default: chosen by Isaac Lab)."),
+    (("--kit_args",), "ARGS", "Arguments for Omniverse Kit, in one quoted string."),
+    (("--anim_recording_enabled",), None, "Record a PhysX simulation as a USD animation."),
+    (("--anim_recording_start_time",), "S", "Simulated time at which the animation starts [s]."),
+    (("--anim_recording_stop_time",), "S", "Simulated time at which the animation ends [s]."),
+    (("--max_visible_envs",), "N", "Largest number of environments that viewers show."),
 )
 """Flags of Isaac Lab's launcher, with their help in short. Isaac Lab itself parses them."""

@@ -72,7 +72,7 @@ class Request:
         """
         given = [f"--{name}" for name in names if getattr(self, name)]
         if len(given) > 1:
-            raise UserError(f"{' and '.join(given)} exclude each other: give one of them")
+            raise UserError(f"{' and '.join(given)} cannot be used together: give one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +193,7 @@ def flag(
 
 
 def log_root_flag(
-    help: str = "Root of the ledger (default: logs).",  # noqa: A002 - argparse calls it so
+    help: str = "Root folder of the ledger (default: logs).",  # noqa: A002 - argparse calls it so
     *,
     group: FlagGroup | None = None,
     each_attempt: bool = False,
@@ -285,17 +285,21 @@ def print_help(request: type[Request], argv: Sequence[str]) -> bool:
         if any(argument.partition("=")[0] == "--task" for argument in argv):
             return False
         group = parser.add_argument_group(
-            "Isaac Lab's launcher", "`--task TASK --help` shows Isaac Lab's full text and the presets of the task."
+            "Isaac Lab's launcher",
+            "To see Isaac Lab's full help and the presets of a task, run this program with --task TASK --help.",
         )
         for flags, metavar, text in LAUNCHER_FLAGS:
             if metavar is None:
                 group.add_argument(*flags, action="store_true", help=text)
             else:
                 group.add_argument(*flags, metavar=metavar, help=text)
-        parser.add_argument_group(
-            "overrides",
-            "physics=NAME, renderer=NAME and presets=NAME[,NAME] choose presets; scripts/list_envs.py lists the "
-            "physics presets of each task. env.PATH=VALUE and agent.PATH=VALUE set single values.",
-        )
+        if request.takes_overrides():
+            parser.add_argument_group(
+                "overrides",
+                "Arguments of the form NAME=VALUE change the configuration of the task. physics=NAME, renderer=NAME "
+                "and presets=NAME[,NAME] select presets, which are named variants of the configuration. "
+                "scripts/list_envs.py lists the physics presets of each task. env.PATH=VALUE sets one value of the "
+                "environment, and agent.PATH=VALUE one value of the agent.",
+            )
     parser.print_help()
     return True

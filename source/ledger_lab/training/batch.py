@@ -88,7 +88,7 @@ def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     reference = plan_batch(adapter, own_agent).effective_batch(own_env.scene.num_envs)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
-        raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is not a number that can be scaled")
+        raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is not a number: set it to a number")
     scaled = scaled_learning_rate(learning_rate, effective_batch, reference)
     write_setting(agent_cfg, key, scaled)
     return f"{key}={scaled}"

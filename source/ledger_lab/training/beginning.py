@@ -1,4 +1,4 @@
-"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and what that checkpoint had cost."""
+"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and the cost of the training behind it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def find_beginning(
     if declared.rl_library != adapter.library:
         raise UserError(
             f"--checkpoint {name}: run {declared.run_id} was trained by {declared.rl_library}, whose networks "
-            f"{adapter.library} can't read: say --rl_library {declared.rl_library}"
+            f"{adapter.library} cannot read: use --rl_library {declared.rl_library}"
         )
     what = f"--checkpoint {path}"
     require_recorded_hash(path, found.saved, declared.run_id)

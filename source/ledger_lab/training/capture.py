@@ -21,7 +21,7 @@ from isaaclab.utils.warp import ProxyArray
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _SEQUENCES = (list, tuple, deque, set)
 _HANDLES = (wp.array, ProxyArray, torch.Generator)
-"""Types that are written in place, never replaced."""
+"""Types whose objects are kept: their content is overwritten."""
 _ARRAYS = (torch.Tensor, np.ndarray, *_HANDLES)
 _CLOSED = frozenset(sys.stdlib_module_names) | {
     *("carb", "gymnasium", "isaacsim", "mujoco", "numpy", "omni", "pxr", "rich", "tensorboard", "tensordict", "torch"),

@@ -1,4 +1,4 @@
-"""Reports the health events of a training in the journal and the terminal; some of them end the run."""
+"""Reports health events in the journal and the terminal, and ends the run after the events of ``--stop_on``."""
 
 from __future__ import annotations
 
@@ -134,11 +134,10 @@ def parse_stop_on(text: str) -> list[str]:
     return [event for event in known if event in names or event == Event.NON_FINITE]
 
 
-def stop_on_help() -> str:
-    """Return the help text of ``--stop_on``."""
-    events = "; ".join(f"{event}: {event.meaning}" for event in Event)
-    return (
-        "Health events that end the run with status stopped (default: non_finite). non_finite ends "
-        "the run even if you don't name it. All other "
-        f"events are reported and recorded, and training continues. {events}."
+def list_health_events() -> str:
+    """Return a text for ``--help`` that explains each event in a line."""
+    width = max(map(len, Event)) + 1
+    events = (f"    {f'{event}:':<{width}}  {event.meaning}" for event in Event)
+    return "\n".join(
+        ["A health event is a sign that a training goes wrong. Every event is printed and recorded.", *events]
     )

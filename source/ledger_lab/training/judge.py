@@ -1,4 +1,4 @@
-"""Judges policies during a training: screening, confirmation, and the decision to stop."""
+"""Scores policies during a training: screening, confirmation, and the decision to stop."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Judge:
         return self.confirmed is not None and self._plan.request.stop_at_target
 
     def state(self) -> dict[str, Any]:
-        """Return the state of judging in this process as plain values, for :meth:`resume`."""
+        """Return the state of this object as plain values, for :meth:`resume`."""
         running = self._evaluation
         evaluation = None
         if running is not None:
@@ -159,7 +159,7 @@ class Judge:
         return found
 
     def finish(self, on_step: Callable[[], None]) -> list[Judged]:
-        """Judge the last policy of a training that ended without a confirmed policy.
+        """Score the last policy of a training that ended without a confirmed policy.
 
         Args:
             on_step: Called after each step.

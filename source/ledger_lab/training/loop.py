@@ -44,7 +44,10 @@ def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations
 
 
 class TrainingLoop:
-    """Runs a library's training loop. After each iteration: write, check health, judge, save the state, and end."""
+    """Runs a library's training loop, with the work of LedgerLab after each iteration.
+
+    The work is: write a row, check the health, score policies, save the state, and decide whether to end.
+    """
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class TrainingLoop:
         return Status.COMPLETED
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-        """Write, compare, show, judge and save, in this order.
+        """Write a row, compare the learners, show progress, score policies and save the state, in this order.
 
         Args:
             iterations: Iterations completed.

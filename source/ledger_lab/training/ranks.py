@@ -32,7 +32,7 @@ _WAIT_FOR_FIRST_S = 60.0
 
 @contextmanager
 def errors_once_per_machine(environ: Mapping[str, str]) -> Iterator[None]:
-    """Let only the first process of each machine report an error in the command line, which all processes share.
+    """Let only the first process of each machine report an error in the command line that all processes share.
 
     When a process fails, its launcher ends all others. If another process failed first, the launcher would end the
     first process before its report. The other processes therefore wait. A process that is still running after the wait
@@ -87,12 +87,12 @@ def compare_learners(
 
 
 class Agreement(NamedTuple):
-    """What the processes of a run agree on after an iteration; before that, what one process votes for."""
+    """The vote of one process after an iteration, and the combined vote of all processes."""
 
     stopped: bool
     """Whether a health event ends the run. It takes precedence over a signal."""
     end_signal: signal.Signals | None
-    """The signal that asks the run to end: of several, the one with the largest number."""
+    """The signal that asks the run to end: of several signals, the signal with the largest number."""
     state_overdue: bool
     """Whether the first process finds the last saved state too old."""
 
@@ -110,7 +110,7 @@ def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
         mine: The vote of this process.
 
     Returns:
-        What any process voted for, the same in all of them.
+        The combined vote, equal in all processes: everything that any process voted for.
     """
     stopped, signum, state_overdue = group.largest([mine.stopped, mine.end_signal or 0, mine.state_overdue])
     return Agreement(bool(stopped), signal.Signals(signum) if signum else None, bool(state_overdue))

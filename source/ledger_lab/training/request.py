@@ -24,7 +24,7 @@ from ledger_lab.terminal.request import (
     flag_names,
     log_root_flag,
 )
-from ledger_lab.training.health_watch import parse_stop_on, stop_on_help
+from ledger_lab.training.health_watch import list_health_events, parse_stop_on
 
 STATE_AT_LATEST_S = 300.0
 """Largest age of the last saved state without ``--save_state_every`` [s]."""
@@ -32,21 +32,24 @@ STATE_AT_LATEST_S = 300.0
 _LONGEST_GRACE_S = 86_400
 
 _TASK = FlagGroup("what to train")
+_HEALTH = FlagGroup("health events", list_health_events())
 _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
     (
-        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, this "
-        "needs env.sim.physics.deterministic=true, which is slower and changes the panel id."
+        "With the physics engine MuJoCo-Warp on the CPU, scoring a policy twice gives identical episodes. On rough "
+        "ground, identical episodes also need env.sim.physics.deterministic=true. That setting slows the simulation "
+        "down. Scores with and without that setting cannot be compared."
     ),
 )
 _GOING_ON = FlagGroup(
     "interruptions",
     (
-        "On SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
-        "exits. If there is no time for that (--grace_s), it exits without a new state. After Ctrl-C, the exit status "
-        f"is 130. After the other signals, exit status {EXIT_REQUEUE} means that --resume can continue the run, so a "
-        "batch job may requeue itself; 143 means that there is no state to resume from."
+        "After SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
+        "exits. If the iteration takes too long (see --grace_s), the training exits without a new state. After Ctrl-C, "
+        f"the exit status is 130. After another signal, the exit status is {EXIT_REQUEUE} if --resume can continue "
+        "the run, and 143 if there is no state to continue from. A batch job can requeue itself on exit status "
+        f"{EXIT_REQUEUE}."
     ),
 )
 _LEDGER = FlagGroup("price and ledger")
@@ -63,10 +66,13 @@ class TrainRequest(SimulationRequest):
     program = Program(
         name="train.py",
         description=(
-            "Train a task until a policy is confirmed to reach its target on held-out episodes, and record success, "
-            "time and cost in the ledger. Policies are scored while training goes on, in environments that the learner "
-            "never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the CPU."
+            "Train a task until a policy provably reaches the target, and record success, time and cost. During "
+            "training, policies are scored on held-out episodes, in environments that the learner never sees. If a "
+            "policy reaches the target, it is scored a second time, on fresh seeds. If this score proves that the "
+            "policy reaches the target, the policy is confirmed, and the training ends. Without arguments, train.py "
+            "trains a cart-pole."
         ),
+        terms=("held-out", "panel", "target", "fresh seeds", "run", "iteration", "state", "cohort", "ledger"),
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
             "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
@@ -76,105 +82,117 @@ class TrainRequest(SimulationRequest):
 
     overrides: tuple[str, ...] = ()
     """Hydra overrides."""
-    task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=_TASK)
-    rl_library: str | None = flag(
-        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=_TASK
+    task: str = flag(
+        DEFAULT_TASK,
+        f"Gymnasium id of the task; scripts/list_envs.py lists all tasks (default: {DEFAULT_TASK}).",
+        group=_TASK,
     )
+    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=_TASK)
     agent: str | None = flag(
         None,
-        "Agent configuration, by the name under which the task registers it (default: LIBRARY_cfg_entry_point).",
+        "Agent configuration of the task, by its registered name (default: LIBRARY_cfg_entry_point, for example "
+        "rsl_rl_cfg_entry_point).",
         group=_TASK,
         metavar="NAME",
     )
     checkpoint: str | None = flag(
         None,
         (
-            "Start with the networks of a checkpoint instead of random ones. Name a checkpoint file, a run id, a run "
-            "directory, or a task whose policy comes with the package. For a run, the confirmed checkpoint is taken, "
-            "or the last one if none was confirmed. Optimizer and counters start from zero. The report shows the cost "
-            "of the earlier run separately. The task may have more observations than the checkpoint, if "
-            "the additional ones come last. Their weights start at zero."
+            "Start with trained networks instead of random ones. Name a checkpoint file, a run id, a run directory, or "
+            "a task with a pretrained policy. If you name a run, train.py takes its confirmed checkpoint, or its last "
+            "checkpoint if none is confirmed. The optimizer and the iteration count start from zero. The report shows "
+            "the cost of the earlier run separately. The new task may have additional observations after those of the "
+            "checkpoint. The input weights of the additional observations start at zero."
         ),
         group=_TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
     trust_run: bool = flag(
         False,
-        "With --checkpoint: accept overrides of that run that may name functions, classes or files. Use this flag only "
-        "if you trust the authors of the run.",
+        "With --checkpoint: accept overrides of the earlier run that name Python functions, classes or files to load. "
+        "Use this flag only if you trust the authors of that run.",
         group=_TASK,
     )
-    num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=_TASK)
-    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_TASK)
+    num_envs: int | None = flag(None, "Number of environments per process (default: set by the task).", group=_TASK)
+    seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=_TASK)
     max_iterations: int | None = flag(
-        None, "Largest number of training iterations (default: set by the agent configuration).", group=_TASK
+        None, "Largest number of iterations (default: set by the agent configuration).", group=_TASK
     )
     scale_lr: bool = flag(
         False,
         (
-            "Scale the learning rate to the batch size. Each doubling of the batch, compared with the task's own "
-            "configuration, multiplies the rate by √2. The batch size is environments × horizon × epochs, over all "
-            "processes. The result is shown and recorded as an override."
+            "Adapt the learning rate to the batch size: if the batch is twice as large as in the task's own "
+            "configuration, the learning rate is √2 times as high. The batch size is environments × rollout length × "
+            "epochs, summed over all processes. The program prints the new learning rate and records it."
         ),
         group=_TASK,
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
-        stop_on_help().replace("%", "%%"),
-        group=_TASK,
+        "Health events that end the run (default: non_finite). non_finite always ends the run, even if you do not name "
+        "it. After all other events that you do not name, the training continues.",
+        group=_HEALTH,
         metavar="EVENT[,EVENT]",
         parse=parse_stop_on,
     )
 
     nproc: int | None = flag(
         None,
-        "Train in N processes on this machine, one per GPU, or all on the CPU. Other machines cannot connect to them. "
-        "--num_envs applies to each process; the seed of a process is --seed plus its rank (0 to N - 1). Default: one "
-        "process.",
+        "Number of processes to train in on this machine (default: 1). On GPUs, each process uses a GPU of its own. On "
+        "a CPU, all processes share it. --num_envs applies to each process. The seeds of the processes are --seed, "
+        "--seed + 1, and so on.",
         group=_PROCESSES,
         metavar="N",
         each_attempt=True,
     )
     distributed: bool = flag(
         False,
-        "Mark this process as one of several that torchrun starts, on one machine or many.",
+        "Take part in a training of several processes. Use this flag if torchrun starts train.py, on one or more "
+        "machines. For several processes on this machine, --nproc is simpler.",
         group=_PROCESSES,
         each_attempt=True,
     )
     allow_public_address: bool = flag(
         False,
-        "Let the processes of several machines use a public address. torch trusts every program that can connect to "
-        "it, so protect the address with a firewall.",
+        "With several machines: allow a public IP address for the connections between processes. torch accepts "
+        "commands from every program that can connect to this address, so protect the address with a firewall.",
         group=_PROCESSES,
         each_attempt=True,
     )
 
     panel: str | None = flag(
         None,
-        "Panel to score policies on: a name from config/panels or a .toml file (default: set by the task).",
+        "Panel to score policies on: the name of a file in config/panels, or your own .toml file (default: set by the "
+        "task).",
         group=_JUDGE,
     )
     target: float | None = flag(
-        None, "Share of successful episodes to reach, in (0, 1] (default: set by the panel).", group=_JUDGE
+        None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel).", group=_JUDGE
     )
     stop_at_target: bool = flag(
         True,
-        "End the training as soon as a policy is confirmed to reach the target (default: yes).",
+        "End the training as soon as a policy is confirmed (default: yes). With --no-stop_at_target, all iterations "
+        "are trained.",
         group=_JUDGE,
     )
     eval_every: int | None = flag(
         None,
-        "Score a policy every N iterations (default: when a scoring is done, start the next with the newest policy).",
+        "Score a policy every N iterations (default: score the newest policy whenever the previous score is ready).",
         group=_JUDGE,
         metavar="N",
     )
-    no_eval: bool = flag(False, "Score no policy during training; evaluate.py can do so later.", group=_JUDGE)
+    no_eval: bool = flag(
+        False,
+        "Do not score policies during training. scripts/evaluate.py can score the checkpoints later.",
+        group=_JUDGE,
+    )
 
     resume: str | None = flag(
         None,
         (
-            "Continue an interrupted run, given by its id or directory. Leave out the flags that the run was started "
-            "with, or repeat them unchanged. Iterations, steps, time and cost are totals of all attempts."
+            "Continue an interrupted run. RUN is its id or its directory. Do not repeat the flags of the run, or "
+            "repeat them with the same values. The report adds up iterations, steps, time and cost of all parts "
+            "of the run."
         ),
         group=_GOING_ON,
         metavar="RUN",
@@ -183,9 +201,10 @@ class TrainRequest(SimulationRequest):
     save_state_every: int | None = flag(
         None,
         (
-            "Save the state every N iterations, so that a killed run can be resumed, too. Only the newest state is "
-            f"kept. Default: with each checkpoint, and at least every {STATE_AT_LATEST_S / 60:g} minutes. With 0: only "
-            "on a signal, after a confirmation and after the last iteration."
+            "Save the state every N iterations (default: with each checkpoint, and at least every "
+            f"{STATE_AT_LATEST_S / 60:g} minutes). The state makes it possible to continue a run that was killed. Each "
+            "new state replaces the previous state. With 0, the state is saved only after a signal, when a policy is "
+            "confirmed, and at the end."
         ),
         group=_GOING_ON,
         metavar="N",
@@ -194,39 +213,42 @@ class TrainRequest(SimulationRequest):
     grace_s: float = flag(
         GRACE_S,
         (
-            f"Time that the scheduler leaves between its signal and the kill [s] (default: {GRACE_S:g}). The training "
-            f"waits up to {PATIENCE:g} N for its iteration to end. After N, LedgerLab kills the training."
+            f"Time between the first signal of your scheduler and its SIGKILL [s] (default: {GRACE_S:g}). After a "
+            f"signal, the training waits up to {PATIENCE:g} × S for its iteration to end. If the training has not "
+            "exited after S seconds, LedgerLab kills it."
         ),
         group=_GOING_ON,
-        metavar="N",
+        metavar="S",
         each_attempt=True,
     )
     allow_changed_code: bool = flag(
         False,
-        "Resume even if source files or package versions have changed since the run started.",
+        "With --resume: continue even if source files or package versions differ from those at the start of the run.",
         group=_GOING_ON,
         each_attempt=True,
     )
 
     instance: str | None = flag(
-        None, "Entry of the price file that describes this machine (default: local, which has no price).", group=_LEDGER
+        None, "Name of this machine in the price file (default: local, which has no price).", group=_LEDGER
     )
     usd_per_hour: float | None = flag(
         None,
-        "Price of the --instance [USD/h]. If you name no instance, it is the price of one GPU, or of the whole machine "
-        "if it trains on its CPU.",
+        "Price of the machine [USD/h]. Without --instance, this is the price of one GPU, or of the whole machine if it "
+        "trains on its CPU.",
         group=_LEDGER,
     )
     prices: Path | None = flag(
         None,
-        "Your own price file. Its entries override those of config/prices.toml.",
+        "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
+        "entry is used.",
         group=_LEDGER,
         metavar="FILE",
     )
-    cohort: str | None = flag(None, "Name of a group of runs that are reported together.", group=_LEDGER)
+    cohort: str | None = flag(None, "Name of the cohort that the run belongs to (default: none).", group=_LEDGER)
     cohort_size: int | None = flag(
         None,
-        "Number of runs that the cohort will have, so that the report shows missing ones. Declare it once.",
+        "Number of runs that the cohort will have. The report then shows how many are missing. It is enough to set "
+        "this flag for one run of the cohort.",
         group=_LEDGER,
         metavar="N",
     )
@@ -234,8 +256,8 @@ class TrainRequest(SimulationRequest):
     mirror: tuple[str, ...] = flag(
         (),
         (
-            "Send the run to tensorboard, wandb or mlflow from a separate process; see scripts/mirror.py. Can be "
-            "repeated."
+            "Dashboard to send the run to: tensorboard, wandb or mlflow (default: none). A separate process sends the "
+            "data; see scripts/mirror.py. Can be repeated."
         ),
         group=_LEDGER,
         metavar="NAME",
@@ -244,8 +266,9 @@ class TrainRequest(SimulationRequest):
     timing: Literal["host", "synchronized"] = flag(
         "host",
         (
-            "How times are measured on a GPU. host: without waiting for the GPU. synchronized: with a wait at the end "
-            "of each phase, which is exact and slows the training (default: host)."
+            "How to time the parts of a training on a GPU (default: host). With host, the clock does not wait for the "
+            "GPU. With synchronized, the clock waits at the end of each part. The times are then exact, but the "
+            "training is slower."
         ),
         group=_LEDGER,
     )
@@ -257,7 +280,9 @@ class TrainRequest(SimulationRequest):
             UserError: If a flag has an impossible value, or needs another flag.
         """
         if self.nproc is not None:
-            raise UserError(f"--nproc {self.nproc}: pass it to train.py itself, and write the flag in full")
+            raise UserError(
+                f"--nproc {self.nproc}: give --nproc on the command line of train.py, and write its name in full"
+            )
         if self.allow_changed_code and self.resume is None:
             raise UserError("--allow_changed_code: only a resumed run can have changed code; add --resume RUN")
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
@@ -267,7 +292,7 @@ class TrainRequest(SimulationRequest):
         if self.save_state_every is not None and self.save_state_every < 0:
             raise UserError(f"--save_state_every {self.save_state_every}: must not be negative")
         if not 0 < self.grace_s <= _LONGEST_GRACE_S:
-            raise UserError(f"--grace_s {self.grace_s:g}: must lie above 0 and not above {_LONGEST_GRACE_S}, a day")
+            raise UserError(f"--grace_s {self.grace_s:g}: must be above 0 and at most {_LONGEST_GRACE_S} (a day)")
         if self.cohort is not None:
             require_cohort_name(self.cohort)
         elif self.cohort_size is not None:

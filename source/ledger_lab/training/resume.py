@@ -100,7 +100,7 @@ def find_resumption(asked: TrainRequest, group: ProcessGroup = ALONE) -> tuple[T
 
     Args:
         asked: A request with a run to resume.
-        group: The processes of the training; the first one looks for the run.
+        group: The processes of the training; the first process looks for the run.
 
     Returns:
         The request that the run was declared with, updated by the flags that each attempt may set; and the resumption.
@@ -175,11 +175,13 @@ def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) ->
     (found, code_now, machine_now), (then, code_then, machine_then) = map(_split, (now, resumed.declared))
     run = f"run {resumed.declared.run_id}"
     if what := few_differences(found, then):
-        raise UserError(f"{run} was declared differently: {what} (now != then). Restore that, or start a new run")
+        raise UserError(
+            f"{run} was declared differently: {what} (now != then). Restore these values, or start a new run"
+        )
     code = few_differences(code_now, code_then)
     if code and not allow_changed_code:
         raise UserError(
-            f"{run} was started with other code: {code} (now != then). Restore that, or use --allow_changed_code, "
+            f"{run} was started with other code: {code} (now != then). Restore the code, or use --allow_changed_code, "
             "which the ledger records"
         )
     reasons = [f"other code: {code}"] if code else []
@@ -231,7 +233,7 @@ def _resumption(run: Run) -> Resumption:
     """
     name, last = f"run {run.declared.run_id}", run.attempts[-1] if run.attempts else None
     if last is None:
-        raise UserError(f"{name} was declared, but never began: start a new run")
+        raise UserError(f"{name} was declared, but its training never began: start a new run")
     if last.status is Status.RUNNING or (last.shutdown is None and last.shows_life(here=True)):
         start = next(iter(last.of(AttemptStarted)), None)
         where = "" if start is None else f" (process {start.pid} on {start.host})"

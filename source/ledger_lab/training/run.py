@@ -62,7 +62,7 @@ def train_run(
     judge: type[Judge] = Judge,
     loop: type[TrainingLoop] = TrainingLoop,
 ) -> NoReturn:
-    """Train as the command line requests, judge policies during the training, and print the report.
+    """Train as the command line requests, score policies during the training, and print the report.
 
     Args:
         argv: Command line without the program's name.

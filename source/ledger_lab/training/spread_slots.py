@@ -1,4 +1,4 @@
-"""Held-out slots of a run in several processes: each process judges its share of the episodes."""
+"""Held-out slots of a run in several processes. Each process runs its share of the episodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require_divisible(panel: Panel, processes: int) -> None:
 
 
 def share_of(panel: Panel, rank: int, processes: int) -> Panel:
-    """Return the part of a panel that a process judges: an equal part of the seeds of each cell.
+    """Return the part of a panel that runs in a process: an equal part of the seeds of each cell.
 
     Args:
         panel: The panel; its seeds can be divided equally among the processes.
@@ -55,7 +55,7 @@ def share_of(panel: Panel, rank: int, processes: int) -> Panel:
 class SpreadSlots:
     """The held-out slots of all processes, with the interface of one process's slots.
 
-    All processes judge at the same time and come to the same result. Every process must call each method.
+    All processes score at the same time and get the same result. Every process must call each method.
     """
 
     def __init__(self, slots: HeldOutSlots, group: ProcessGroup, panel: Panel) -> None:

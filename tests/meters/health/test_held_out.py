@@ -22,7 +22,7 @@ def judged(
     watch: HealthMonitor | None = None,
     seed: int = 0,
 ) -> list[tuple[int, Event]]:
-    """Return what is told of a training whose policies succeed so often, judged while the next ones are trained."""
+    """Return the detections of a training whose policies have these success rates, scored while training goes on."""
     watch, chance = watch or monitor(), random.Random(seed)
     said = []
     for seen in _returning(healthy(seed=seed), returned, chance):

@@ -1,4 +1,4 @@
-"""The detectors over figures of real trainings: good ones, and ones broken on purpose."""
+"""The detectors over figures of real trainings: good trainings, and trainings that were broken on purpose."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ class Event(StrEnum):
         event._value_, event.meaning = name, meaning
         return event
 
-    NON_FINITE = "non_finite", "a figure of the training is NaN or infinite"
-    VALUE_LOSS_EXPLOSION = "value_loss_explosion", "the value loss grows far beyond what the returns explain"
-    ENTROPY_COLLAPSE = "entropy_collapse", "exploration ends before the policy has learned"
-    KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much or not at all"
+    NON_FINITE = "non_finite", "a training metric is NaN or infinite"
+    VALUE_LOSS_EXPLOSION = "value_loss_explosion", "the value loss is many times larger than the squared returns"
+    ENTROPY_COLLAPSE = "entropy_collapse", "the policy stops exploring before it has learned the task"
+    KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much, or not at all"
     GRADIENT_SPIKES = "gradient_spikes", "the gradient norm jumps repeatedly"
-    SLOWDOWN = "slowdown", "environment steps per second fall while training goes on"
+    SLOWDOWN = "slowdown", "the number of environment steps per second falls"
     HOST_MEMORY_GROWTH = "host_memory_growth", "host memory grows steadily"
     DEVICE_MEMORY_GROWTH = "device_memory_growth", "device memory grows steadily"
     REWARD_HACKING = "reward_hacking", "the training return rises while held-out success falls"

@@ -30,7 +30,7 @@ class Iteration:
 
 
 class Debounce:
-    """Decides when to report a problem: once it has lasted, and again only after it has been gone for a while."""
+    """Decides when to report a problem: after it has lasted, and again only after it was gone for a while."""
 
     def __init__(self, patience: int, calm: int) -> None:
         """Start without a problem.

@@ -27,7 +27,7 @@ class NonFinite:
         return self._detection(f"{', '.join(spoiled)} not finite" if spoiled else None)
 
     def failed(self, reason: str) -> Detection | None:
-        """Handle the error of a library that found such a number inside an iteration."""
+        """Handle the error of a library that found NaN or infinity inside an iteration."""
         return self._detection(reason)
 
     def _detection(self, evidence: str | None) -> Detection | None:
@@ -54,12 +54,13 @@ class ValueLossExplosion:
     """Ratio to the squared return: an error of 100 times the largest mean return so far. Even if positive and negative
     returns cancel, the mean over the usual 100 episodes is within a factor of 10 of a single return."""
     _ABSURD = 1e8
-    """The same ratio at which the first iteration is reported; often there is no second one."""
+    """Ratio to the squared return that is reported after a single iteration, because often there is no second
+    iteration."""
     _JUMP, _PEAK = 30.0, 5.0
     """Factor above the recent median, and above the largest earlier value; good trainings reach 21 and 2.1."""
     _BETTER = 0.05
-    """Share of the range of the returns by which a new best return must exceed the old one, because noise alone
-    sometimes exceeds the old one."""
+    """Share of the range of the returns by which a new best return must exceed the old best return. Noise alone can
+    exceed it by less."""
     _RECENT, _LATELY, _WARM_UP = 30, 10, 10
 
     def __init__(self, settings: Settings) -> None:
@@ -142,7 +143,8 @@ class EntropyCollapse:
 
         Args:
             seen: The iteration.
-            learned: Whether held-out episodes show that the policy reaches its target; then less noise is fine.
+            learned: Whether held-out episodes show that the policy reaches its target. If so, low noise is not
+                reported.
         """
         noise = self._noise(seen)
         if noise is None:
@@ -194,7 +196,8 @@ class KlOutOfRange:
 
         Args:
             seen: The iteration.
-            learned: Whether held-out episodes show that the policy reaches its target; then it need not change.
+            learned: Whether held-out episodes show that the policy reaches its target. If so, an unchanged policy is
+                not reported.
         """
         divergence = seen.figures.get("kl")
         if divergence is None:

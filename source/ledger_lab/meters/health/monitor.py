@@ -20,7 +20,7 @@ from ledger_lab.meters.health.learning import (
 from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
 
 _AROUND = 5
-"""Number of iterations over which returns represent one policy."""
+"""Number of iterations around a checkpoint whose mean returns count as the return of its policy."""
 
 
 class HealthMonitor:

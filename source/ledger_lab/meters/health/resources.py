@@ -90,7 +90,7 @@ class _Block:
     """Medians over a block of iterations."""
 
     _MOST = 0.6
-    """Smallest share of the lost time for which a phase is named."""
+    """A phase is named if it took at least this share of the lost time."""
 
     def __init__(self, iterations: list[Iteration], phases: frozenset[Phase]) -> None:
         """Summarize.

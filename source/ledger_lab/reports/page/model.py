@@ -22,7 +22,7 @@ from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
 
 METERED_RUNS = 1000
-"""Number of runs whose telemetry is on the page, the newest ones; telemetry is as large as all other data of a run."""
+"""The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""
 CURVE_POINTS = 120_000
 """Points of all curves of a kind together."""
 FEWEST_POINTS, MOST_POINTS = 40, 300
@@ -94,7 +94,7 @@ class PageModel:
     most_points: int
     """Points that a curve is thinned out to, each the mean of consecutive samples."""
     metered_runs: int
-    """Number of runs whose telemetry is on the page, the newest ones."""
+    """Number of newest runs whose telemetry is on the page."""
     left_out_sheets: int
     """Scored checkpoints whose single episodes are left out to keep the page small; their totals are shown."""
 

@@ -91,8 +91,9 @@ class RlGamesAdapter:
             )
         if config["clip_actions"] and not math.isfinite(params["env"]["clip_actions"]):
             raise UserError(
-                "agent.params.config.clip_actions: actions in -1..1 are stretched to agent.params.env.clip_actions, "
-                "which is infinite: set that to a number, or this to False"
+                "agent.params.config.clip_actions: actions in -1..1 are scaled to agent.params.env.clip_actions, which "
+                "is infinite: set agent.params.env.clip_actions to a number, or agent.params.config.clip_actions to "
+                "False"
             )
         for key, value, idle in (
             ("params.load_checkpoint", params["load_checkpoint"], False),
@@ -101,7 +102,8 @@ class RlGamesAdapter:
         ):
             if value != idle:
                 raise UserError(
-                    f"agent.{key} {value}: a run trains one fresh policy, for agent.params.config.max_epochs"
+                    f"agent.{key} {value}: leave it out, because a run trains a new policy for "
+                    "agent.params.config.max_epochs iterations"
                 )
         for name, reason in (
             ("epochs_between_resets", "it would also reset held-out episodes"),
@@ -353,7 +355,7 @@ class RlGamesTrainer:
         return self._trained
 
     def _next_iteration(self) -> int:
-        """Report the completed iteration, and begin the next one, unless all are completed."""
+        """Report the completed iteration, and begin the next iteration, unless all are completed."""
         done, trained = self._algo.epoch_num, self._trained
         if torch.distributed.is_initialized():
             reduce_gradients(self._algo)

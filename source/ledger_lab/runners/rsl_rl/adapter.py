@@ -61,7 +61,9 @@ class RslRlAdapter:
                 "RslRlOnPolicyRunnerCfg with --agent"
             )
         if agent_cfg.resume:
-            raise UserError("agent.resume True: a run trains one fresh policy, for agent.max_iterations")
+            raise UserError(
+                "agent.resume True: leave it out; to continue an earlier training, use --resume or --checkpoint"
+            )
         agent_cfg.device = device
         if seed is not None:
             agent_cfg.seed = seed

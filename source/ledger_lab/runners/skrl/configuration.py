@@ -91,16 +91,16 @@ def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> Non
     """
     for group in _GROUPS:
         if not isinstance(cfg.get(group), Mapping):
-            raise UserError(f"agent.{group}: a configuration of SKRL has a group of settings of that name")
+            raise UserError(f"agent.{group} is missing: a configuration of SKRL needs this group of settings")
     for path, known in _CLASSES.items():
         chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
         if chosen != known:
-            raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab trains with {known} alone")
+            raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab supports only {known}")
     threshold = cfg["agent"].get("kl_threshold")
     if several_processes and threshold:
         raise UserError(
-            f"agent.agent.kl_threshold {threshold}: of several processes, each would end updates by itself, and the "
-            "others would wait: set it to 0"
+            f"agent.agent.kl_threshold {threshold}: a process that ends its update early would let the other processes "
+            "wait forever: set it to 0"
         )
     require_harmless(cfg)
 
@@ -121,9 +121,7 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
             raise UserError(f"agent.{path} {value!r}: must be a whole number of at least 1")
     rollouts, kept = cfg["agent"]["rollouts"], cfg["memory"].get("memory_size")
     if kept not in (-1, rollouts):
-        raise UserError(
-            f"agent.memory.memory_size {kept!r}: must be -1, or as many as agent.agent.rollouts, {rollouts}"
-        )
+        raise UserError(f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {rollouts}")
     interval = cfg["agent"]["experiment"]["checkpoint_interval"]
     if interval != "auto" and not isinstance(interval, int):
         raise UserError(
@@ -132,7 +130,7 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
 
 
 def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | None:  # noqa: ANN401 - from a configuration
-    """Check activations, because SKRL silently ignores unknown ones.
+    """Check activations, because SKRL silently ignores unknown activations.
 
     Args:
         value: A name, which may be empty, or a list with a name per layer.
@@ -161,7 +159,10 @@ def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
         if where == "agent.models":
             _require_expressions(value, where)
         elif key in _EVALUATED and isinstance(value, str) and value not in _COMPONENTS:
-            raise UserError(f"{where} {value!r}: LedgerLab trains with {' or '.join(_COMPONENTS)} alone, or with none")
+            raise UserError(
+                f"{where} {value!r}: LedgerLab supports only {' or '.join(_COMPONENTS)}: choose one of these, or leave "
+                "it out"
+            )
         elif isinstance(value, Mapping):
             require_harmless(value, where)
 
@@ -179,13 +180,13 @@ def _require_expressions(node: Any, path: str) -> None:
     if isinstance(node, Mapping):
         for key, value in node.items():
             if not str(key).isidentifier():
-                raise UserError(f"{path}: {key!r} is no name of a setting")
+                raise UserError(f"{path}: {key!r} is not the name of a setting")
             _require_expressions(value, f"{path}.{key}")
     elif isinstance(node, list | tuple):
         for index, value in enumerate(node):
             _require_expressions(value, f"{path}.{index}")
     elif isinstance(node, str) and not _is_harmless(node):
-        raise UserError(f"{path}: {node!r} is no expression of inputs, numbers and functions that SKRL knows")
+        raise UserError(f"{path}: {node!r} is not an expression of inputs, numbers and functions that SKRL knows")
 
 
 def _is_harmless(text: str) -> bool:

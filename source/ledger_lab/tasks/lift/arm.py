@@ -68,7 +68,7 @@ class Arm:
         return position, rotation
 
     def reach(self, joints: torch.Tensor, position: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
-        """Return joint positions near the given ones that move the point to a pose, by damped least squares.
+        """Return joint positions near given positions that move the point to a pose, by damped least squares.
 
         Args:
             joints: Initial joint positions.

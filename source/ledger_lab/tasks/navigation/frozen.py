@@ -36,15 +36,15 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
     file = Path(path)
     if not file.is_absolute() or not file.is_file():
         raise UserError(
-            f"the policy that walks is missing: {path} is no file with its whole path: train {WALKING_TASK}, export it "
-            f"with scripts/export_policy.py RUN --to DIR, and say {_SETTING}=/…/DIR/policy.pt"
+            f"the walking policy is missing: {path} is not the absolute path of a file: train {WALKING_TASK}, export "
+            f"its policy with scripts/export_policy.py RUN --to DIR, and set {_SETTING}=/…/DIR/policy.pt"
         )
     ours = file == WALKING_POLICY
     origin = read_origin(file, "install ledger_lab again" if ours else "export it again with scripts/export_policy.py")
     if origin.task != WALKING_TASK:
-        raise UserError(f"{_SETTING}: {path} is a policy of {origin.task}, and one of {WALKING_TASK} is needed")
+        raise UserError(f"{_SETTING}: {path} is a policy of {origin.task}: name a policy of {WALKING_TASK}")
     if not ours and (other := few_differences(_interface(_contract(file)), _interface(shipped_contract(WALKING_TASK)))):
-        raise UserError(f"{_SETTING}: {path} does not see and act as {WALKING_TASK} does: {other}")
+        raise UserError(f"{_SETTING}: {path} has other observations or actions than {WALKING_TASK}: {other}")
     policy: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")
     for parameter in policy.parameters():
         parameter.requires_grad_(False)

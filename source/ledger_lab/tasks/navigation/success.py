@@ -17,7 +17,7 @@ def arrived(env: ManagerBasedRLEnv, position_tolerance_m: float, heading_toleran
     Args:
         env: The environment.
         position_tolerance_m: Largest allowed distance of the base along the ground [m].
-        heading_tolerance_rad: Largest allowed angle between its heading and the commanded one [rad].
+        heading_tolerance_rad: Largest allowed angle between its heading and the commanded heading [rad].
 
     Returns:
         Boolean tensor of shape (num_envs,).
