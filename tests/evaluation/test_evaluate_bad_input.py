@@ -129,6 +129,26 @@ def test_a_policy_whose_observations_changed_is_refused_on_every_panel(trained: 
     refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")
 
 
+def test_a_policy_whose_observations_changed_their_order_is_refused(trained: Path, tmp_path: Path) -> None:
+    (run,) = read_ledger(trained).runs
+    order = run.declared.panel_fields["order"]
+    first, second = order["observations"]
+    swapped = {**run.declared.panel_fields, "order": {**order, "observations": [second, first]}}
+    drifted = retold(trained, tmp_path, "b0000000", panel_fields=swapped)
+    refused(rf"run b0000000 declared.*: order.observations\[0\]: '{first}' != '{second}'", tmp_path, drifted)
+    complaint = rf"its policy would see or do something else: order of observations\[0\]: '{first}' != '{second}'"
+    refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")
+
+
+def test_a_run_that_did_not_record_the_order_of_terms_is_scored_under_its_own_panel_id(
+    trained: Path, tmp_path: Path
+) -> None:
+    (run,) = read_ledger(trained).runs
+    fields = {name: value for name, value in run.declared.panel_fields.items() if name != "order"}
+    older = retold(trained, tmp_path, "c0000000", panel_fields=fields)
+    assert planned(older).simulations[0].identity.fields == fields
+
+
 def panel_file(folder: Path, old: str = "", new: str = "") -> Path:
     """Write a copy of the run's panel, changed."""
     text = find_panels()["cartpole_v1"].read_text()

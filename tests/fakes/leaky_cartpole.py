@@ -95,6 +95,12 @@ def place(env: ManagerBasedRLEnv) -> torch.Tensor:
     return 0.1 * env.scene.env_origins[:, :2]
 
 
+def relative_to_the_others(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Observe joint positions without their mean over all environments."""
+    position = env.scene["robot"].data.joint_pos.torch
+    return position - position.mean(dim=0)
+
+
 def climb(env: ManagerBasedRLEnv, env_ids: Any) -> float:
     """Move training slots up at each reset."""
     up = torch.ones(len(env_ids), dtype=torch.bool, device=env.device)
@@ -106,6 +112,24 @@ def numpy_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     """Draw past torch."""
     kick(env, env_ids, 0.0)
     np.random.rand()
+
+
+GENERATOR = np.random.default_rng(0)
+
+
+def generator_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Draw from a generator of one's own, which no library's global state shows."""
+    kick(env, env_ids, 0.0)
+    robot = env.scene["robot"]
+    ids = torch.arange(env.num_envs, device=env.device)[slice(None) if env_ids is None else env_ids]
+    velocity = robot.data.joint_vel.torch[ids].clone()
+    velocity[:, 0] += torch.as_tensor(GENERATOR.uniform(-1, 1, len(ids)), dtype=velocity.dtype)
+    robot.write_joint_velocity_to_sim_index(velocity=velocity, env_ids=ids.int())
+
+
+def growing_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Kick harder the longer the training takes."""
+    kick(env, env_ids, 0.5 + 0.01 * env.common_step_counter)
 
 
 def harder_commands(env: ManagerBasedRLEnv, env_ids: Any) -> float:
@@ -159,6 +183,8 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.observations.policy.enable_corruption = True
         case "random_observation":
             cfg.observations.policy.trembling = ObservationTermCfg(func=trembling)
+        case "mixing_observation":
+            cfg.observations.policy.centered = ObservationTermCfg(func=relative_to_the_others)
         case "action_noise":
             cfg.actions.cart_force = ShakyActionCfg(
                 asset_name="robot", joint_names=["slider_to_cart"], scale=cfg.actions.cart_force.scale
@@ -195,6 +221,10 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.events.numpy = EventTermCfg(func=numpy_kick, mode="reset")
         case "numpy_interval":
             cfg.events.numpy = EventTermCfg(func=numpy_kick, mode="interval", interval_range_s=(0.1, 0.1))
+        case "own_generator":
+            cfg.events.surprise = EventTermCfg(func=generator_kick, mode="reset")
+        case "step_counter":
+            cfg.events.growing = EventTermCfg(func=growing_kick, mode="reset")
         case "shared_draw":
             cfg.events.shared = EventTermCfg(func=shared_kick, mode="reset")
         case _:

@@ -60,7 +60,7 @@ LEAKS = [
 ]
 
 
-@pytest.mark.parametrize("leak", [*LEAKS, "curriculum", "observation_noise"])
+@pytest.mark.parametrize("leak", [*LEAKS, "curriculum", "observation_noise", "step_counter"])
 def test_episodes_depend_on_their_seeds_alone(leak: str) -> None:
     expected = trial(leak).alone()
     assert len(set(expected.fingerprint)) == len(SEEDS), "each seed is an episode of its own"
@@ -73,6 +73,8 @@ def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypat
     from ledger_lab.panels import hooks, slots
 
     monkeypatch.setattr(slots, "OwnDraws", lambda *_: nullcontext())
+    monkeypatch.setattr(slots, "require_repeatable_starts", lambda base, rows, start: start())
+    monkeypatch.setattr(slots, "require_own_rows", lambda *_: None)
     monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
     assert trial(leak).in_company() != trial(leak).beside_training()
 
@@ -117,6 +119,24 @@ def test_random_numbers_of_other_libraries_than_torch_are_refused() -> None:
     for leak in ("numpy_reset", "numpy_interval"):
         with pytest.raises(UserError, match="numpy|not with torch"):
             trial(leak).alone()
+
+
+def test_a_reset_that_draws_from_a_generator_of_its_own_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="reset event 'surprise' changes joint_velocity of 'robot'"):
+        trial("own_generator").alone()
+
+
+def test_without_counters_of_their_own_starts_that_depend_on_them_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.panels import hooks
+
+    monkeypatch.setattr(hooks, "COUNTERS", ())
+    with pytest.raises(UserError, match="reset event 'growing' changes joint_velocity of 'robot'"):
+        trial("step_counter").alone()
+
+
+def test_an_observation_that_mixes_environments_is_refused() -> None:
+    with pytest.raises(UserError, match="observation 'centered' mixes environments: beside other environments"):
+        trial("mixing_observation").alone()
 
 
 def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them() -> None:

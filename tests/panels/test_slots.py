@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -174,6 +175,16 @@ def lucky(env: Any) -> torch.Tensor:
     return torch.rand(env.num_envs) > 0.5
 
 
+def better_than_most(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor(height > np.quantile(height, 0.3))
+
+
+def alternating(env: Any, calls: list[int] = []) -> torch.Tensor:  # noqa: B006 - the list remembers
+    calls.append(1)
+    return torch.full((env.num_envs,), len(calls) % 2 == 0)
+
+
 def raising(env: Any) -> torch.Tensor:
     return env.scene["no such thing"]
 
@@ -199,6 +210,8 @@ def test_a_success_function_may_combine_what_belongs_to_one_environment() -> Non
         ("shifted", r"mixes environments: torch.slice"),
         ("regrouped", r"mixes environments: torch.mean"),
         ("lucky", r"mixes environments: torch.rand"),
+        ("better_than_most", r"mixes environments: beside other environments, it has another value for the same state"),
+        ("alternating", r"gives two answers for the same state"),
         ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
     ],
 )

@@ -64,6 +64,23 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
     assert tempfile.gettempdir() not in json.dumps(described), "where a machine keeps its caches is nobody else's"
 
 
+def test_the_order_of_observations_is_a_part_of_a_panels_identity() -> None:
+    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.description import describe_simulation
+    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])
+    before = describe_simulation(held_out_config(cfg, 1))
+    terms = vars(cfg.observations.policy)
+    terms["joint_pos"] = terms.pop("joint_pos")  # behind the other term
+    after = describe_simulation(held_out_config(cfg, 1))
+    assert before["order"].pop("observations") == ["policy.joint_pos", "policy.joint_vel"]
+    assert after["order"].pop("observations") == ["policy.joint_vel", "policy.joint_pos"]
+    assert before == after, "nothing but the order tells the two apart"
+
+
 def test_a_task_is_registered_once() -> None:
     from ledger_lab.tasks.registration import register
 

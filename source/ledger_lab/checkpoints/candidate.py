@@ -111,13 +111,16 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
     Raises:
         UserError: If a part differs, or the run did not record it.
     """
+    declared = run.declared.panel_fields
 
     def stated(fields: dict[str, Any]) -> dict[str, Any]:
-        hashes = fields.get("environment_sha256", {})
-        return {"time_step": fields.get("time_step")} | {part: hashes.get(part) for part in parts}
+        hashes, order = fields.get("environment_sha256", {}), fields.get("order", {})
+        found = {"time_step": fields.get("time_step")} | {part: hashes.get(part) for part in parts}
+        if "order" in declared:  # older runs did not record it
+            found |= {f"order of {part}": order.get(part) for part in parts}
+        return found
 
-    now, then = stated(describe_simulation(held_out_config(env_cfg, 1))), stated(run.declared.panel_fields)
-    if differences := few_differences(now, then):
+    if differences := few_differences(stated(describe_simulation(held_out_config(env_cfg, 1))), stated(declared)):
         written = run.directory / "params" / "env.yaml"
         raise UserError(
             f"task {run.declared.task} has changed since run {run.declared.run_id} was trained, so {otherwise}: "

@@ -74,10 +74,12 @@ def list_tasks(argv: Sequence[str]) -> int:
             shown += [*sizes, str(env_cfg.scene.num_envs)]
             judged = []
             for panel in own:
-                identity = PanelIdentity.of(panel, simulation).id
-                record = records.get((identity, panel.target_success), MISSING)
+                identity = PanelIdentity.of(panel, simulation)
+                same = (identity.id, identity.without_order().id)  # some shipped policies come from an older version
+                found = (records[key] for panel_id in same if (key := (panel_id, panel.target_success)) in records)
+                record = next(found, MISSING)
                 target = target_share(panel.target_success)
-                judged.append((panel.name, f"{identity[:11]}…", str(len(panel.episodes)), target, record))
+                judged.append((panel.name, f"{identity.id[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
         if not table.row_count:
             raise UserError(

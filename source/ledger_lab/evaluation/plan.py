@@ -186,6 +186,8 @@ def _simulation(
     require_runtime(env_cfg, flags)
     require_takeable(panel, env_cfg)
     identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))
+    if "order" not in run.panel_fields:
+        identity = identity.without_order()  # so that its scores stay comparable with those in its journal
     return Simulation(name=name, task=run.task, env_cfg=env_cfg, identity=identity)
 
 

@@ -95,13 +95,17 @@ class EpisodeLog:
         """Steps in which the physics engine dropped contacts or constraints of a running episode."""
         return int(self._overflow_steps)
 
+    def succeeds(self) -> torch.Tensor:
+        """Return the value of the success function now; boolean tensor of shape (num_envs,)."""
+        return self._success(self._base, **self._panel.success_params)
+
     def observe(self) -> None:
         """Record the results of the terminations, which have just been computed, and of the success function."""
         self.steps_done += 1
         at_horizon = self.steps_done == self.horizon
         manager = self._base.termination_manager
         running = self._state == SlotState.RUNNING
-        holds = self._success(self._base, **self._panel.success_params)[self._held_out] & running
+        holds = self.succeeds()[self._held_out] & running
         self._held = torch.where(holds, self._held + 1, torch.where(running, 0, self._held))
         self._best = torch.maximum(self._best, self._held)
         self._steps += running

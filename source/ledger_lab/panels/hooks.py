@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.starts import COUNTERS
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
 
@@ -147,6 +148,8 @@ class Hooks:
     def reset(self, ids: torch.Tensor) -> None:
         """Run the environment's own reset for held-out slots; logs and curricula do not see it.
 
+        The reset reads step counters of 0, so an episode does not depend on when it starts.
+
         Args:
             ids: Environment ids.
         """
@@ -160,6 +163,8 @@ class Hooks:
             self._replace(undo, base.curriculum_manager, "compute", lambda env_ids=None: None)
             self._replace(undo, base.curriculum_manager, "reset", lambda env_ids=None: {})
             self._replace(undo, self, "_global_draws", "passed")
+            for counter in COUNTERS:
+                self._replace(undo, base, counter, 0)
             self._reset_idx(ids)
         if log is None:
             base.extras.pop("log", None)

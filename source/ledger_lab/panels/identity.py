@@ -50,6 +50,10 @@ class PanelIdentity:
         }
         return cls({**episodes, **simulation})
 
+    def without_order(self) -> PanelIdentity:
+        """Return the identity that an older version would declare, which did not record the order of terms."""
+        return PanelIdentity({name: value for name, value in self.fields.items() if name != "order"})
+
     @property
     def id(self) -> str:
         """``p1-`` and the SHA-256 of the fields as domain-separated canonical JSON."""
@@ -72,6 +76,9 @@ def differing_fields(left: dict[str, Any], right: dict[str, Any], prefix: str = 
         ours, theirs = left.get(key), right.get(key)
         if isinstance(ours, dict) and isinstance(theirs, dict):
             lines += differing_fields(ours, theirs, f"{prefix}{key}.")
+        elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+            pairs = enumerate(zip(ours, theirs, strict=True))
+            lines += next(([f"{prefix}{key}[{i}]: {_short(a)} != {_short(b)}"] for i, (a, b) in pairs if a != b), [])
         elif ours != theirs:
             lines.append(f"{prefix}{key}: {_short(ours)} != {_short(theirs)}")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.capacity import CapacityWatch
+from ledger_lab.panels.company import require_own_rows
 from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.configured import ConfiguredTerms
 from ledger_lab.panels.episodes import EpisodeLog
@@ -22,6 +24,7 @@ from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
+from ledger_lab.panels.starts import require_repeatable_starts
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
 from ledger_lab.panels.terrain import place_on_patches, spread_over_types
 
@@ -115,7 +118,9 @@ class HeldOutSlots:
                 undo.callback(self._capacity.detach)
             self._prepare()
             self._start(self._all[:1])  # refuses a shared draw that has by chance a row per slot
-            self._start(self._all)
+            require_repeatable_starts(self._base, self._held_out, self._restart)
+            self._require_own_rows()
+            self._restart()
             yield self
 
     def reset(self) -> None:
@@ -293,8 +298,12 @@ class HeldOutSlots:
             actions = self._conditions.delayed(actions)
         return actions.masked_fill(self._log.parked.unsqueeze(1), 0.0)
 
-    def _prepare(self) -> None:
-        """Assign an episode to each slot; draw the physical properties that the task draws at start-up."""
+    def _prepare(self, order: NDArray[np.int64] | None = None) -> None:
+        """Assign an episode to each slot; draw the physical properties that the task draws at start-up.
+
+        Args:
+            order: Number of the episode for each slot; by default the slots' own order.
+        """
         if self._panel_taken == self._prepared:
             return
         self._prepared = self._panel_taken
@@ -303,7 +312,8 @@ class HeldOutSlots:
         def keys(purpose: Purpose, own_cell: bool = False) -> NDArray[np.uint64]:
             task = self._panel.task
             each = [stream_key(purpose, task, seed, cell if own_cell else "") for cell, seed in episodes]
-            return np.resize(np.array(each, dtype=np.uint64), self.count)
+            own = np.resize(np.array(each, dtype=np.uint64), self.count)
+            return own if order is None else own[order]
 
         self._keys, self._condition_keys = keys("episode"), keys("disturbance", own_cell=True)
         if self._conditions is not None:
@@ -313,6 +323,31 @@ class HeldOutSlots:
             self._startup.apply(self._ids(self._all))
         if self._conditions is not None:
             self._conditions.assign(keys("condition", own_cell=True))
+
+    def _require_own_rows(self) -> None:
+        """Refuse success functions and observations that mix environments."""
+        base, panel = self._base, self._panel
+        manager = base.observation_manager
+        observations = {
+            f"observation {name!r}": functools.partial(term.func, base, **term.params)
+            for group, terms in manager._group_obs_term_cfgs.items()
+            for name, term in zip(manager.active_terms[group], terms, strict=True)
+        }
+        success = f"panel {panel.name}: success function {panel.success_function!r}", self._log.succeeds
+        cells = np.resize([cell for cell, _ in panel.episodes], self.count).tolist()
+        training = GlobalStreams()
+        require_own_rows(base, self.first, cells, self._restart, success, observations)
+        training.restore()
+
+    def _restart(self, order: NDArray[np.int64] | None = None) -> None:
+        """Draw the start-up values again, and start an episode in each slot.
+
+        Args:
+            order: Number of the episode for each slot; by default the slots' own order.
+        """
+        self._prepared = None
+        self._prepare(order)
+        self._start(self._all)
 
     def _start(self, slots: NDArray[np.int64]) -> None:
         """Start the slots' episodes: restore all defaults, then run the task's own reset."""

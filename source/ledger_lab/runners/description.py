@@ -59,17 +59,34 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
     physics = {key: value for key, value in plain_config(env_cfg.sim.physics).items() if key not in _PHYSICS_NEUTRAL}
     engine = physics_name(env_cfg)
     packages = ("isaaclab", "torch", *_ENGINE_PACKAGES.get(engine.partition("/")[0], ()))
+    parts = {
+        name: _without_slots(plain_config(part))
+        for name in _ENVIRONMENT_PARTS
+        if (part := getattr(env_cfg, name, None)) is not None
+    }
     return {
         "physics": {"engine": engine, "settings": physics, "simulation": simulation},
         "time_step": {"physics_s": env_cfg.sim.dt, "decimation": env_cfg.decimation},
-        "environment_sha256": {
-            name: hashlib.sha256(canonical_json(_without_slots(plain_config(getattr(env_cfg, name))))).hexdigest()
-            for name in _ENVIRONMENT_PARTS
-            if getattr(env_cfg, name, None) is not None
-        },
+        "environment_sha256": {name: hashlib.sha256(canonical_json(part)).hexdigest() for name, part in parts.items()},
+        "order": {name: _order(part, depth=2 if name == "observations" else 1) for name, part in parts.items()},
         "task_episode_length_s": env_cfg.episode_length_s,
         "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
     }
+
+
+def _order(part: dict[str, Any], depth: int) -> list[str]:
+    """Return the names of a part's terms in the order of the configuration, which its hash leaves out.
+
+    Isaac Lab concatenates observations and actions, and runs events and commands, in this order.
+
+    Args:
+        part: Plain configuration of the part.
+        depth: Levels of names: 1 for terms, 2 for groups of terms, which give names like ``policy.joint_pos``.
+    """
+    named = {name: settings for name, settings in part.items() if isinstance(settings, dict)}
+    if depth == 1:
+        return list(named)
+    return [f"{name}.{inner}" for name, settings in named.items() for inner in _order(settings, depth - 1)]
 
 
 def _without_slots(value: Any) -> Any:

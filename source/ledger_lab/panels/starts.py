@@ -1,0 +1,120 @@
+"""Checks that the start of an episode depends on its seed alone: starts it twice, and compares bit for bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels.streams import GlobalStreams
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+COUNTERS = ("common_step_counter", "_sim_step_counter")
+"""Attributes of the environment that count its steps since the training began."""
+
+_PARAMETERS = (
+    *("body_mass", "body_inertia", "body_com_pos_b", "joint_stiffness", "joint_damping", "joint_armature"),
+    *("joint_friction_coeff", "joint_pos_limits", "joint_vel_limits", "joint_effort_limits"),
+)
+"""Physical parameters of an asset, by their names in its data; each has a row per environment."""
+
+
+def require_repeatable_starts(base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None]) -> None:
+    """Refuse a task whose held-out episodes start differently although their seeds are the same.
+
+    Between the two starts, the counters of the environment and the global random streams of torch, NumPy and Python
+    change. A generator of the task's own and a clock change by themselves.
+
+    Args:
+        base: The environment, unwrapped.
+        rows: The held-out slots.
+        start: Starts the episodes of all held-out slots.
+
+    Raises:
+        UserError: If the starts differ. The message names the event, if one reset event alone makes the difference.
+    """
+    if (difference := _difference(base, rows, start)) is None:
+        return
+    for name, term in _reset_events(base):
+        function = term.func
+        term.func = _NoEvent()
+        try:
+            if _difference(base, rows, start) is None:
+                difference = f"reset event {name!r} changes {difference}"
+                break
+        finally:
+            term.func = function
+    raise UserError(
+        f"episodes with the same seed start differently: {difference}. Random numbers must come from torch, without a "
+        "generator of the task's own, and nothing may depend on step counters or the clock"
+    )
+
+
+def _difference(base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None]) -> str | None:
+    """Start the episodes twice; return the name of the first quantity that differs."""
+    start()
+    expected = dict(_quantities(base, rows))
+    with _other_surroundings(base):
+        start()
+    found = _quantities(base, rows)
+    return next((name for name, value in found if not torch.equal(value, expected[name])), None)
+
+
+def _quantities(base: ManagerBasedRLEnv, rows: slice) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield names and copies of what an episode starts with: physical state, parameters and commands, in bits."""
+
+    def bits(value: torch.Tensor) -> torch.Tensor:
+        own = value[rows].clone()
+        return own.view(torch.int32) if own.dtype == torch.float32 else own  # a NaN equals itself
+
+    for kind in base.scene.get_state().values():
+        for name, state in kind.items():
+            for quantity, value in state.items():
+                yield f"{quantity} of {name!r}", bits(value)
+    for name, asset in {**base.scene.articulations, **base.scene.rigid_objects}.items():
+        for quantity in _PARAMETERS:
+            if (parameter := getattr(asset.data, quantity, None)) is not None:
+                yield f"{quantity} of {name!r}", bits(parameter.torch)
+    for name in base.command_manager.active_terms:
+        yield f"command {name!r}", bits(base.command_manager.get_command(name))
+
+
+def _reset_events(base: ManagerBasedRLEnv) -> list[tuple[str, Any]]:
+    """Return names and configurations of the reset events."""
+    manager = base.event_manager
+    terms = manager._mode_term_cfgs.get("reset", [])
+    return list(zip(manager.active_terms.get("reset", []), terms, strict=True))
+
+
+class _NoEvent:
+    """An event that does nothing."""
+
+    def __call__(self, *_: Any, **params: Any) -> None:  # noqa: ANN401 - whatever the event takes
+        """Do nothing."""
+
+    def reset(self, *_: Any) -> None:  # noqa: ANN401 - the manager resets events that are classes
+        """Do nothing."""
+
+
+@contextmanager
+def _other_surroundings(base: ManagerBasedRLEnv) -> Iterator[None]:
+    """Change everything that a start must not depend on; restore it at the end."""
+    streams, counters = GlobalStreams(), {name: getattr(base, name) for name in COUNTERS}
+    torch.manual_seed(random.getrandbits(32))
+    np.random.seed(random.getrandbits(32))
+    random.seed(random.getrandbits(32))
+    for name, count in counters.items():
+        setattr(base, name, count + 1_000_003)
+    try:
+        yield
+    finally:
+        streams.restore()
+        for name, count in counters.items():
+            setattr(base, name, count)
