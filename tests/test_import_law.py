@@ -26,6 +26,7 @@ LIGHT = [
     "ledger_lab.runners",
     "ledger_lab.commands.report",
     "ledger_lab.commands.export",
+    "ledger_lab.commands.import_prices",
     "ledger_lab.launch.inline",
     "ledger_lab.mirrors.program",
     "ledger_lab.commands.study",

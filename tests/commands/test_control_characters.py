@@ -134,8 +134,10 @@ def test_exports_and_file_names_show_control_characters(tmp_path: Path, capsys: 
 def test_all_other_output_goes_through_the_console() -> None:
     """Data for other programs, and lines without a foreign text, are all that goes around the console."""
     around = {
+        "commands/import_prices.py",  # a price file
         "ledger/find.py",  # made visible
         "tasks/registry.py",  # made visible
+        "commands/report.py",  # JSON
         "supervision/supervisor.py",  # made visible
         "terminal/console.py",
         "training/ranks.py",  # what was said elsewhere

@@ -61,6 +61,7 @@ def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path:
         ("export_policy", [], ["contract.json", "--tolerance"]),
         ("ship_policy", [], ["--short_of_target"]),
         ("report", [], ["--json", "--checkpoints", "--prices"]),
+        ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
         ("verify_ledger", [], ["--log_root"]),
     ],
 )

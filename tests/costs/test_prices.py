@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from ledger_lab.costs import LOCAL, Price, load_price_book, load_prices, price_file, resolve_price
 from ledger_lab.errors import UserError
-from tests.conftest import ROOT
 
 TODAY = datetime.date(2026, 1, 2)
 
@@ -295,20 +292,3 @@ def test_a_shipped_price_has_a_source_a_date_and_a_plausible_figure(name: str) -
     assert price.usd_per_hour is not None
     # A typing error in the price or in the number of accelerators leaves this range.
     assert 0.25 < price.usd_per_hour / price.accelerators < 20
-
-
-def test_the_program_of_the_guide_turns_a_catalog_into_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (ROOT / "docs" / "guides" / "prices.md").read_text(encoding="utf-8")
-    shutil.copy(ROOT / "tests" / "fakes" / "catalogs" / "aws.csv", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    (program,) = re.findall(r"^```python\n(.*?)^```", guide, re.M | re.S)
-    exec(compile(program, "prices.md", "exec"), {})
-    prices = load_prices(Path("my_prices.toml"))
-    assert {name: price.usd_per_hour for name, price in prices.items()} == {
-        "aws-p5.48xlarge@us-east-1-on-demand": 50.0,
-        "aws-p5.48xlarge@us-east-1-spot": 20.0,
-    }
-    assert {(price.accelerators, price.accelerator) for price in prices.values()} == {(8, "NVIDIA H100 80GB")}
-    (entry,) = re.findall(r"^```toml\n(.*?)^```", guide, re.M | re.S)
-    Path("entry.toml").write_text(entry)
-    assert [price.market for price in load_prices(Path("entry.toml")).values()] == ["on-demand"]

@@ -30,7 +30,7 @@ from ledger_lab.panels.checks import require_judgeable
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.tasks.registry import require_task, require_task_default
-from ledger_lab.terminal.console import Terminal
+from ledger_lab.terminal.console import Terminal, write_new
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -53,7 +53,7 @@ def new_panel(argv: Sequence[str]) -> int:
     try:
         file = request.output or Path(re.sub(r"\W+", "_", request.task).lower() + ".toml")
         panel, env_cfg = _propose(file, request)
-        _write(file, render_panel(panel, env_cfg))
+        write_new(file, render_panel(panel, env_cfg))
         terminal.console.print(*_next_steps(panel, file), sep="\n", soft_wrap=True)
     finally:
         terminal.restore()
@@ -85,17 +85,6 @@ def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
     """Return a name for a success function in the task's own package, or in one of the user's."""
     package, _, _ = type(env_cfg).__module__.rpartition(".")
     return f"{'my_package' if package.partition('.')[0] in ('', 'isaaclab_tasks') else package}.success:succeeded"
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a new file; refuse to replace an existing file."""
-    try:
-        with file.open("x", encoding="utf-8") as output:
-            output.write(text)
-    except FileExistsError as error:
-        raise UserError(f"{file} exists already: name another file with --output") from error
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _next_steps(panel: Panel, file: Path) -> list[str]:

@@ -144,6 +144,25 @@ def write_output(name: str, text: str) -> None:
         raise UserError(f"cannot write {name}: {error.strerror}") from error
 
 
+def write_new(path: Path, text: str) -> None:
+    """Write a new file that ``--output`` names.
+
+    Args:
+        path: The file.
+        text: What to write.
+
+    Raises:
+        UserError: If the file exists, or can't be written.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UserError(f"{path} exists already: name another file with --output") from error
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
 def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:
     """Print an error in one line.
 

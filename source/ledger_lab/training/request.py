@@ -240,7 +240,7 @@ class TrainRequest(SimulationRequest):
     prices: Path | None = flag(
         None,
         "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
-        "entry is used.",
+        "entry is used. scripts/import_prices.py can write a price file.",
         group=_LEDGER,
         metavar="FILE",
     )
