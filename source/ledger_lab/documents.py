@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "read_toml"]
+__all__ = ["read_json", "read_toml", "toml_value"]
 
 DEEPEST = 64
 """Levels of tables and lists that a file may nest."""
@@ -86,6 +86,23 @@ def _read(path: Path) -> bytes:
     if len(data) > LARGEST_BYTES:
         raise ValueError(f"it has more than {LARGEST_BYTES >> 20} MiB")
     return data
+def toml_value(value: Any) -> str:
+    """Return a value as TOML writes it, for files that the project makes.
+
+    Args:
+        value: Texts, numbers, and lists and tables of them.
+    """
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_toml_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # JSON and TOML have the same escapes, but only TOML requires one for the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    """Return a key, quoted if necessary."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml_value(key)
 
 
 def _too_deep() -> str:

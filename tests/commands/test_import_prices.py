@@ -176,7 +176,7 @@ def test_files_that_are_not_catalogs_are_reported(tmp_path: Path) -> None:
 def test_a_written_file_is_never_replaced(tmp_path: Path) -> None:
     output = tmp_path / "prices.toml"
     output.write_text("mine")
-    assert "the file exists" in refusal(AWS, *DATED, "--output", output)
+    assert "exists already" in refusal(AWS, *DATED, "--output", output)
     assert output.read_text() == "mine"
     assert "cannot write" in refusal(AWS, *DATED, "--output", output / "x.toml")
 

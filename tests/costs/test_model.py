@@ -9,7 +9,6 @@ import pytest
 
 from ledger_lab.costs import (
     OWNED,
-    CohortCost,
     EnergyCost,
     Price,
     RunCost,
@@ -253,36 +252,3 @@ def test_a_cohort_has_runs_and_each_of_them_once() -> None:
 def test_an_impossible_run_cost_is_refused(name: str, usd: float) -> None:
     with pytest.raises(ValueError, match="must be"):
         run(name, usd)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"runs": 0},
-        {"failed_runs": 3},
-        {"target_reaching_runs": -1},
-        {"target_reaching_runs": 0},
-        {"spend_usd": None},
-        {"unpriced_runs": ("a",)},
-        {"usd_per_target_reaching_checkpoint": None},
-        {"usd_interval": None},
-        {"runs": 1},
-        {"undefined_reason": "because"},
-        {"at_least_usd": 1.0},
-    ],
-)
-def test_a_cohort_cost_cannot_contradict_itself(change: dict[str, object]) -> None:
-    consistent: dict[str, object] = {
-        "runs": 2,
-        "failed_runs": 0,
-        "target_reaching_runs": 1,
-        "unpriced_runs": (),
-        "spend_usd": 2.0,
-        "usd_per_target_reaching_checkpoint": 2.0,
-        "usd_interval": (1.0, None),
-        "at_least_usd": None,
-        "undefined_reason": None,
-    }
-    CohortCost(**consistent)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="."):
-        CohortCost(**(consistent | change))  # type: ignore[arg-type]

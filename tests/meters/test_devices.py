@@ -1,47 +1,16 @@
-"""Traces replay the recorded samples, and a hanging or failing driver blocks nothing."""
+"""A hanging or failing driver blocks nothing."""
 
 from __future__ import annotations
 
 import threading
-from pathlib import Path
-
-import pytest
+from dataclasses import replace
 
 from ledger_lab.ledger import DeviceSample
-from ledger_lab.meters import NoDevices, PatientDevices, Reading, ReplayDevices, record_trace
-from ledger_lab.meters.devices import Devices, Tell
+from ledger_lab.meters import NoDevices, PatientDevices
+from ledger_lab.meters.devices import Devices, Tell, silent_sample
 
-SILENT = Reading(uuid="GPU-a").to_sample()
-SAMPLE = Reading(uuid="GPU-a", utilization_percent=50, power_mw=1500, temperature_c=40).to_sample()
-
-
-def test_a_trace_is_replayed_and_then_has_no_figures(tmp_path: Path) -> None:
-    readings = [Reading(uuid="GPU-a", energy_mj=7, sm_clock_mhz=1500), Reading(uuid="GPU-a", energy_mj=9)]
-    left = iter(readings)
-    record_trace(lambda: [next(left)], tmp_path / "t.jsonl", samples=2, interval_s=0.0, origin="a test")
-    devices = ReplayDevices(tmp_path / "t.jsonl")
-    assert [devices.sample() for _ in range(4)] == [
-        [readings[0].to_sample()],
-        [readings[1].to_sample()],
-        [SILENT],
-        [SILENT],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ("", ":1: not JSON"),
-        ('{"format": "other"}\n', ":1: not a trace"),
-        ('{"format": "ledger_lab/nvml-trace/1"}\n[]\n', ":2: not an object"),
-        ('{"format": "ledger_lab/nvml-trace/1"}\n{"readings": [{"uuid": "a", "volts": 1}]}\n', ":2: not a moment"),
-    ],
-)
-def test_an_error_in_a_trace_names_file_and_line(tmp_path: Path, text: str, where: str) -> None:
-    trace = tmp_path / "t.jsonl"
-    trace.write_text(text)
-    with pytest.raises(ValueError, match=f"{trace}{where}"):
-        ReplayDevices(trace)
+SILENT = silent_sample("GPU-a")
+SAMPLE = replace(SILENT, utilization=0.5, power_w=1.5, temperature_c=40.0)
 
 
 class Hanging:
@@ -55,7 +24,7 @@ class Hanging:
         self.asked += 1
         asked = self.asked
         self.goes_on.wait(60)
-        return [Reading(uuid="GPU-a", energy_mj=asked).to_sample()]
+        return [replace(SILENT, energy_mj=asked)]
 
     def close(self) -> None:
         pass

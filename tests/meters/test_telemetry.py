@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Journal, SupervisionStarted, Telemetry, read_ledger
-from ledger_lab.meters import NoDevices, ReplayDevices, Sampler, process_tree
+from ledger_lab.meters import NoDevices, Sampler, process_tree
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import SECOND, write_run
+from tests.fakes.traced_devices import TracedDevices
 
 TRACE = Path(__file__).parents[1] / "fakes" / "made_for_tests.trace.jsonl"
 
@@ -31,7 +32,7 @@ class Clock:
 def test_the_energy_of_a_trace_matches_a_calculation_by_hand(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", device="cuda:0", world_size=2)
     clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, ReplayDevices(TRACE), clock_ns=clock)
+    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), clock_ns=clock)
     with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
         journal.append(
             SupervisionStarted(run_id="aa", attempt=1, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND)
@@ -126,7 +127,7 @@ def test_a_sampler_without_file_descriptors_skips_the_host_sample(monkeypatch: p
         raise OSError(24, "Too many open files")
 
     clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, ReplayDevices(TRACE), clock_ns=clock)
+    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), clock_ns=clock)
     clock.now_ns += SECOND
     with monkeypatch.context() as patch:
         patch.setattr(process_tree, "_text", fails)

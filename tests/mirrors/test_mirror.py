@@ -25,6 +25,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
 from ledger_lab.mirrors import Batch, RunInfo, load_sink
+from ledger_lab.mirrors.program import mirror_run
 from ledger_lab.mirrors.start import require_mirrors, start_mirrors
 from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
@@ -126,7 +127,7 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
     sink = load_sink("tensorboard", {"project": None, "uri": None, "dir": None})
     sink.open(RunInfo(declared("aa"), datetime.now(UTC), tmp_path))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
-    with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; start the mirror"):
+    with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; .*start the mirror"):
         sink.send(Batch((), {"a": "note"}, {}))
 
 
@@ -438,3 +439,17 @@ def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, 
     assert later.returncode == 0
     (found,) = mirrored(mlflow, "gone")
     assert history(mlflow, found["info"]["run_id"], "train/env_steps") == [(1, 40.0), (2, 80.0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("aa",), "the following arguments are required: --to; see --help"),
+        (("aa", "--to", "tensorboard", "--every", "0"), "--every must be above 0, and --patience at least 0 seconds"),
+        (("aa", "--to", "tensorboard", "--every", "soon"), "argument --every: invalid float value: 'soon'; see --help"),
+    ],
+)
+def test_an_impossible_request_is_refused_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(UserError) as refused:
+        mirror_run(arguments)
+    assert str(refused.value) == complaint

@@ -83,6 +83,22 @@ def test_help_shows_flags_in_their_groups() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Several(Request):
+    """A request that must name at least one thing, and how to take it."""
+
+    program = Program(name="several.py", description="Do it.", examples=("several.py FILE --kind x",))
+    files: tuple[Path, ...] = flag(MISSING, "Files.", metavar="FILE", positional=True)
+    kind: Literal["x", "y"] = flag(MISSING, "Of which kind.")
+
+
+def test_what_has_no_default_must_be_given() -> None:
+    assert Several.parse(["a", "b", "--kind", "y"]) == Several(files=(Path("a"), Path("b")), kind="y")
+    for argv, missing in ((["--kind", "x"], "FILE"), (["a"], "--kind")):
+        with pytest.raises(UserError, match=f"required: {missing}"):
+            Several.parse(argv)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plain(Request):
     """A request that opens no simulation."""
 
@@ -90,11 +106,17 @@ class Plain(Request):
     run: str = flag(MISSING, "Run.", metavar="RUN", positional=True)
     to: Path = flag(MISSING, "Where to.")
     formats: tuple[Literal["a", "b"], ...] = flag(("a",), "In which formats.")
+    pair: tuple[str, str] | None = flag(None, "Two of them.", metavar=("A", "B"))
+    quick: bool = flag(False, "Quick.")
+
+    def __post_init__(self) -> None:
+        self.require_at_most_one("pair", "quick")
 
 
 def test_a_program_parses_its_request() -> None:
     assert Plain.parse(["r1", "--to", "x"]) == Plain(run="r1", to=Path("x"))
     assert Plain.parse(["--to", "x", "--formats", "b", "a", "--", "r1"]).formats == ("b", "a")
+    assert Plain.parse(["r1", "--to", "x", "--pair", "c", "d"]).pair == ("c", "d")
     assert "./isaaclab.sh -p scripts/plain.py RUN --to DIR" in Plain.parser().format_help()
     assert Plain.parse(["r1", "--to", "x"]).named() == Named()
 
@@ -105,6 +127,11 @@ def test_a_program_parses_its_request() -> None:
         (["r1"], "the following arguments are required: --to; see --help"),
         (["--to", "x"], "the following arguments are required: RUN; see --help"),
         (["r1", "--to", "x", "--formats", "c"], "invalid choice: 'c' .*; see --help"),
+        (["r1", "--to", "x", "--pair", "c"], "argument --pair: expected 2 arguments; see --help"),
+        (
+            ["r1", "--to", "x", "--pair", "c", "d", "--quick"],
+            "--pair and --quick cannot be used together",
+        ),
     ],
 )
 def test_a_program_refuses_a_command_line_in_one_line(argv: list[str], said: str) -> None:

@@ -6,18 +6,37 @@ import argparse
 import datetime
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from ledger_lab.costs import Price, load_prices, price_file
 from ledger_lab.costs.catalogs import Catalog, Offer, billing_of, price_entries, read_catalogs
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.console import make_console, write_new
 from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import FlagGroup, Request, flag
+
+_OFFERS = FlagGroup("which offers to take (default: all offers with a GPU)")
+_FACTS = FlagGroup("what the catalog does not say")
 
 
-def import_prices_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/import_prices.py``."""
-    parser = Program(
+def _day(text: str) -> datetime.date:
+    """Parse a calendar day.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is not a calendar day.
+    """
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be YYYY-MM-DD, not {text!r}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportRequest(Request):
+    """What a user asks of ``scripts/import_prices.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
         name="import_prices.py",
         description="Write a price file from catalogs of cloud prices. train.py and report.py read the price file with "
         "--prices. A catalog is a file of the tool gpuhunt: a table PROVIDER.csv, or a catalog.zip of such tables. The "
@@ -30,81 +49,70 @@ def import_prices_parser() -> argparse.ArgumentParser:
             "train.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1",
             "report.py --prices my_prices.toml --instance aws-p5.48xlarge@us-east-1-spot",
         ),
-    ).parser()
-    parser.add_argument(
-        "catalogs",
-        nargs="+",
-        type=Path,
-        metavar="CATALOG",
-        help="Catalog: a table (.csv) or an archive of tables (.zip).",
     )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="File to write, which must not exist (default: standard output).",
+
+    catalogs: tuple[Path, ...] = flag(
+        MISSING, "Catalog: a table (.csv) or an archive of tables (.zip).", metavar="CATALOG", positional=True
     )
-    which = parser.add_argument_group("which offers to take (default: all offers with a GPU)")
-    which.add_argument(
-        "--provider",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="Take only offers of this provider. Can be repeated.",
+    output: Path | None = flag(None, "File to write, which must not exist (default: standard output).", metavar="FILE")
+    provider: tuple[str, ...] = flag(
+        (), "Take only offers of this provider. Can be repeated.", group=_OFFERS, metavar="NAME"
     )
-    which.add_argument(
-        "--gpu",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="Take only offers with this GPU, for example H100. Can be repeated.",
+    gpu: tuple[str, ...] = flag(
+        (), "Take only offers with this GPU, for example H100. Can be repeated.", group=_OFFERS, metavar="NAME"
     )
-    which.add_argument(
-        "--count",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="Take only offers with this number of GPUs. Can be repeated.",
+    count: tuple[int, ...] = flag(
+        (), "Take only offers with this number of GPUs. Can be repeated.", group=_OFFERS, metavar="N"
     )
-    which.add_argument(
-        "--region",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="Take only offers in this region. Can be repeated.",
+    region: tuple[str, ...] = flag(
+        (), "Take only offers in this region. Can be repeated.", group=_OFFERS, metavar="NAME"
     )
-    market = which.add_mutually_exclusive_group()
-    market.add_argument(
-        "--spot", action="store_true", help="Take only spot prices (default: spot and on-demand prices)."
-    )
-    market.add_argument(
-        "--on_demand", action="store_true", help="Take only on-demand prices (default: spot and on-demand prices)."
-    )
-    entry = parser.add_argument_group("what the catalog does not say")
-    entry.add_argument(
-        "--date",
-        type=_day,
-        default=None,
+    spot: bool = flag(False, "Take only spot prices (default: spot and on-demand prices).", group=_OFFERS)
+    on_demand: bool = flag(False, "Take only on-demand prices (default: spot and on-demand prices).", group=_OFFERS)
+    date: datetime.date | None = flag(
+        None,
+        "Day of the prices (default: the day in the archive). Required for a .csv file.",
+        group=_FACTS,
         metavar="YYYY-MM-DD",
-        help="Day of the prices (default: the day in the archive). Required for a .csv file.",
+        parse=_day,
     )
-    entry.add_argument(
-        "--billing_granularity_s",
-        type=float,
-        default=None,
+    billing_granularity_s: float | None = flag(
+        None,
+        "Billed time is rounded up to a multiple of S [s] (default: as in config/prices.toml for the provider).",
+        group=_FACTS,
         metavar="S",
-        help="Billed time is rounded up to a multiple of S [s] (default: as in config/prices.toml for the provider).",
     )
-    entry.add_argument(
-        "--billing_minimum_s",
-        type=float,
-        default=None,
+    billing_minimum_s: float | None = flag(
+        None,
+        "Shortest time that is billed [s] (default: as in config/prices.toml for the provider).",
+        group=_FACTS,
         metavar="S",
-        help="Shortest time that is billed [s] (default: as in config/prices.toml for the provider).",
     )
-    return parser
+
+    def __post_init__(self) -> None:
+        """Refuse flags that exclude each other."""
+        self.require_at_most_one("spot", "on_demand")
+
+    def takes(self, offer: Offer) -> bool:
+        """Tell whether an offer matches the flags."""
+        return (
+            (not self.gpu or offer.gpu.casefold() in _folded(self.gpu))
+            and (not self.region or offer.region.casefold() in _folded(self.region))
+            and (not self.count or offer.gpu_count in self.count)
+            and not (self.on_demand if offer.spot else self.spot)
+        )
+
+    def billing(self, catalog: Catalog, ours: Mapping[str, Price]) -> tuple[float, float]:
+        """Return the granularity and the minimum [s] by which the provider of a catalog bills."""
+        known_s, least_s = billing_of(catalog.provider, ours)
+        granularity_s = known_s if self.billing_granularity_s is None else self.billing_granularity_s
+        minimum_s = least_s if self.billing_minimum_s is None else self.billing_minimum_s
+        if granularity_s is None or minimum_s is None:
+            raise UserError(
+                f"{catalog.origin}: config/prices.toml doesn't say how {catalog.provider} bills: give "
+                "--billing_granularity_s and --billing_minimum_s"
+            )
+        return granularity_s, minimum_s
 
 
 def import_prices(argv: Sequence[str]) -> int:
@@ -119,8 +127,8 @@ def import_prices(argv: Sequence[str]) -> int:
     Raises:
         UserError: If a catalog can't be read, no offer matches, or the file can't be written.
     """
-    args = import_prices_parser().parse_args(argv)
-    catalogs = [catalog for path in args.catalogs for catalog in read_catalogs(path)]
+    request = ImportRequest.parse(argv)
+    catalogs = [catalog for path in request.catalogs for catalog in read_catalogs(path)]
     origins = [catalog.origin for catalog in catalogs]
     for catalog in catalogs:
         if origins.count(catalog.origin) > 1:
@@ -129,37 +137,33 @@ def import_prices(argv: Sequence[str]) -> int:
             count = len(catalog.unread)
             left_out = f"{catalog.origin}: {count} lines left out, the first: {catalog.unread[0]}"
             make_console(sys.stderr).print(left_out, soft_wrap=True)
-    _require_known("--provider", args.provider, {catalog.provider for catalog in catalogs})
-    catalogs = [catalog for catalog in catalogs if not args.provider or catalog.provider in _folded(args.provider)]
+    _require_known("--provider", request.provider, {catalog.provider for catalog in catalogs})
+    catalogs = [
+        catalog for catalog in catalogs if not request.provider or catalog.provider in _folded(request.provider)
+    ]
     offers = [offer for catalog in catalogs for offer in catalog.offers]
-    _require_known("--gpu", args.gpu, {offer.gpu for offer in offers})
-    _require_known("--region", args.region, {offer.region for offer in offers})
+    _require_known("--gpu", request.gpu, {offer.gpu for offer in offers})
+    _require_known("--region", request.region, {offer.region for offer in offers})
     ours = load_prices()
     prices: dict[str, Price] = {}
     for catalog in catalogs:
-        chosen = [offer for offer in catalog.offers if _is_chosen(offer, args)]
+        chosen = [offer for offer in catalog.offers if request.takes(offer)]
         if not chosen:
             continue
-        entries = price_entries(catalog, chosen, *_billing(catalog, args, ours), _date(catalog, args.date))
+        billing = request.billing(catalog, ours)
+        if (date := request.date or catalog.dated) is None:
+            raise UserError(
+                f"{catalog.origin}: the table has no date: give the day of its prices with --date YYYY-MM-DD"
+            )
+        entries = price_entries(catalog, chosen, *billing, date)
         twice = next((name for name in entries if name in prices), None)
         if twice is not None:
             raise UserError(f"{catalog.origin}: {twice} is also in another catalog: import only one of the two")
         prices |= entries
     if not prices:
         raise UserError(f"none of {len(offers)} offers with an accelerator matches all flags: leave out a flag")
-    _write(prices, args.output)
+    _write(prices, request.output)
     return 0
-
-
-def _is_chosen(offer: Offer, args: argparse.Namespace) -> bool:
-    """Tell whether an offer matches the flags."""
-    return (
-        (not args.gpu or offer.gpu.casefold() in _folded(args.gpu))
-        and (not args.region or offer.region.casefold() in _folded(args.region))
-        and (not args.count or offer.gpu_count in args.count)
-        and (offer.spot or not args.spot)
-        and not (offer.spot and args.on_demand)
-    )
 
 
 def _require_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
@@ -174,40 +178,13 @@ def _folded(names: Iterable[str]) -> set[str]:
     return {name.casefold() for name in names}
 
 
-def _billing(catalog: Catalog, args: argparse.Namespace, ours: Mapping[str, Price]) -> tuple[float, float]:
-    """Return the granularity and the minimum [s] by which the provider of a catalog bills."""
-    known = billing_of(catalog.provider, ours)
-    granularity_s = known.granularity_s if args.billing_granularity_s is None else args.billing_granularity_s
-    minimum_s = known.minimum_s if args.billing_minimum_s is None else args.billing_minimum_s
-    if granularity_s is None or minimum_s is None:
-        raise UserError(
-            f"{catalog.origin}: config/prices.toml doesn't say how {catalog.provider} bills: give "
-            "--billing_granularity_s and --billing_minimum_s"
-        )
-    return granularity_s, minimum_s
-
-
-def _date(catalog: Catalog, asked: datetime.date | None) -> datetime.date:
-    """Return the day of a catalog's prices."""
-    date = asked or catalog.dated
-    if date is None:
-        raise UserError(f"{catalog.origin}: the table has no date: give the day of its prices with --date YYYY-MM-DD")
-    return date
-
-
 def _write(prices: Mapping[str, Price], output: Path | None) -> None:
     """Write the entries, and print how to use them."""
     text = price_file(prices, "Prices of instances, imported from gpuhunt's catalogs by scripts/import_prices.py.")
     if output is None:
         print(text, end="")
         return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UserError(f"--output {output}: the file exists: remove it, or name another file") from error
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot write: {error.strerror}") from error
+    write_new(output, text)
     spot = sum(price.market == "spot" for price in prices.values())
     name = next(iter(prices))
     make_console().print(
@@ -216,15 +193,3 @@ def _write(prices: Mapping[str, Price], output: Path | None) -> None:
         sep="\n",
         soft_wrap=True,
     )
-
-
-def _day(text: str) -> datetime.date:
-    """Parse a calendar day.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is not a calendar day.
-    """
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"must be YYYY-MM-DD, not {text!r}") from error

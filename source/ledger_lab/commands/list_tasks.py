@@ -24,19 +24,7 @@ from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_packag
 from ledger_lab.terminal.console import Terminal
 from ledger_lab.units import MISSING, duration, target_share
 
-_COLUMNS = (
-    "task",
-    "libraries",
-    "physics",
-    "obs",
-    "actions",
-    "envs",
-    "panel",
-    "id",
-    "episodes",
-    "target",
-    "record",
-)
+_COLUMNS = ("task", "libraries", "physics", "obs", "actions", "envs", "panel", "id", "episodes", "target", "record")
 
 
 def list_tasks(argv: Sequence[str]) -> int:
@@ -72,13 +60,13 @@ def list_tasks(argv: Sequence[str]) -> int:
             if default is not None and default not in known and libraries:
                 own.append(load_panel(default))
             own.sort(key=lambda panel: default not in (panel.name, panel.source))
-            if not own:
-                table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
-                continue
-            try:
-                env_cfg, _ = resolve_configs(task, libraries[0], [])
-            except UserError as error:
-                broken.append(str(error))
+            env_cfg = None
+            if own:
+                try:
+                    env_cfg, _ = resolve_configs(task, libraries[0], [])
+                except UserError as error:
+                    broken.append(str(error))
+            if env_cfg is None:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
             simulation = describe_simulation(held_out_config(env_cfg, 1))

@@ -8,12 +8,10 @@ import json
 import math
 import re
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,11 +19,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.names import visible
 from ledger_lab.reports.export import spreadsheet_text
 from ledger_lab.reports.ledger_tables import TABLES, Contents
 from ledger_lab.reports.sql import Answer, query
-from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.console import make_console, write_output
 
 _SHOWN_ROWS = 500
 """Largest number of rows to print; files get all rows."""
@@ -61,9 +58,9 @@ def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file:
     with _ended_by_interrupts():
         answer = query(contents, sql)
     if json_file is not None:
-        _write(json_file, _json(answer))
+        write_output(json_file, _json(answer))
     if csv_file is not None:
-        _write(csv_file, _csv(answer))
+        write_output(csv_file, _csv(answer))
     if json_file is None and csv_file is None:
         _print(answer)
 
@@ -111,7 +108,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _json(answer: Answer) -> bytes:
+def _json(answer: Answer) -> str:
     """Encode an answer as a list of objects.
 
     Raises:
@@ -126,7 +123,7 @@ def _json(answer: Answer) -> bytes:
     except orjson.JSONEncodeError as error:
         raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
     # In ASCII, as all JSON of reports: orjson leaves control characters beyond ASCII, which a terminal would obey.
-    return (re.sub(r"[^\n -~]", lambda found: json.dumps(found[0])[1:-1], text) + "\n").encode()
+    return re.sub(r"[^\n -~]", lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 
 
 def _plain(value: Any) -> Any:
@@ -134,7 +131,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else str(value)
 
 
-def _csv(answer: Answer) -> bytes:
+def _csv(answer: Answer) -> str:
     """Encode an answer as CSV; a missing value is an empty field, and no text is a formula."""
     text = io.StringIO(newline="")
     # The writer quotes a carriage return only if it ends lines, but readers end a line there in any case.
@@ -143,27 +140,10 @@ def _csv(answer: Answer) -> bytes:
     writer.writerow(map(spreadsheet_text, answer.columns))
     for row in answer.rows:
         writer.writerow(map(_csv_cell, row))
-    return text.getvalue().encode()
+    return text.getvalue()
 
 
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, str):
         return spreadsheet_text(value)
     return "" if isinstance(value, float) and math.isnan(value) else value
-
-
-def _write(name: str, data: bytes) -> None:
-    """Write to a file, or to standard output; a terminal shows control characters instead of obeying them.
-
-    Raises:
-        UserError: If the file can't be written.
-    """
-    if name == "-" and sys.stdout.isatty():
-        data = "\n".join(map(visible, data.decode().split("\n"))).encode()
-    if name == "-":
-        sys.stdout.buffer.write(data)
-        return
-    try:
-        Path(name).write_bytes(data)
-    except OSError as error:
-        raise UserError(f"cannot write {name}: {error.strerror}") from error

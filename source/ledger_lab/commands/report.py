@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,11 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
-from ledger_lab.terminal.console import make_console
+from ledger_lab.reports.ledger_tables import Contents
+from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
+from ledger_lab.terminal.request import Request, flag, log_root_flag
 
 _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
@@ -42,9 +44,11 @@ _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
 
 
-def report_parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/report.py``."""
-    parser = Program(
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest(Request):
+    """What a user asks of ``scripts/report.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
         name="report.py",
         description=(
             "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
@@ -59,63 +63,85 @@ def report_parser() -> argparse.ArgumentParser:
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
-    ).parser()
-    parser.add_argument(
-        "runs",
-        nargs="*",
+    )
+
+    runs: tuple[str, ...] = flag(
+        (),
+        "Run id or name of a cohort (default: all runs). The first characters of an id are enough.",
         metavar="RUN",
-        help="Run id or name of a cohort (default: all runs). The first characters of an id are enough.",
+        positional=True,
     )
-    parser.add_argument(
-        "--log_root", type=Path, default=Path("logs"), help="Root folder of the ledger (default: logs)."
-    )
-    parser.add_argument("--json", metavar="FILE", help="Write all results to a JSON file; - means standard output.")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--html",
-        metavar="FILE",
-        type=Path,
-        help="Write an HTML page with tables and plots, which works without a network. The page shows at most "
+    log_root: Path = log_root_flag()
+    json: str | None = flag(None, "Write all results to a JSON file; - means standard output.", metavar="FILE")
+    html: Path | None = flag(
+        None,
+        "Write an HTML page with tables and plots, which works without a network. The page shows at most "
         f"{_DRAWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
+        metavar="FILE",
     )
-    what.add_argument(
-        "--compare",
-        nargs=2,
-        metavar=("A", "B"),
-        help="Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
+    compare: tuple[str, str] | None = flag(
+        None,
+        "Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
         "than A, with confidence intervals. If A and B cannot be compared, for example because their panels differ, "
         "the program lists what differs and exits with status 2.",
+        metavar=("A", "B"),
     )
-    what.add_argument(
-        "--sql",
-        metavar="QUERY",
-        help="Print the answer to a query of the ledger, in DuckDB's SQL. --schema lists the tables. --json and --csv "
+    sql: str | None = flag(
+        None,
+        "Print the answer to a query of the ledger, in DuckDB's SQL. --schema lists the tables. --json and --csv "
         "write the answer to a file.",
+        metavar="QUERY",
     )
-    what.add_argument("--schema", action="store_true", help="List the tables and columns that --sql can use.")
-    parser.add_argument(
-        "--csv", metavar="FILE", help="Write the answer to --sql to a CSV file; - means standard output."
-    )
-    parser.add_argument("--checkpoints", action="store_true", help="Also show the held-out score of every checkpoint.")
-    parser.add_argument(
-        "--instance",
-        help="Entry of the price file to compute all costs with (default: the price that each run recorded). The "
+    schema: bool = flag(False, "List the tables and columns that --sql can use.")
+    csv: str | None = flag(None, "Write the answer to --sql to a CSV file; - means standard output.", metavar="FILE")
+    checkpoints: bool = flag(False, "Also show the held-out score of every checkpoint.")
+    instance: str | None = flag(
+        None,
+        "Entry of the price file to compute all costs with (default: the price that each run recorded). The "
         "report names the recorded and the new price.",
     )
-    parser.add_argument(
-        "--usd_per_hour",
-        type=float,
-        help="Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
+    usd_per_hour: float | None = flag(
+        None,
+        "Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
         "GPU, or of the whole machine if it trains on its CPU.",
     )
-    parser.add_argument(
-        "--prices",
-        type=Path,
+    prices: Path | None = flag(
+        None,
+        "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
+        "entry is used. scripts/import_prices.py can write a price file.",
         metavar="FILE",
-        help="Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, "
-        "your entry is used. scripts/import_prices.py can write a price file.",
     )
-    return parser
+
+    def __post_init__(self) -> None:
+        """Refuse flags that would be ignored.
+
+        Raises:
+            UserError: If an argument has no effect together with another argument.
+        """
+        views = ("html", "compare", "sql", "schema")
+        self.require_at_most_one(*views)
+        if self.csv is not None and self.sql is None:
+            raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
+        if self.html is not None and self.json is not None:
+            raise UserError("--html and --json cannot be used together: call report.py twice")
+        other = next((f"--{name}" for name in views if getattr(self, name)), None)
+        if self.checkpoints and other is not None:
+            raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
+        if self.compare is not None and self.runs:
+            raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
+        if self.prices is not None and self.instance is None and self.usd_per_hour is None:
+            raise UserError(f"--prices {self.prices}: also name an entry of the file with --instance")
+
+    def price(self) -> Price | None:
+        """Return the price that replaces the declared prices, if there is one.
+
+        Raises:
+            UserError: If there is no such price.
+        """
+        if self.instance is None and self.usd_per_hour is None:
+            return None
+        prices = load_price_book(self.prices)
+        return resolve_price(self.instance, self.usd_per_hour, prices, today=datetime.date.today())
 
 
 @no_collection()
@@ -131,122 +157,107 @@ def build_report(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such ledger or run, or every run is damaged.
     """
-    args = report_parser().parse_args(argv)
-    _require_consistent(args)
-    # Comparisons, queries and pages take longer to load than most reports take.
-    if args.schema:
-        from ledger_lab.commands.query import show_schema
+    request = ReportRequest.parse(argv)
+    if request.schema:
+        from ledger_lab.commands.query import show_schema  # queries take longer to load than most reports
 
         show_schema()
         return 0
-    ledger = whole_ledger(args.log_root)
-    runs = selected_runs(ledger.runs, args.runs, args.log_root)
-    price = _asked_price(args)
-    if args.html is not None and (older := len(runs) - _DRAWN_RUNS) > 0:
+    ledger = whole_ledger(request.log_root)
+    runs, price = selected_runs(ledger.runs, request.runs, request.log_root), request.price()
+    if request.compare is not None:
+        _compare(request, request.compare, ledger, runs, price)
+        return 1 if ledger.damage else 0
+    if request.html is not None and (older := len(runs) - _DRAWN_RUNS) > 0:
         make_console(sys.stderr).print(
             f"--html: a page shows {_DRAWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to draw "
             "others, name runs or cohorts: report.py COHORT --html FILE",
             soft_wrap=True,
         )
         runs = runs[older:]
-    if args.compare is not None:
-        from ledger_lab.commands.compare import compare_runs, comparison_json, show_comparison
-
-        sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
-        comparison = compare_runs(args.compare[0], args.compare[1], runs, price, declared_sizes=sizes)
-        if args.json is None:
-            show_comparison(comparison)
-        else:
-            _write_json(args.json, comparison_json(comparison))
-        return _status(ledger)
-    summaries, cohorts = summarize_selected(ledger, runs, price)
-    if args.sql is not None:
+    contents = Contents(runs, *summarize_selected(ledger, runs, price))
+    if request.sql is not None:
         from ledger_lab.commands.query import answer_sql
-        from ledger_lab.reports.ledger_tables import Contents
 
-        answer_sql(Contents(runs, summaries, cohorts), args.sql, json_file=args.json, csv_file=args.csv)
-        return _status(ledger)
-    if args.html is not None:
-        from ledger_lab.reports.page import write_page
-
-        absent = [] if args.runs else [cohort for cohort in ledger.cohorts if not cohort.run_ids]
-        left_out = len(ledger.runs) - len(runs)
-        with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
-            write_page(
-                args.html, runs, summaries, cohorts, source=str(args.log_root), asked=price, absent=absent,
-                left_out_runs=left_out, on_progress=progress.show,
-            )  # fmt: skip
-        count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-        make_console().print(f"wrote {args.html}: {count}", soft_wrap=True)
-        return _status(ledger)
-    explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
-    bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
-    if args.json is None:
-        console = make_console()
-        if price is not None:
-            console.print(render_repricing(price, summaries))
-        console.print(render_report(summaries, cohorts, console.width, bottlenecks))
-        if not args.runs:
-            for line in absent_cohort_lines(ledger.cohorts):
-                console.print(line)
-        if not explained:
-            console.print(f"bottlenecks and advice are left out over {_rows(runs)} rows: name the runs to explain")
-        if args.checkpoints:
-            for summary in summaries:
-                console.print(render_checkpoints(summary), "")
-        return _status(ledger)
-    found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
-    report = {
-        "asked_price": None if price is None else price.to_dict(),
-        "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
-        "bottlenecks_left_out": not explained,
-        "cohorts": [c.to_json() for c in cohorts],
-        "declared_cohorts": [
-            {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
-            for c in ledger.cohorts
-        ],
-    }
-    _write_json(args.json, report)
-    return _status(ledger)
-
-
-def _status(ledger: Ledger) -> int:
-    """Return the exit status of a report."""
+        answer_sql(contents, request.sql, json_file=request.json, csv_file=request.csv)
+    elif request.html is not None:
+        _draw(request, request.html, ledger, contents, price)
+    else:
+        _show(request, ledger, contents, price)
     return 1 if ledger.damage else 0
 
 
-def _require_consistent(args: argparse.Namespace) -> None:
-    """Refuse flags that would be ignored.
+def _compare(
+    request: ReportRequest, sides: tuple[str, str], ledger: Ledger, runs: Sequence[Run], price: Price | None
+) -> None:
+    """Compare two sides, on the terminal or as JSON."""
+    from ledger_lab.commands.compare import compare_runs, comparison_json, show_comparison
 
-    Raises:
-        UserError: If an argument has no effect together with another argument.
-    """
-    if args.csv is not None and args.sql is None:
-        raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
-    if args.html is not None and args.json is not None:
-        raise UserError("--html and --json cannot be used together: call report.py twice")
-    other = next((f"--{name}" for name in ("html", "compare", "sql", "schema") if getattr(args, name)), None)
-    if args.checkpoints and other is not None:
-        raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
-    if args.compare is not None and args.runs:
-        raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
+    sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
+    comparison = compare_runs(*sides, runs, price, declared_sizes=sizes)
+    if request.json is None:
+        show_comparison(comparison)
+    else:
+        _write_json(request.json, comparison_json(comparison))
 
 
-def _write_json(file: str, report: dict[str, Any]) -> None:
-    """Write a report to a file; ``-`` means standard output."""
-    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
-    if file == "-":
-        print(text, end="")
+def _draw(request: ReportRequest, file: Path, ledger: Ledger, contents: Contents, price: Price | None) -> None:
+    """Write the page."""
+    from ledger_lab.reports.page import write_page
+
+    with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
+        write_page(
+            file,
+            contents.runs,
+            contents.summaries,
+            contents.cohorts,
+            source=str(request.log_root),
+            asked=price,
+            absent=[] if request.runs else [cohort for cohort in ledger.cohorts if not cohort.run_ids],
+            left_out_runs=len(ledger.runs) - len(contents.runs),
+            on_progress=progress.show,
+        )
+    count = len(contents.runs)
+    make_console().print(f"wrote {file}: {count} run{'' if count == 1 else 's'}", soft_wrap=True)
+
+
+def _show(request: ReportRequest, ledger: Ledger, contents: Contents, price: Price | None) -> None:
+    """Show the table, or write all figures as JSON."""
+    runs, summaries, cohorts = contents.runs, contents.summaries, contents.cohorts
+    rows = sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
+    explained = bool(request.runs) or rows <= _EXPLAINED_ROWS
+    bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
+    if request.json is not None:
+        found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
+        report = {
+            "asked_price": None if price is None else price.to_dict(),
+            "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
+            "bottlenecks_left_out": not explained,
+            "cohorts": [c.to_json() for c in cohorts],
+            "declared_cohorts": [
+                {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
+                for c in ledger.cohorts
+            ],
+        }
+        _write_json(request.json, report)
         return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
+    console = make_console()
+    if price is not None:
+        console.print(render_repricing(price, summaries))
+    console.print(render_report(summaries, cohorts, console.width, bottlenecks))
+    if not request.runs:
+        for line in absent_cohort_lines(ledger.cohorts):
+            console.print(line)
+    if not explained:
+        console.print(f"bottlenecks and advice are left out over {rows} rows: name the runs to explain")
+    if request.checkpoints:
+        for summary in summaries:
+            console.print(render_checkpoints(summary), "")
 
 
-def _rows(runs: Sequence[Run]) -> int:
-    """Return the number of rows of some runs."""
-    return sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
+def _write_json(name: str, report: dict[str, Any]) -> None:
+    """Write a report to a file; ``-`` means standard output."""
+    write_output(name, json.dumps(report, indent=2, allow_nan=False) + "\n")
 
 
 def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> dict[str, Bottleneck]:
@@ -254,15 +265,6 @@ def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSum
     known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
     everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
     return find_bottlenecks(runs, summaries, everything)
-
-
-def _asked_price(args: argparse.Namespace) -> Price | None:
-    """Return the requested price, which replaces the declared prices, if there is one."""
-    if args.instance is None and args.usd_per_hour is None:
-        if args.prices is not None:
-            raise UserError(f"--prices {args.prices}: also name an entry of the file with --instance")
-        return None
-    return resolve_price(args.instance, args.usd_per_hour, load_price_book(args.prices), today=datetime.date.today())
 
 
 def whole_ledger(log_root: Path) -> Ledger:

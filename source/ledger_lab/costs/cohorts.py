@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Sequence
 
 from ledger_lab.costs.bootstrap import percentile_levels
-from ledger_lab.costs.model import check_count
 from ledger_lab.costs.prices import check_number
 
 _RESAMPLES = 10_000
@@ -80,25 +79,6 @@ class CohortCost:
 
     undefined_reason: str | None
     """Why there is no cost per target-reaching checkpoint; None when there is one."""
-
-    def __post_init__(self) -> None:
-        """Check the counts and that the numbers agree with them."""
-        check_count("runs", self.runs, at_least=1)
-        for name in ("failed_runs", "target_reaching_runs"):
-            check_count(name, getattr(self, name), at_least=0)
-            if getattr(self, name) > self.runs:
-                raise ValueError(f"{name} = {getattr(self, name)} is more than runs = {self.runs}")
-        defined = not self.unpriced_runs and self.target_reaching_runs > 0
-        if (self.spend_usd is None) != bool(self.unpriced_runs):
-            raise ValueError("spend_usd is known exactly when every run is priced")
-        if (self.usd_per_target_reaching_checkpoint is not None) != defined:
-            raise ValueError("usd_per_target_reaching_checkpoint needs all prices and a run that reached the target")
-        if (self.usd_interval is not None) != (defined and self.runs > 1):
-            raise ValueError("usd_interval goes with a defined cost of more than one run")
-        if (self.undefined_reason is None) != defined:
-            raise ValueError("undefined_reason goes with an undefined cost per target-reaching checkpoint")
-        if self.at_least_usd != (None if defined else self.spend_usd):
-            raise ValueError("at_least_usd is the spend of a priced cohort in which no run reached the target")
 
 
 def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:

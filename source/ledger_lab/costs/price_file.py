@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from ledger_lab.costs.prices import Price
+from ledger_lab.documents import toml_value
 
 
 def price_file(prices: Mapping[str, Price], comment: str) -> str:
@@ -18,11 +18,6 @@ def price_file(prices: Mapping[str, Price], comment: str) -> str:
     tables = [f"# {' '.join(comment.split())}"]
     for name, price in prices.items():
         fields = {key: value for key, value in price.to_dict().items() if key != "instance" and value is not None}
-        lines = [f"{key} = {_value(value)}" for key, value in fields.items()]
-        tables.append("\n".join([f"[instances.{_value(name)}]", *lines]))
+        lines = [f"{key} = {toml_value(value)}" for key, value in fields.items()]
+        tables.append("\n".join([f"[instances.{toml_value(name)}]", *lines]))
     return "\n\n".join(tables) + "\n"
-
-
-def _value(value: str | int | float | None) -> str:
-    """Return a TOML value. JSON strings are TOML strings, except for the delete character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

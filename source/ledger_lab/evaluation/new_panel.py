@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from isaaclab.managers import (
 from isaaclab.sensors import SensorBaseCfg
 from pxr import Usd, UsdPhysics
 
+from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.request import NewPanelRequest
 from ledger_lab.panels import Panel
@@ -29,7 +30,7 @@ from ledger_lab.panels.checks import require_judgeable
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.tasks.registry import require_task, require_task_default
-from ledger_lab.terminal.console import Terminal
+from ledger_lab.terminal.console import Terminal, write_new
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -52,7 +53,7 @@ def new_panel(argv: Sequence[str]) -> int:
     try:
         file = request.output or Path(re.sub(r"\W+", "_", request.task).lower() + ".toml")
         panel, env_cfg = _propose(file, request)
-        _write(file, render_panel(panel, env_cfg))
+        write_new(file, render_panel(panel, env_cfg))
         terminal.console.print(*_next_steps(panel, file), sep="\n", soft_wrap=True)
     finally:
         terminal.restore()
@@ -86,17 +87,6 @@ def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
     return f"{'my_package' if package.partition('.')[0] in ('', 'isaaclab_tasks') else package}.success:succeeded"
 
 
-def _write(file: Path, text: str) -> None:
-    """Write a new file; refuse to replace an existing file."""
-    try:
-        with file.open("x", encoding="utf-8") as output:
-            output.write(text)
-    except FileExistsError as error:
-        raise UserError(f"{file} exists already: name another file with --output") from error
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
-
-
 def _next_steps(panel: Panel, file: Path) -> list[str]:
     """Return lines that say what was written, and what is left to do."""
     lines = [f"wrote {file}: {len(panel.seeds)} episodes of {panel.episode_length_s:g} s of {panel.task}"]
@@ -115,74 +105,21 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
         panel: The panel, with seeds that start at 0 and without perturbations.
         env_cfg: Resolved configuration of the task.
     """
+    from jinja2 import Environment, StrictUndefined
+
     assets = list(_assets(env_cfg))
-    lines = [
-        *_comment(
-            "A panel: the held-out episodes that a policy is scored on, and the success function. Comments name what "
-            "the task's configuration offers. Scores are comparable only if this file, the task and the physics are "
-            "the same."
-        ),
-        f"task = {_toml(panel.task)}",
-        f"description = {_toml(panel.description)}",
-        f"episode_length_s = {panel.episode_length_s}  # the task's own; the panel's may be shorter",
-        f"target_success = {panel.target_success}",
-        "",
-        "[seeds]",
-        "first = 0",
-        f"count = {len(panel.seeds)}",
-        "",
-        *_comment(*_success_notes(env_cfg, assets)),
-        "[success]",
-        f"function = {_toml(panel.success_function)}",
-        f"version = {panel.success_version}  # raise it whenever the meaning of the function changes",
-        f"hold_s = {panel.hold_s}",
-        "",
-        "[success.params]",
-        "# limit = 0.1",
-        "",
-        *_comment(
-            "Cells are conditions. Every seed runs once in each cell, and the target holds for all episodes together. "
-            "Amounts are drawn per seed from [low, high], or are a single number; bodies and joints are regular "
-            "expressions."
-        ),
-        "[[cells]]",
-        'name = "nominal"',
-    ]
-    for kind, params in _example_cells(env_cfg, assets).items():
-        lines += ["", "# [[cells]]", f"# name = {_toml(kind)}", f"# {kind} = {_toml(params)}"]
-    return "\n".join(lines) + "\n"
-
-
-def _success_notes(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> Iterator[str]:
-    """Explain what a success is, and list the data that the function can read."""
-    yield (
-        "An episode succeeds if it lasts to its horizon and the function is true at every step of its last hold_s "
-        "seconds; with 0, only the last step counts."
-    )
     ends = _terms(env_cfg.terminations, TerminationTermCfg)
-    failing = ", ".join(name for name, term in ends.items() if not term.time_out)
-    if failing:
-        yield (
-            f"An episode fails if one of these terminations ends it: {failing}. If a termination means success, switch "
-            "it off: env.terminations.NAME=null."
-        )
-    yield "The function is called like a termination term, must treat each environment by itself, and can read:"
-    for asset in assets:
-        parts = {"joints": asset.joints, "bodies": asset.bodies}
-        known = "; ".join(f"{part} {', '.join(names)}" for part, names in parts.items() if names)
-        yield f'  env.scene["{asset.name}"].data  {known}'.rstrip()
-    for name in _terms(env_cfg.scene, SensorBaseCfg):
-        yield f'  env.scene["{name}"].data'
-    for name in _terms(env_cfg.commands, CommandTermCfg):
-        yield f'  env.command_manager.get_command("{name}")'
-    yield "  env.action_manager.action"
-    if assets:
-        asset = assets[0]
-        state = "joint_vel" if asset.joints else "root_lin_vel_w"
-        yield "For example:"
-        yield "  def succeeded(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:"
-        yield '      """Return which environments are at rest; boolean tensor of shape (num_envs,)."""'
-        yield f'      return env.scene["{asset.name}"].data.{state}.torch.abs().amax(dim=1) <= limit'
+    engine = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    engine.filters |= {"comment": _comment, "toml": toml_value}
+    template = files("ledger_lab.evaluation").joinpath("template", "panel.toml.jinja").read_text(encoding="utf-8")
+    return engine.from_string(template).render(
+        panel=panel,
+        assets=assets,
+        failing=[name for name, term in ends.items() if not term.time_out],
+        sensors=_terms(env_cfg.scene, SensorBaseCfg),
+        commands=_terms(env_cfg.commands, CommandTermCfg),
+        cells=_example_cells(env_cfg, assets),
+    )
 
 
 def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> dict[str, dict[str, Any]]:
@@ -271,24 +208,10 @@ def _terms(group: Any, kind: type) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if isinstance(value, kind)}
 
 
-def _comment(*paragraphs: str) -> Iterator[str]:
-    """Yield paragraphs as comment lines; all lines of a paragraph have the same indent."""
-    for paragraph in paragraphs:
+def _comment(text: str) -> str:
+    """Return paragraphs as comment lines; all lines of a paragraph have the same indent."""
+    lines: list[str] = []
+    for paragraph in filter(None, text.split("\n")):
         indent = " " * (len(paragraph) - len(paragraph.lstrip()))
-        for line in textwrap.wrap(paragraph, 118, subsequent_indent=indent, break_on_hyphens=False):
-            yield f"# {line}"
-
-
-def _toml(value: Any) -> str:
-    """Return a value in TOML."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    # JSON and TOML have the same escapes, but only TOML requires one for the delete character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _key(key: str) -> str:
-    """Return a TOML key, quoted if necessary."""
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+        lines += textwrap.wrap(paragraph, 118, subsequent_indent=indent, break_on_hyphens=False)
+    return "".join(f"# {line}\n" for line in lines)

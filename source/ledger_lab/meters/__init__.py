@@ -1,6 +1,6 @@
 """Meters of a run: time by phase, memory, energy and facts of the host. They need no torch."""
 
-from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, ReplayDevices, record_trace
+from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices
 from ledger_lab.meters.host import (
     git_changes,
     git_facts,
@@ -23,10 +23,7 @@ __all__ = [
     "PatientDevices",
     "Phase",
     "PhaseClock",
-    "Reading",
-    "ReplayDevices",
     "Sampler",
-    "git_changes",
     "git_changes",
     "git_facts",
     "hardware_facts",
@@ -36,6 +33,5 @@ __all__ = [
     "package_versions",
     "peak_host_memory_bytes",
     "process_started_ns",
-    "record_trace",
     "source_sha256",
 ]

@@ -1,21 +1,22 @@
-"""Meters of accelerators: one protocol, for no device, a recorded trace, or NVIDIA's driver (:mod:`.nvml`)."""
+"""Meters of accelerators: one protocol, for no device or for NVIDIA's driver (:mod:`.nvml`)."""
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Protocol
 
 from ledger_lab.ledger import DeviceSample
 from ledger_lab.ledger.endings import reason_of
 
 Tell = Callable[[str], None]
 """Called with one line that says why something is not metered."""
+
+
+_FIGURES = [each.name for each in fields(DeviceSample) if each.name != "uuid"]
 
 
 class Devices(Protocol):
@@ -28,30 +29,9 @@ class Devices(Protocol):
         """Release the driver."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """Readings of one device in NVML's units; ``None`` if NVML gave none."""
-
-    uuid: str
-    utilization_percent: int | None = None
-    memory_used_bytes: int | None = None
-    power_mw: int | None = None
-    energy_mj: int | None = None
-    temperature_c: int | None = None
-    sm_clock_mhz: int | None = None
-
-    def to_sample(self) -> DeviceSample:
-        """Return the reading in the units of the ledger."""
-        percent, milliwatts, celsius = self.utilization_percent, self.power_mw, self.temperature_c
-        return DeviceSample(
-            uuid=self.uuid,
-            utilization=None if percent is None else percent / 100,
-            memory_used_bytes=self.memory_used_bytes,
-            power_w=None if milliwatts is None else milliwatts / 1000,
-            energy_mj=self.energy_mj,
-            temperature_c=None if celsius is None else float(celsius),
-            sm_clock_mhz=self.sm_clock_mhz,
-        )
+def silent_sample(uuid: str) -> DeviceSample:
+    """Return a sample of a device that gives no figures."""
+    return DeviceSample(uuid=uuid, **dict.fromkeys(_FIGURES))
 
 
 class NoDevices:
@@ -71,76 +51,6 @@ class NoDevices:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-class ReplayDevices:
-    """Devices that replay a trace, one line per sample. After its end, there are no figures."""
-
-    def __init__(self, trace: Path) -> None:
-        """Read the trace.
-
-        Args:
-            trace: File written by :func:`record_trace`.
-
-        Raises:
-            ValueError: If a line is not one of a trace; the message names file and line.
-        """
-        header, *lines = trace.read_text(encoding="utf-8").splitlines() or [""]
-        if _parsed(trace, 1, header).get("format") != _FORMAT:
-            raise ValueError(f"{trace}:1: not a trace of the format {_FORMAT!r}")
-        self._moments: list[list[Reading]] = []
-        for number, line in enumerate(lines, start=2):
-            try:
-                self._moments.append([Reading(**reading) for reading in _parsed(trace, number, line)["readings"]])
-            except (KeyError, TypeError) as error:
-                raise ValueError(f"{trace}:{number}: not a moment of a trace: {error}") from error
-        self._uuids = list(dict.fromkeys(reading.uuid for moment in self._moments for reading in moment))
-        self._next = 0
-
-    def sample(self) -> list[DeviceSample]:
-        """Return the next sample of the trace."""
-        over = self._next >= len(self._moments)
-        readings = [Reading(uuid=uuid) for uuid in self._uuids] if over else self._moments[self._next]
-        self._next += 1
-        return [reading.to_sample() for reading in readings]
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-_FORMAT = "ledger_lab/nvml-trace/1"
-
-
-def _parsed(trace: Path, number: int, line: str) -> dict[str, Any]:
-    """Parse a line of a trace."""
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{trace}:{number}: not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{trace}:{number}: not an object")
-    return value
-
-
-def record_trace(
-    read: Callable[[], Sequence[Reading]], trace: Path, *, samples: int, interval_s: float = 1.0, origin: str
-) -> None:
-    """Record the samples of devices, for :class:`ReplayDevices`.
-
-    Args:
-        read: Reads them, like :meth:`ledger_lab.meters.nvml.NvmlDevices.read`.
-        trace: File to write.
-        samples: Number of samples.
-        interval_s: Time between two samples [s].
-        origin: Description of the recorded hardware, for readers of the file.
-    """
-    started_ns = time.perf_counter_ns()
-    with trace.open("w", encoding="utf-8") as file:
-        file.write(json.dumps({"format": _FORMAT, "origin": origin}) + "\n")
-        for number in range(samples):
-            time.sleep(max(0.0, number * interval_s - (time.perf_counter_ns() - started_ns) / 1e9))
-            moment = {"wall_ns": time.perf_counter_ns() - started_ns, "readings": [asdict(each) for each in read()]}
-            file.write(json.dumps(moment) + "\n")
 
 
 _OPENING_S = 30.0
@@ -192,7 +102,7 @@ class PatientDevices:
 
     def _silence(self) -> list[DeviceSample]:
         """Return samples without figures, for the known devices."""
-        return [Reading(uuid=uuid).to_sample() for uuid in self._uuids]
+        return [silent_sample(uuid) for uuid in self._uuids]
 
     def sample(self) -> list[DeviceSample]:
         """Return a sample, if it arrives within the limit."""

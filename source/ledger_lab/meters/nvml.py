@@ -6,12 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ledger_lab.ledger import DeviceSample
-from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Reading, Tell
-
-_T = TypeVar("_T")
+from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Tell, silent_sample
 
 
 def open_devices(
@@ -105,6 +103,8 @@ class _Device:
     """NVML's handle of the device."""
     gpu: Any
     """NVML's handle of the whole GPU."""
+    older_name: str = ""
+    """Name of a MIG slice in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
 
     @property
     def is_slice(self) -> bool:
@@ -118,18 +118,14 @@ class _Gpu:
 
     uuid: str
     name: str
-    handle: Any
-    slices: tuple[_Device, ...] | None
-    """Its MIG slices; ``None`` if MIG is off."""
-    slice_ids: tuple[str, ...] = ()
-    """Names of the slices in the older form, ``MIG-<GPU>/<GPU instance>/<compute instance>``."""
+    devices: tuple[_Device, ...]
+    """What CUDA can use of it: the GPU, or its MIG slices. CUDA uses the first one for the GPU's name."""
+    is_sliced: bool
 
     @property
     def first(self) -> _Device | None:
-        """The device that CUDA uses for the GPU's name: the GPU, or its first slice."""
-        if self.slices is None:
-            return _Device(self.uuid, self.handle, self.handle)
-        return next(iter(self.slices), None)
+        """The device that CUDA uses for the GPU's name."""
+        return next(iter(self.devices), None)
 
 
 class _Catalog:
@@ -149,22 +145,21 @@ class _Catalog:
         nvml = self._nvml
         uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
         try:
-            sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+            is_sliced = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
         except nvml.NVMLError:
-            sliced = False  # most GPUs do not support MIG
-        if not sliced:
-            return _Gpu(uuid, name, handle, None)
+            is_sliced = False  # most GPUs do not support MIG
+        if not is_sliced:
+            return _Gpu(uuid, name, (_Device(uuid, handle, handle),), is_sliced)
         slices: list[_Device] = []
-        ids: list[str] = []
         for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
                 part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             except nvml.NVMLError:
                 continue  # no slice with this index
-            slices.append(_Device(nvml.nvmlDeviceGetUUID(part), part, handle))
             instances = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
-            ids.append(f"MIG-{uuid}/{instances[0]}/{instances[1]}")
-        return _Gpu(uuid, name, handle, tuple(slices), tuple(ids))
+            older_name = f"MIG-{uuid}/{instances[0]}/{instances[1]}"
+            slices.append(_Device(nvml.nvmlDeviceGetUUID(part), part, handle, older_name))
+        return _Gpu(uuid, name, tuple(slices), is_sliced)
 
     def visible(self, environ: Mapping[str, str]) -> list[_Device]:
         """Return the devices that CUDA sees, in the order in which it counts them.
@@ -189,7 +184,7 @@ class _Catalog:
     def _by_index(self, token: str, environ: Mapping[str, str]) -> _Device | None:
         """Return the device that has this index in CUDA."""
         if len(self._gpus) > 1:
-            if any(gpu.slices is not None for gpu in self._gpus):
+            if any(gpu.is_sliced for gpu in self._gpus):
                 reason = "where GPUs are sliced (MIG), CUDA_VISIBLE_DEVICES must name a slice by its UUID"
                 raise _UnmatchedError(reason, surprising=True)
             # CUDA orders GPUs by speed, NVML by bus position. For equal GPUs, the orders are the same.
@@ -206,10 +201,8 @@ class _Catalog:
         """Return the device whose UUID starts with a name; ``None`` if there is none or more than one."""
         fitting: list[_Device | None] = []
         if token.startswith("MIG-"):
-            for gpu in self._gpus:
-                for part, older in zip(gpu.slices or (), gpu.slice_ids, strict=False):
-                    if part.uuid.startswith(token) or older == token:
-                        fitting.append(part)
+            slices = [device for gpu in self._gpus for device in gpu.devices if device.is_slice]
+            fitting = [part for part in slices if part.uuid.startswith(token) or part.older_name == token]
         elif token.startswith("GPU-"):
             fitting = [gpu.first for gpu in self._gpus if gpu.uuid.startswith(token)]
         return fitting[0] if len(fitting) == 1 else None
@@ -231,50 +224,44 @@ class NvmlDevices:
         if any(device.is_slice for device in devices):
             tell("power, energy and utilization are not metered: NVML knows them for whole GPUs, not for MIG slices")
 
-    def read(self) -> list[Reading]:
-        """Read every device, in NVML's units."""
-        readings = [self._read(device) for device in self._devices]
-        for reading in readings:
-            silent = reading == Reading(uuid=reading.uuid)
-            if silent and reading.uuid not in self._silent:
-                self._tell(f"{reading.uuid} does not answer")
-            (self._silent.add if silent else self._silent.discard)(reading.uuid)
-        return readings
-
     def sample(self) -> list[DeviceSample]:
         """Sample every device."""
-        return [reading.to_sample() for reading in self.read()]
+        samples = [self._sample(device) for device in self._devices]
+        for sample in samples:
+            silent = sample == silent_sample(sample.uuid)
+            if silent and sample.uuid not in self._silent:
+                self._tell(f"{sample.uuid} does not answer")
+            (self._silent.add if silent else self._silent.discard)(sample.uuid)
+        return samples
 
     def close(self) -> None:
         """Release NVML."""
         self._asked(self._nvml.nvmlShutdown)
 
-    def _read(self, device: _Device) -> Reading:
-        """Read one device. Figures of a whole GPU, such as its power, are not used for a slice."""
+    def _sample(self, device: _Device) -> DeviceSample:
+        """Sample one device. Figures of a whole GPU, such as its power, are not used for a slice."""
         nvml, gpu, whole = self._nvml, device.gpu, not device.is_slice
-        return Reading(
+        return DeviceSample(
             uuid=device.uuid,
-            utilization_percent=self._asked(lambda: int(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu))
-            if whole
-            else None,
+            utilization=self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100) if whole else None,
             memory_used_bytes=self._asked(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device.handle).used)),
-            power_mw=self._asked(lambda: int(nvml.nvmlDeviceGetPowerUsage(gpu))) if whole else None,
+            power_w=self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000) if whole else None,
             energy_mj=self._asked(lambda: int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu))) if whole else None,
             temperature_c=self._temperature(gpu),
             sm_clock_mhz=self._asked(lambda: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM))),
         )
 
-    def _temperature(self, gpu: Any) -> int | None:
+    def _temperature(self, gpu: Any) -> float | None:
         """Return the temperature [°C]. NVML has two functions for it: one of old drivers, one of new drivers."""
         nvml = self._nvml
         for name in ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature"):
             ask = getattr(nvml, name, None)
             value = None if ask is None else self._asked(partial(ask, gpu, nvml.NVML_TEMPERATURE_GPU))
             if value is not None:
-                return value
+                return float(value)
         return None
 
-    def _asked(self, ask: Callable[[], _T]) -> _T | None:
+    def _asked[T](self, ask: Callable[[], T]) -> T | None:
         """Return a reading; ``None`` if NVML gives none, because the GPU has no such meter or is lost."""
         try:
             return ask()

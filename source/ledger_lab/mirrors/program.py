@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,50 +16,22 @@ from ledger_lab.ledger import RunDeclared, Status
 from ledger_lab.ledger.digest import find_journals
 from ledger_lab.ledger.find import telling_damage
 from ledger_lab.ledger.redaction import RedactedStream
-from ledger_lab.mirrors import (
-    SINKS,
-    JournalEntry,
-    RunFollower,
-    RunInfo,
-    Sink,
-    SinkUnavailableError,
-    Translator,
-    load_sink,
-)
+from ledger_lab.mirrors.follow import JournalEntry, RunFollower
+from ledger_lab.mirrors.sink import SINKS, RunInfo, Sink, SinkUnavailableError, load_sink
+from ledger_lab.mirrors.translate import Translator
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import Request, flag, log_root_flag
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
 
 
-def mirror_run(argv: Sequence[str]) -> int:
-    """Follow a run's journals to its end, and send their rows.
+@dataclass(frozen=True, kw_only=True)
+class MirrorRequest(Request):
+    """What a user asks of ``scripts/mirror.py``: each field is an argument or a flag of the same name."""
 
-    Args:
-        argv: Command line without the program's name.
-
-    Returns:
-        0.
-
-    Raises:
-        UserError: If there is no such run, or the destination refuses it.
-    """
-    args = _parser().parse_args(argv)
-    if args.every <= 0 or args.patience < 0:
-        raise UserError("--every must be above 0, and --patience at least 0 seconds")
-    run_dir = _find(args.run, args.log_root)
-    follower = RunFollower(run_dir)
-    sink = load_sink(args.to, {"project": args.project, "uri": args.uri, "dir": args.dir})
-    os.nice(10)  # training on this host takes priority
-    with telling_damage():
-        _mirror(follower, run_dir, sink, args)
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Return the command line of ``scripts/mirror.py``."""
-    parser = Program(
+    program = Program(
         name="mirror.py",
         description=(
             "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow. The dashboard gets training "
@@ -75,42 +47,58 @@ def _parser() -> argparse.ArgumentParser:
             "mirror.py RUN --to tensorboard",
             "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
         ),
-    ).parser()
-    parser.add_argument(
-        "run", metavar="RUN", help="Run id or run directory. The first characters of the id are enough."
     )
-    parser.add_argument("--to", required=True, choices=SINKS, help="Dashboard to send to.")
-    parser.add_argument(
-        "--project", help="Name of the W&B project or MLflow experiment (default: ledger_lab).", metavar="NAME"
+
+    run: str = flag(
+        MISSING,
+        "Run id or run directory. The first characters of the id are enough.",
+        metavar="RUN",
+        positional=True,
     )
-    parser.add_argument("--uri", help="Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
-    parser.add_argument(
-        "--dir", type=Path, help="Folder for the files of TensorBoard or W&B (default: in the directory of the run)."
+    to: str = flag(MISSING, f"Dashboard to send to: {', '.join(SINKS)}.", metavar="NAME")
+    project: str | None = flag(
+        None, "Name of the W&B project or MLflow experiment (default: ledger_lab).", metavar="NAME"
     )
-    parser.add_argument(
-        "--once", action="store_true", help="Send the data that exists now, and exit, even if the run continues."
-    )
-    parser.add_argument(
-        "--every",
-        type=float,
-        default=2.0,
+    uri: str | None = flag(None, "Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
+    dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the directory of the run).")
+    once: bool = flag(False, "Send the data that exists now, and exit, even if the run continues.")
+    every: float = flag(2.0, "Time between two checks for new data [s] (default: 2).", metavar="S")
+    patience: float = flag(
+        600.0,
+        "Time to keep retrying after the run has ended, if the dashboard cannot be reached [s] (default: 600).",
         metavar="S",
-        help="Time between two checks for new data [s] (default: 2).",
     )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=600.0,
-        metavar="S",
-        help="Time to keep retrying after the run has ended, if the dashboard cannot be reached [s] (default: 600).",
-    )
-    parser.add_argument(
-        "--log_root", type=Path, default=Path("logs"), help="Root folder of the ledger (default: logs)."
-    )
-    return parser
+    log_root: Path = log_root_flag()
+
+    def __post_init__(self) -> None:
+        """Refuse impossible times."""
+        if self.every <= 0 or self.patience < 0:
+            raise UserError("--every must be above 0, and --patience at least 0 seconds")
 
 
-def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Namespace) -> None:
+def mirror_run(argv: Sequence[str]) -> int:
+    """Follow a run's journals to its end, and send their rows.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If there is no such run, or the destination refuses it.
+    """
+    request = MirrorRequest.parse(argv)
+    run_dir = _find(request.run, request.log_root)
+    follower = RunFollower(run_dir)
+    sink = load_sink(request.to, {"project": request.project, "uri": request.uri, "dir": request.dir})
+    os.nice(10)  # training on this host takes priority
+    with telling_damage():
+        _mirror(follower, run_dir, sink, request)
+    return 0
+
+
+def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, request: MirrorRequest) -> None:
     """Send new rows until the run is over."""
     entries = follower.poll()
     facts = _facts(entries, run_dir)
@@ -119,27 +107,27 @@ def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, args: argparse.Nam
     status, sent = Status.RUNNING, 0
     newest = facts.declared_at
     console = make_console()
-    console.print(f"mirroring run {facts.declared.run_id} to {args.to}", soft_wrap=True)
+    console.print(f"mirroring run {facts.declared.run_id} to {request.to}", soft_wrap=True)
     while True:
         came: list[JournalEntry] = []
         if entries:
             batch = translator.translate(entries, has)
             newest = max(newest, entries[-1].time)
             if batch.cursor != has:
-                came = _insist(lambda: sink.send(batch), follower, args)  # noqa: B023 - called before the next turn
+                came = _until_received(lambda: sink.send(batch), follower, request)  # noqa: B023 - called before the next turn
                 sent += sum(batch.cursor.values()) - sum(has.values())
                 has = batch.cursor
-        elif args.once or (status := follower.status) is not Status.RUNNING:
+        elif request.once or (status := follower.status) is not Status.RUNNING:
             break
         else:
-            time.sleep(args.every)
+            time.sleep(request.every)
         entries = came + follower.poll()
     status = follower.status
-    _insist(lambda: sink.close(status, newest), follower, args)
+    _until_received(lambda: sink.close(status, newest), follower, request)
     console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
-def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.Namespace) -> list[JournalEntry]:
+def _until_received(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:
     """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Returns:
@@ -158,9 +146,9 @@ def _insist(attempt: Callable[[], None], follower: RunFollower, args: argparse.N
             now = f"{datetime.now(UTC):%H:%M:%S}"
             make_console().print(f"{now} {error}; trying again in {wait_s:.0f} s", soft_wrap=True)
             came += follower.poll()
-            if args.once or follower.status is not Status.RUNNING:
+            if request.once or follower.status is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since
-                if time.monotonic() - over_since + wait_s > args.patience:
+                if time.monotonic() - over_since + wait_s > request.patience:
                     raise UserError(f"{error}; run the command again later: it continues where it stopped") from error
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)

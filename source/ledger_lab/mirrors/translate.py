@@ -40,7 +40,7 @@ class Translator:
         points: list[Point] = []
         notes: dict[str, str] = {}
         for entry in entries:
-            found, said = self._one(entry)
+            found, said = self._translated(entry)
             self._cursor[entry.journal] = entry.sequence + 1
             if entry.sequence >= has.get(entry.journal, 0):
                 points += found
@@ -48,7 +48,7 @@ class Translator:
         cursor = {**has, **{name: max(rows, has.get(name, 0)) for name, rows in self._cursor.items()}}
         return Batch(tuple(points), notes, cursor)
 
-    def _one(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
+    def _translated(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
         """Translate one row."""
         row = entry.row
         match row:
@@ -115,22 +115,21 @@ class Translator:
 def _telemetry(entry: JournalEntry, row: Telemetry) -> list[Point]:
     """Return a sample, without the figures that were not measured."""
     values: dict[str, float | None] = {}
-    if row.host is not None:
+    if (host := row.host) is not None:
         values |= {
-            "telemetry/host_cpu_s": row.host.cpu_s,
-            "telemetry/host_busiest_thread": row.host.busiest_thread,
-            "telemetry/host_memory_gb": row.host.memory_bytes / 1e9,
-            "telemetry/host_available_gb": row.host.available_bytes / 1e9,
+            "host_cpu_s": host.cpu_s,
+            "host_busiest_thread": host.busiest_thread,
+            "host_memory_gb": host.memory_bytes / 1e9,
+            "host_available_gb": host.available_bytes / 1e9,
         }
     for index, device in enumerate(row.devices):
+        used_bytes = device.memory_used_bytes
         values |= {
-            f"telemetry/gpu{index}_utilization": device.utilization,
-            f"telemetry/gpu{index}_memory_gb": None
-            if device.memory_used_bytes is None
-            else device.memory_used_bytes / 1e9,
-            f"telemetry/gpu{index}_power_w": device.power_w,
-            f"telemetry/gpu{index}_temperature_c": device.temperature_c,
-            f"telemetry/gpu{index}_sm_clock_mhz": device.sm_clock_mhz,
+            f"gpu{index}_utilization": device.utilization,
+            f"gpu{index}_memory_gb": None if used_bytes is None else used_bytes / 1e9,
+            f"gpu{index}_power_w": device.power_w,
+            f"gpu{index}_temperature_c": device.temperature_c,
+            f"gpu{index}_sm_clock_mhz": device.sm_clock_mhz,
         }
-    known = {name: float(value) for name, value in values.items() if value is not None}
+    known = {f"telemetry/{name}": float(value) for name, value in values.items() if value is not None}
     return [Point(entry.time, "wall_s", row.wall_ns // 1_000_000_000, known)] if known else []

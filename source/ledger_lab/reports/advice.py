@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
-from ledger_lab.ledger import PanelResult, Run, Status
+from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.scaling import Scaling, fit_scaling
@@ -41,11 +42,11 @@ class Advice:
     action: str
     gain: float
     """Share of the run's wall-clock time that the change saves for the same number of environment steps; in (0, 1)."""
-    bound: Literal["estimate", "at most"]
+    bound: Literal["estimate", "at most"] = "estimate"
     """Whether the gain is an expectation or an upper bound."""
     basis: str
     """The measured figures that the gain is computed from, and how."""
-    caveat: str | None
+    caveat: str | None = None
     """Side effects of the change."""
 
 
@@ -62,48 +63,38 @@ class Peers:
         Args:
             works: Their work; each run occurs once.
         """
-        self._steps: dict[object, list[Workload]] = {}
-        self._updates: dict[object, list[Workload]] = {}
-        self._starts_s: dict[object, list[float]] = {}
-        self._steps_s: dict[object, list[float]] = {}
+        self._groups: defaultdict[object, list[Workload]] = defaultdict(list)
+        self._starts_s: defaultdict[object, list[float]] = defaultdict(list)
+        self._steps_s: defaultdict[object, list[float]] = defaultdict(list)
         self._fits: dict[object, Scaling | None] = {}
         for work in works:
             start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
             if work.attempts == 1 and work.iterations and start_s is not None:
-                self._starts_s.setdefault(work.slots, []).append(start_s)
-            if not _measures(work):
-                continue
-            self._steps.setdefault(_step_group(work), []).append(work)
-            self._updates.setdefault(_update_group(work), []).append(work)
-            if (step_s := work.step_s) is not None:
-                self._steps_s.setdefault(_settings(work), []).append(step_s)
+                self._starts_s[work.slots].append(start_s)
+            if _measures(work):
+                for group in (_step_group(work), _update_group(work)):
+                    self._groups[group].append(work)
+                if (step_s := work.step_s) is not None:
+                    self._steps_s[_settings(work)].append(step_s)
         for times_s in (*self._starts_s.values(), *self._steps_s.values()):
             times_s.sort()
 
-    def fit_steps(
-        self, work: Workload, size: Callable[[Workload], int], time: Callable[[Workload], float | None]
-    ) -> Scaling | None:
-        """Fit a figure of the environment steps over the runs whose steps are alike; see :func:`_fit`."""
-        return self._fit("steps", self._steps.get(_step_group(work), []), _step_group(work), size, time)
+    def fit(self, group: object, size: str, time: str) -> Scaling | None:
+        """Fit a figure over a group of runs, once.
 
-    def fit_updates(
-        self, work: Workload, size: Callable[[Workload], int], time: Callable[[Workload], float | None]
-    ) -> Scaling | None:
-        """Fit a figure of the updates over the runs whose updates are alike; see :func:`_fit`."""
-        return self._fit("updates", self._updates.get(_update_group(work), []), _update_group(work), size, time)
+        Args:
+            group: What the runs have in common.
+            size: Name of the size in :class:`Workload`.
+            time: Name of the figure in :class:`Workload`.
 
-    def _fit(
-        self,
-        what: str,
-        works: Sequence[Workload],
-        group: object,
-        size: Callable[[Workload], int],
-        time: Callable[[Workload], float | None],
-    ) -> Scaling | None:
-        """Fit a figure over a group, once."""
-        key = (what, group, size, time)
+        Returns:
+            The fit; ``None`` with too few sizes, or if the figures are not near a line.
+        """
+        key = group, size, time
         if key not in self._fits:
-            self._fits[key] = _fit(works, size, time)
+            found = [(getattr(work, size), getattr(work, time)) for work in self._groups.get(group, ())]
+            fit = fit_scaling([(n, t) for n, t in found if t is not None])
+            self._fits[key] = fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
         return self._fits[key]
 
     def other_starts_s(self, work: Workload) -> tuple[float, int] | None:
@@ -131,7 +122,7 @@ class Peers:
 
 def _step_group(work: Workload) -> object:
     """Return what runs have in common whose environment steps are alike, whatever their number of environments."""
-    return work.agent, work.graphs, work.timing, work.held_out_slots > 0
+    return "steps", work.agent, work.graphs, work.timing, work.held_out_slots > 0
 
 
 def _update_group(work: Workload) -> object:
@@ -139,21 +130,11 @@ def _update_group(work: Workload) -> object:
 
     Another minibatch size changes the configuration's hash; the same code and overrides give the same network.
     """
-    return work.timing, work.code
+    return "updates", work.timing, work.code
 
 
-def _settings(work: Workload) -> object:
-    """Return what two runs have in common that did the same work."""
-    return (
-        work.agent,
-        work.graphs,
-        work.timing,
-        work.num_envs,
-        work.held_out_slots,
-        work.horizon,
-        work.epochs,
-        work.minibatches,
-    )
+_settings = attrgetter("agent", "graphs", "timing", "num_envs", "held_out_slots", "horizon", "epochs", "minibatches")
+"""What two runs have in common that did the same work."""
 
 
 def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list[Advice]:
@@ -169,13 +150,12 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
         return []
     found: list[Advice | None] = [_warmer_start(work, peers), _one_run(work, run)]
     if _measures(work):
-        results = run.results
         found += [
             _more_environments(work, peers, usage),
             _larger_minibatches(work, peers),
             _fewer_epochs(work),
-            _less_frequent_scoring(work, run, results),
-            _fewer_checkpoints(work, run, results),
+            _less_frequent_scoring(work, run),
+            _fewer_checkpoints(work, run),
             _feeding_the_device(work, usage),
             *_twins(work, peers),
         ]
@@ -187,23 +167,9 @@ def _measures(work: Workload) -> bool:
     return work.iterations >= _LEAST_ITERATIONS and work.attempts == 1
 
 
-def _fit(
-    runs: Sequence[Workload], size: Callable[[Workload], int], time: Callable[[Workload], float | None]
-) -> Scaling | None:
-    """Fit a time over runs; ``None`` with too few sizes, or if the times are not near a line."""
-    times = [(size(each), time(each)) for each in runs]
-    fit = fit_scaling([(n, t) for n, t in times if t is not None])
-    return fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
-
-
-_slots, _num_envs, _minibatch_size = attrgetter("slots"), attrgetter("num_envs"), attrgetter("minibatch_size")
-_step_s, _infer_s, _minibatch_s = attrgetter("step_s"), attrgetter("infer_s"), attrgetter("minibatch_s")
-_peak_memory_gb = attrgetter("peak_memory_gb")
-
-
 def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Advice | None:
     """Advise twice as many environments if one step of them costs less than twice as much."""
-    step = peers.fit_steps(work, _slots, _step_s)
+    step = peers.fit(_step_group(work), "slots", "step_s")
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
     if step is None or step_s is None:
         return None
@@ -213,14 +179,13 @@ def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Ad
         return None
     # Training is charged for its own slots only, so its cost is the step's cost per slot.
     saved_s = step_s * step.saving(work.slots, slots)
-    infer, infer_s = peers.fit_steps(work, _num_envs, _infer_s), work.phase_s(Phase.INFER)
+    infer, infer_s = peers.fit(_step_group(work), "num_envs", "infer_s"), work.phase_s(Phase.INFER)
     if infer is not None and infer_s is not None:
         saved_s += infer_s * infer.saving(work.num_envs, twice)
     beyond = ", beyond what was measured" if slots > step.sizes[-1] else ""
     return Advice(
         action=f"train in {twice} environments instead of {work.num_envs}",
         gain=saved_s / work.wall_s,
-        bound="estimate",
         basis=(
             f"step time {100 * step.growth(work.slots, slots):+.0f} % from {work.slots} to {slots} slots{beyond}: "
             f"{1e3 * step.fixed:.2f} ms + {1e6 * step.per_item:.2f} µs per slot, fitted to {step.runs} runs "
@@ -234,14 +199,14 @@ def _fits(peers: Peers, slots: int, work: Workload, usage: LoopTelemetry) -> boo
     """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
         return False
-    memory = peers.fit_steps(work, _slots, _peak_memory_gb)
+    memory = peers.fit(_step_group(work), "slots", "peak_memory_gb")
     return memory is None or work.memory_gb is None or memory.at(slots) < MEMORY_LIMIT * work.memory_gb
 
 
 def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
     """Advise half as many minibatches of twice the size if one of these costs less than twice as much."""
     learn_s = work.phase_s(Phase.LEARN)
-    fit = peers.fit_updates(work, _minibatch_size, _minibatch_s)
+    fit = peers.fit(_update_group(work), "minibatch_size", "minibatch_s")
     if fit is None or learn_s is None or work.minibatches % 2:
         return None
     size, twice = work.minibatch_size, 2 * work.minibatch_size
@@ -249,7 +214,6 @@ def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
     return Advice(
         action=f"update with {work.minibatches // 2} minibatches instead of {work.minibatches}",
         gain=learn_s * fit.saving(size, twice) / work.wall_s,
-        bound="estimate",
         basis=(
             f"time of a minibatch {100 * fit.growth(size, twice):+.0f} % from {size} to {twice} steps{beyond}: "
             f"{1e3 * fit.fixed:.2f} ms + {1e6 * fit.per_item:.3f} µs per step, fitted to {fit.runs} runs "
@@ -269,16 +233,15 @@ def _fewer_epochs(work: Workload) -> Advice | None:
     return Advice(
         action=f"update for {work.epochs - 1} epochs instead of {work.epochs}",
         gain=learn_s / work.epochs / work.wall_s,
-        bound="estimate",
         basis=f"learn took {learn_s:.1f} s in {work.iterations} × {work.epochs} epochs",
         caveat="may take more steps to learn",
     )
 
 
-def _less_frequent_scoring(work: Workload, run: Run, results: Sequence[PanelResult]) -> Advice | None:
+def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     """Advise judging half as many policies; the gain is the time of judging outside the environment steps."""
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
-    screened = {row.checkpoint for row in results if row.purpose == "screening"}
+    screened = {row.checkpoint for row in run.results if row.purpose == "screening"}
     iterations = sorted(saved.iteration for saved in run.checkpoints if saved.path in screened)
     if step_s is None or len(iterations) < 3 or not work.held_out_slots:
         return None
@@ -290,7 +253,6 @@ def _less_frequent_scoring(work: Workload, run: Run, results: Sequence[PanelResu
     return Advice(
         action=f"judge half as often: --eval_every {every}",
         gain=judging_s / 2 / work.wall_s,
-        bound="estimate",
         basis=(
             f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of the steps, at any "
             f"cadence; judging {len(iterations)} policies took {judging_s:.1f} s"
@@ -299,10 +261,10 @@ def _less_frequent_scoring(work: Workload, run: Run, results: Sequence[PanelResu
     )
 
 
-def _fewer_checkpoints(work: Workload, run: Run, results: Sequence[PanelResult]) -> Advice | None:
+def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
     """Advise saving half as many of the checkpoints that were never judged."""
     checkpoint_s = work.phase_s(Phase.CHECKPOINT)
-    judged = {row.checkpoint for row in results if row.purpose != "evaluation"}
+    judged = {row.checkpoint for row in run.results if row.purpose != "evaluation"}
     checkpoints = run.checkpoints
     unjudged = [saved.iteration for saved in checkpoints if saved.path not in judged]
     if checkpoint_s is None or len(unjudged) < 2:
@@ -311,7 +273,6 @@ def _fewer_checkpoints(work: Workload, run: Run, results: Sequence[PanelResult])
     return Advice(
         action="save half as often: twice the agent.save_interval",
         gain=len(unjudged) / 2 * each_s / work.wall_s,
-        bound="estimate",
         basis=f"{len(unjudged)} checkpoints that were never judged took {1e3 * each_s:.0f} ms each",
         caveat="an interrupted run loses up to twice as many iterations",
     )
@@ -328,10 +289,8 @@ def _warmer_start(work: Workload, peers: Peers) -> Advice | None:
     return Advice(
         action="start with warm caches: keep the kernel cache (~/.cache/warp) and the packages on a local disk",
         gain=(own_s - median_s) / work.wall_s,
-        bound="estimate",
         basis=f"start-up and compilation took {own_s:.1f} s here and {median_s:.1f} s in the median of {count} "
         "other runs of the same size",
-        caveat=None,
     )
 
 
@@ -344,9 +303,7 @@ def _one_run(work: Workload, run: Run) -> Advice | None:
     return Advice(
         action=f"train on in one run: --max_iterations {2 * run.declared.max_iterations}",
         gain=start_s / 2 / work.wall_s,
-        bound="estimate",
         basis=f"start-up and compilation took {start_s:.1f} s, which a run of twice the length pays once",
-        caveat=None,
     )
 
 
@@ -362,7 +319,6 @@ def _feeding_the_device(work: Workload, usage: LoopTelemetry) -> Advice | None:
         gain=loop_s * (1 - usage.utilization) / work.wall_s,
         bound="at most",
         basis=f"no kernel ran in {1 - usage.utilization:.0%} of the {loop_s:.1f} s of the training loop",
-        caveat=None,
     )
 
 
@@ -407,7 +363,6 @@ def _twin(work: Workload, times_s: Sequence[float], action: str, caveat: str | N
     return Advice(
         action=action,
         gain=(work.step_s - median_s) * work.step_calls / work.wall_s,
-        bound="estimate",
         basis=f"a step took {1e3 * work.step_s:.2f} ms here and {1e3 * median_s:.2f} ms in {len(times_s)} other "
         f"run{'s' if len(times_s) != 1 else ''} that did",
         caveat=caveat,

@@ -61,15 +61,15 @@ class Outcome:
 class RatioEstimate:
     """By which factor side A took more than side B."""
 
-    ratio: float | None
+    ratio: float | None = None
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
-    interval: tuple[float, float | None] | None
+    interval: tuple[float, float | None] | None = None
     """95 % bootstrap interval. An upper end of ``None`` is infinite. There is no interval if a side has a single
     run."""
-    bound: Literal["exact", "at_least", "at_most"]
+    bound: Literal["exact", "at_least", "at_most"] = "exact"
     """Whether the ratio is exact. It is a lower bound if runs of A missed the target, an upper bound if runs of B
     did."""
-    refusal: str | None
+    refusal: str | None = None
     """Why nothing can be claimed; ``None`` where there is a ratio."""
 
 
@@ -182,7 +182,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     random = np.random.default_rng(seed)
     drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
     drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
-    success, exam = _compare_success(a, b)
+    success, scored_on = _compare_success(a, b)
     return Finding(
         a=a.name,
         b=b.name,
@@ -199,7 +199,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         success=success,
-        scored_on=exam,
+        scored_on=scored_on,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
         ),
@@ -248,12 +248,12 @@ def _list(seeds: Sequence[int]) -> str:
 def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
     """Compare geometric means of the times to target; a run that missed the target enters as a lower bound."""
     if any(outcome.seconds <= 0 for outcome in (*a, *b)):
-        return _refuse("a run was declared and never started, so it has no time")
+        return RatioEstimate(refusal="a run was declared and never started, so it has no time")
     short_a, short_b = (sum(not outcome.reached_target for outcome in side) for side in (a, b))
     if short_a and short_b:
-        return _refuse(
-            f"{short_a} of {len(a)} runs of A and {short_b} of {len(b)} of B never reached the target, "
-            "so their times bound the ratio on neither side"
+        return RatioEstimate(
+            refusal=f"{short_a} of {len(a)} runs of A and {short_b} of {len(b)} of B never reached the target, so "
+            "their times bound the ratio on neither side"
         )
     log_a, log_b = (np.log([outcome.seconds for outcome in side]) for side in (a, b))
     ratios = np.exp(log_a[drawn_a].mean(axis=1) - log_b[drawn_b].mean(axis=1))
@@ -266,16 +266,18 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
     for name, side in (("A", a), ("B", b)):
         unpriced = sum(outcome.usd is None for outcome in side)
         if unpriced:
-            return _refuse(
-                f"{unpriced} of {len(side)} runs of {name} have no cost: name an --instance or give --usd_per_hour "
-                "(for your own hardware without measured energy, set its power_w)"
+            return RatioEstimate(
+                refusal=f"{unpriced} of {len(side)} runs of {name} have no cost: name an --instance or give "
+                "--usd_per_hour (for your own hardware without measured energy, set its power_w)"
             )
     spend_a, spend_b = (np.array([outcome.usd or 0.0 for outcome in side]) for side in (a, b))
     reached_a, reached_b = (np.array([outcome.reached_target for outcome in side], dtype=float) for side in (a, b))
     if not reached_a.sum() and not reached_b.sum():
-        return _refuse("no run of either side reached the target, so no cost per target-reaching policy is known")
+        return RatioEstimate(
+            refusal="no run of either side reached the target, so no cost per target-reaching policy is known"
+        )
     if not spend_a.sum() or not spend_b.sum():
-        return _refuse("the price of a side is zero, so there is no ratio")
+        return RatioEstimate(refusal="the price of a side is zero, so there is no ratio")
     bound: Literal["exact", "at_least", "at_most"] = (
         "at_least" if not reached_a.sum() else "at_most" if not reached_b.sum() else "exact"
     )
@@ -310,12 +312,7 @@ def _estimate(
         low = float(np.quantile(lower, below, method="inverted_cdf")) if bound != "at_most" else 0.0
         high = float(np.quantile(upper, above, method="inverted_cdf")) if bound != "at_least" else math.inf
         interval = (low, high if math.isfinite(high) else None)
-    return RatioEstimate(ratio=ratio, interval=interval, bound=bound, refusal=None)
-
-
-def _refuse(reason: str) -> RatioEstimate:
-    """Return an estimate that claims nothing."""
-    return RatioEstimate(ratio=None, interval=None, bound="exact", refusal=reason)
+    return RatioEstimate(ratio=ratio, interval=interval, bound=bound)
 
 
 def _compare_success(a: Side, b: Side) -> tuple[Comparison | None, str | None]:

@@ -70,8 +70,6 @@ class _Track:
     attempt: int
     uuid: str
     sums: DeviceSums
-    source: Source
-    stretches: Sequence[Stretch]
 
 
 def summarize_energy(run: Run) -> EnergySummary:
@@ -93,13 +91,12 @@ def summarize_energy(run: Run) -> EnergySummary:
     ]
     alone = {attempt.number: _metered(run, attempt, tracks) for attempt in run.attempts}
     reason = _undefined_reason(run, tracks, alone)
-    sources = {device.energy_source for device in devices}
     kwh = None if reason else math.fsum(device.energy_kwh for device in devices if device.energy_kwh is not None)
     return EnergySummary(
         kwh=kwh,
-        source=None if reason else ("power" if "power" in sources else "counter"),
+        source=None if reason else _source(device.energy_source == "power" for device in devices),
         undefined_reason=reason,
-        attempt_kwh=[metered.kwh for metered in alone.values()],
+        attempt_kwh=[kwh for kwh, _ in alone.values()],
         mean_utilization=_mean([track.sums.figures["utilization"] for track in tracks]),
         devices=devices,
     )
@@ -110,15 +107,14 @@ def _tracks(attempt: Attempt, *, apart: bool) -> Iterator[_Track]:
     for journal in attempt.journals:
         sums = TelemetrySums.of(journal.timed(Telemetry), apart=True) if apart else journal.telemetry
         for uuid, device in sums.devices.items():
-            source: Source = "power" if device.counter is None else "counter"
-            yield _Track(attempt.number, uuid, device, source, device.stretches)
+            yield _Track(attempt.number, uuid, device)
 
 
 def _overlap(tracks: Sequence[_Track]) -> bool:
     """Tell whether two tracks cover the same device at the same time."""
     seen: dict[str, list[Stretch]] = {}
     for track in tracks:
-        seen.setdefault(track.uuid, []).extend(track.stretches)
+        seen.setdefault(track.uuid, []).extend(track.sums.stretches)
     return any(
         before.end_ns > after.start_ns for stretches in seen.values() for before, after in pairwise(sorted(stretches))
     )
@@ -139,38 +135,36 @@ def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:
     return math.fsum(energy_mj), covered_ns
 
 
-@dataclass(frozen=True)
-class _Metered:
-    """Energy of one attempt, as far as it is known."""
+def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> tuple[float | None, str | None]:
+    """Add up the energy of one attempt's devices.
 
-    kwh: float | None
-    gap: str | None
-    """What was not metered for most of the time; ``None`` if nothing, or if the attempt was short."""
-
-
-def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> _Metered:
-    """Add up the energy of one attempt's devices."""
+    Returns:
+        The energy [kWh], ``None`` if unknown; and what was not metered for most of the time. The latter is ``None`` if
+        nothing, or if the attempt was short.
+    """
     wall_s = attempt.wall_ns / 1e9
     needed_s = wall_s - max(_UNMETERED_S, _UNMETERED_SHARE * wall_s)
     by_device: dict[str, list[Stretch]] = {}
     for track in tracks:
         if track.attempt == attempt.number:
-            by_device.setdefault(track.uuid, []).extend(track.stretches)
+            by_device.setdefault(track.uuid, []).extend(track.sums.stretches)
     wanted = run.declared.world_size if run.declared.device.startswith("cuda") else 1
     if needed_s > 0 and len(by_device) < wanted:
-        return _Metered(None, f"{len(by_device)} of {wanted} accelerators metered")
+        return None, f"{len(by_device)} of {wanted} accelerators metered"
     energies_mj: list[float] = []
     for uuid, stretches in by_device.items():
         energy_mj, covered_ns = _merged(stretches)
         if covered_ns / 1e9 < needed_s:
-            return _Metered(None, f"the energy of {uuid} is known for {covered_ns / 1e9:.0f} of {wall_s:.0f} s")
+            return None, f"the energy of {uuid} is known for {covered_ns / 1e9:.0f} of {wall_s:.0f} s"
         energies_mj += [energy_mj] if covered_ns else []
     # An attempt too short for two samples has no energy of its own, but is no gap in the energy of a longer run.
     known = len(energies_mj) >= wanted
-    return _Metered(math.fsum(energies_mj) / _MJ_PER_KWH if known else None, None)
+    return math.fsum(energies_mj) / _MJ_PER_KWH if known else None, None
 
 
-def _undefined_reason(run: Run, tracks: Sequence[_Track], alone: Mapping[int, _Metered]) -> str | None:
+def _undefined_reason(
+    run: Run, tracks: Sequence[_Track], alone: Mapping[int, tuple[float | None, str | None]]
+) -> str | None:
     """Return why the energy of the whole run is unknown; ``None`` if it is known."""
     if not tracks:
         if not run.declared.device.startswith("cuda"):
@@ -178,22 +172,22 @@ def _undefined_reason(run: Run, tracks: Sequence[_Track], alone: Mapping[int, _M
         journals = [journal for attempt in run.attempts for journal in attempt.journals]
         kept = any(journal.telemetry.wall_ns for journal in journals)
         return "no accelerator was metered" if kept else "no telemetry kept"
-    gap = next((f"attempt {number}: {metered.gap}" for number, metered in alone.items() if metered.gap), None)
-    if gap is None and not any(track.stretches for track in tracks):
+    gap = next((f"attempt {number}: {gap}" for number, (_, gap) in alone.items() if gap), None)
+    if gap is None and not any(track.sums.stretches for track in tracks):
         return "the run was over before an accelerator was metered twice"
     return gap
 
 
 def _device(tracks: Sequence[_Track]) -> DeviceSummary:
     """Summarize one device from all its samples."""
-    stretches = [stretch for track in tracks for stretch in track.stretches]
+    stretches = [stretch for track in tracks for stretch in track.sums.stretches]
     energy_mj, covered_ns = _merged(stretches)
-    sources = {track.source for track in tracks if track.stretches}
+    integrated = [track.sums.counter is None for track in tracks if track.sums.stretches]
     figures = {name: [track.sums.figures[name] for track in tracks] for name in FIGURES}
     return DeviceSummary(
         uuid=tracks[0].uuid,
         energy_kwh=energy_mj / _MJ_PER_KWH if stretches else None,
-        energy_source=None if not stretches else ("power" if "power" in sources else "counter"),
+        energy_source=_source(integrated) if stretches else None,
         metered_s=covered_ns / 1e9,
         mean_utilization=_mean(figures["utilization"]),
         peak_utilization=_peak(figures["utilization"]),
@@ -205,6 +199,11 @@ def _device(tracks: Sequence[_Track]) -> DeviceSummary:
         peak_memory_gb=_peak(figures["memory_used_bytes"], 1e9),
         mean_sm_clock_mhz=_mean(figures["sm_clock_mhz"]),
     )
+
+
+def _source(integrated: Iterable[bool]) -> Source:
+    """Return where energy is from; each value tells whether a part of it was integrated from samples of the power."""
+    return "power" if any(integrated) else "counter"
 
 
 def _mean(figures: Sequence[Figure], unit: float = 1.0) -> float | None:

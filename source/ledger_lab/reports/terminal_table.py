@@ -19,15 +19,8 @@ from ledger_lab.reports.columns import Style, shown_table
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
-from ledger_lab.units import (
-    duration,
-    energy,
-    gigabytes,
-    percent,
-    quantity,
-    target_share,
-    usd,
-)
+from ledger_lab.reports.yardsticks import by_yardstick
+from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
 
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
 
@@ -49,16 +42,12 @@ def render_report(
     Returns:
         One block per task, panel and target, with a line per cohort below.
     """
-    groups: dict[tuple[str, str, float], list[RunSummary]] = {}
-    for summary in summaries:
-        groups.setdefault((summary.task, summary.panel_id, summary.target_success), []).append(summary)
     blocks: list[Text] = []
-    for (task, panel_id, target), members in groups.items():
-        episodes = next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None)
+    for yardstick, members in by_yardstick(summaries):
+        task, panel_id, target = yardstick.task, yardstick.panel_id, yardstick.target_success
+        heading = f"task {task} · panel {yardstick.panel} ({panel_id[:11]}…) · target {target_share(target)} of "
         blocks += [
-            Text(
-                f"task {task} · panel {members[0].panel} ({panel_id[:11]}…) · target {target_share(target)} of "
-            ).append(f"{episodes or 'its'} held-out episodes"),
+            Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes"),
             *_table(members, width),
             *_reason_lines(members),
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from ledger_lab.errors import as_user_error, first_line
+from ledger_lab.errors import UserError, as_user_error, first_line
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
 
@@ -123,6 +123,45 @@ def make_console(file: IO[str] | None = None) -> Console:
     """Return a console that is as wide as the terminal; in a file or a pipe, nothing is cut or wrapped."""
     stream = sys.stdout if file is None else file
     return PlainConsole(stream, None if stream.isatty() else PLAIN_WIDTH)
+
+
+def write_output(name: str, text: str) -> None:
+    """Write what a user asked for.
+
+    Args:
+        name: The file; ``-`` means standard output, where a terminal shows control characters instead of obeying them.
+        text: What to write.
+
+    Raises:
+        UserError: If the file can't be written.
+    """
+    if name == "-":
+        shown = "\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text
+        sys.stdout.buffer.write(shown.encode())
+        return
+    try:
+        Path(name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UserError(f"cannot write {name}: {error.strerror}") from error
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a new file that ``--output`` names.
+
+    Args:
+        path: The file.
+        text: What to write.
+
+    Raises:
+        UserError: If the file exists, or can't be written.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UserError(f"{path} exists already: name another file with --output") from error
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:

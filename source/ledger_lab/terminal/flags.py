@@ -27,15 +27,6 @@ class HelpFormatter(argparse.HelpFormatter):
         return "\n".join(lines)
 
 
-def examples(*commands: str) -> str:
-    """Return the epilog of a parser that shows commands.
-
-    Args:
-        commands: Each the name of a script with its arguments, like ``report.py --checkpoints``.
-    """
-    return "\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{command}" for command in commands)])
-
-
 TERMS = {
     "arm": "one combination of a study's factors; its runs form a cohort",
     "cell": "one test condition of a panel: nominal, or perturbed, for example by pushes",
@@ -94,7 +85,7 @@ class Program:
     description: str
     """What the script does."""
     examples: tuple[str, ...]
-    """Commands to show; see :func:`examples`."""
+    """Commands to show, each the name of a script with its arguments, like ``report.py --checkpoints``."""
     terms: tuple[str, ...] = ()
     """Terms to define below the description; see :func:`define`."""
     usage: str | None = None
@@ -106,7 +97,7 @@ class Program:
             prog=self.name,
             usage=self.usage,
             description=self.description + define(*self.terms),
-            epilog=examples(*self.examples),
+            epilog="\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{each}" for each in self.examples)]),
             formatter_class=HelpFormatter,
         )
 

@@ -64,6 +64,16 @@ class Request:
         """Return what the request names."""
         return Named()
 
+    def require_at_most_one(self, *names: str) -> None:
+        """Refuse flags that exclude each other.
+
+        Raises:
+            UserError: If more than one of these fields is set.
+        """
+        given = [f"--{name}" for name in names if getattr(self, name)]
+        if len(given) > 1:
+            raise UserError(f"{' and '.join(given)} cannot be used together: give one of them")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationRequest(Request):
@@ -147,7 +157,7 @@ class _Flag:
 
     help: str
     group: FlagGroup | None
-    metavar: str | None
+    metavar: str | tuple[str, ...] | None
     parse: Callable[[str], Any] | None
     positional: bool
     each_attempt: bool
@@ -158,7 +168,7 @@ def flag(
     help: str,  # noqa: A002 - argparse calls it so
     *,
     group: FlagGroup | None = None,
-    metavar: str | None = None,
+    metavar: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     positional: bool = False,
     each_attempt: bool = False,
@@ -166,8 +176,8 @@ def flag(
     """Declare a field of a request that the flag of the same name sets.
 
     The type of the field says how the flag is read: ``bool`` is a switch (with a ``--no-…`` beside it where the default
-    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices takes several values
-    at once.
+    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices, and one of fixed
+    length that may be ``None``, take several values at once.
 
     Args:
         default: Value if the flag is left out; ``MISSING`` if it must be given.
@@ -218,22 +228,28 @@ def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> 
 
 def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
     """Return how argparse reads a field of some type."""
-    named = {} if declared.metavar is None else {"metavar": declared.metavar}
-    if declared.parse is not None:
-        return {"type": declared.parse, **named}
+    options: dict[str, Any] = {} if declared.metavar is None else {"metavar": declared.metavar}
+    if default is MISSING and not declared.positional:
+        options["required"] = True
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction if default else "store_true"}
+    if declared.parse is not None:
+        return {**options, "type": declared.parse}
     if get_origin(hint) is Literal:
-        return {"choices": get_args(hint)}
+        return {**options, "choices": get_args(hint)}
     many = get_origin(hint) is tuple
     kind = next(each for each in (*get_args(hint), hint) if each not in (NoneType, Ellipsis))
     if get_origin(kind) is Literal:
-        return {"choices": get_args(kind), "nargs": "+"}
-    if declared.positional:
-        optional = {} if default is MISSING else {"nargs": "*" if many else "?"}
-        return {"type": kind, **optional, **named}
-    required = {"required": True} if default is MISSING else {}
-    return {"type": kind, **({"action": "append"} if many else {}), **required, **named}
+        return {**options, "choices": get_args(kind), "nargs": "+"}
+    if get_origin(kind) is tuple:
+        return {**options, "nargs": len(get_args(kind))}
+    if not declared.positional:
+        return {**options, "type": kind, **({"action": "append"} if many else {})}
+    if many:
+        options["nargs"] = "+" if default is MISSING else "*"
+    elif default is not MISSING:
+        options["nargs"] = "?"
+    return {**options, "type": kind}
 
 
 def flag_names(request: type[Request], *, each_attempt: bool | None = None) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def accept_surroundings() -> None:
             stream.reconfigure(errors=_ERRORS)
     home = os.path.expanduser("~")
     if not os.path.isabs(home):
-        home = str(_home_of_nobody())
+        home = str(_private_home())
         for name in ("LOGNAME", "USER"):
             os.environ.setdefault(name, str(os.getuid()))
     if not os.path.isabs(os.environ.get("HOME", "")):
@@ -48,7 +48,7 @@ def _in_other_characters(error: UnicodeError) -> tuple[str, int]:
     return shown, error.end
 
 
-def _home_of_nobody() -> Path:
+def _private_home() -> Path:
     """Return a folder below the temporary folder for caches, which only this user can write."""
     folder = Path(tempfile.gettempdir(), f"ledger_lab-home-{os.getuid()}")
     try:

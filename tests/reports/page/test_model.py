@@ -121,9 +121,15 @@ def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
     model = model_of(tmp_path)
     first, last = model.runs[0].scores
-    assert (first.at_s, first.successes, first.episodes, first.again, first.confirmed) == (5.0, 5, 10, None, False)
+    assert (
+        first.wall_s,
+        first.heldout_successes,
+        first.heldout_episodes,
+        first.confirmation_successes,
+        first.confirmed,
+    ) == (5.0, 5, 10, None, False)
     assert (first.low, first.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
-    assert (last.at_s, last.again, last.again_episodes, last.confirmed) == (8.0, 9, 10, True)
+    assert (last.wall_s, last.confirmation_successes, last.confirmation_episodes, last.confirmed) == (8.0, 9, 10, True)
     assert model.runs[0].summary.wall_to_target_s == 9.0
     assert (model.yardsticks[0].task, model.yardsticks[0].episodes) == ("T", 10)
 
@@ -137,8 +143,8 @@ def test_a_confirmation_has_its_own_number_of_episodes(tmp_path: Path) -> None:
         journal.append(proof)
         journal.append(later)  # what is proven stays proven
     last = model_of(tmp_path).runs[0].scores[-1]
-    assert (last.successes, last.episodes) == (9, 10)
-    assert (last.again, last.again_episodes, last.confirmed) == (19, 20, True)
+    assert (last.heldout_successes, last.heldout_episodes) == (9, 10)
+    assert (last.confirmation_successes, last.confirmation_episodes, last.confirmed) == (19, 20, True)
 
 
 def test_no_figure_of_a_run_hides_another_figure(tmp_path: Path) -> None:
@@ -175,7 +181,7 @@ def test_intervals_count_seeds_where_a_panel_has_several_cells(tmp_path: Path) -
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         journal.append(dataclasses.replace(once, outcomes=Outcomes(**both)))
     (score,) = model_of(tmp_path).runs[0].scores
-    assert (score.successes, score.episodes) == (10, 20)
+    assert (score.heldout_successes, score.heldout_episodes) == (10, 20)
     assert (score.low, score.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
 
 

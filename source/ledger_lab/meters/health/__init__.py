@@ -7,7 +7,7 @@ cart-pole and the ant with many recipes.
 """
 
 from ledger_lab.meters.health.events import Detection, Event, Settings
+from ledger_lab.meters.health.iteration import Iteration
 from ledger_lab.meters.health.monitor import HealthMonitor
-from ledger_lab.meters.health.seen import Iteration
 
 __all__ = ["Event", "Detection", "HealthMonitor", "Iteration", "Settings"]

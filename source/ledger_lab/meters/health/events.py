@@ -10,35 +10,28 @@ from enum import StrEnum
 class Event(StrEnum):
     """What can go wrong in a training."""
 
-    NON_FINITE = "non_finite"
-    VALUE_LOSS_EXPLOSION = "value_loss_explosion"
-    ENTROPY_COLLAPSE = "entropy_collapse"
-    KL_OUT_OF_RANGE = "kl_out_of_range"
-    GRADIENT_SPIKES = "gradient_spikes"
-    SLOWDOWN = "slowdown"
-    HOST_MEMORY_GROWTH = "host_memory_growth"
-    DEVICE_MEMORY_GROWTH = "device_memory_growth"
-    REWARD_HACKING = "reward_hacking"
-    NO_CONVERGENCE = "no_convergence"
+    meaning: str
+    """The event in a few words."""
 
-    @property
-    def meaning(self) -> str:
-        """The event in a few words."""
-        return _MEANINGS[self]
+    def __new__(cls, name: str, meaning: str) -> Event:
+        """Make an event from its name and its meaning."""
+        event = str.__new__(cls, name)
+        event._value_, event.meaning = name, meaning
+        return event
 
-
-_MEANINGS = {
-    Event.NON_FINITE: "a training metric is NaN or infinite",
-    Event.VALUE_LOSS_EXPLOSION: "the value loss is many times larger than the squared returns",
-    Event.ENTROPY_COLLAPSE: "the policy stops exploring before it has learned the task",
-    Event.KL_OUT_OF_RANGE: "updates change the policy far too much, or not at all",
-    Event.GRADIENT_SPIKES: "the gradient norm jumps repeatedly",
-    Event.SLOWDOWN: "the number of environment steps per second falls",
-    Event.HOST_MEMORY_GROWTH: "host memory grows steadily",
-    Event.DEVICE_MEMORY_GROWTH: "device memory grows steadily",
-    Event.REWARD_HACKING: "the training return rises while held-out success falls",
-    Event.NO_CONVERGENCE: "at the present pace, held-out success will not reach the target within max_iterations",
-}
+    NON_FINITE = "non_finite", "a training metric is NaN or infinite"
+    VALUE_LOSS_EXPLOSION = "value_loss_explosion", "the value loss is many times larger than the squared returns"
+    ENTROPY_COLLAPSE = "entropy_collapse", "the policy stops exploring before it has learned the task"
+    KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much, or not at all"
+    GRADIENT_SPIKES = "gradient_spikes", "the gradient norm jumps repeatedly"
+    SLOWDOWN = "slowdown", "the number of environment steps per second falls"
+    HOST_MEMORY_GROWTH = "host_memory_growth", "host memory grows steadily"
+    DEVICE_MEMORY_GROWTH = "device_memory_growth", "device memory grows steadily"
+    REWARD_HACKING = "reward_hacking", "the training return rises while held-out success falls"
+    NO_CONVERGENCE = (
+        "no_convergence",
+        "at the present pace, held-out success will not reach the target within max_iterations",
+    )
 
 
 @dataclass(frozen=True)

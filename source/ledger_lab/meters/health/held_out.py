@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from ledger_lab.meters.health.events import Detection, Event, Settings
-from ledger_lab.meters.health.seen import Debounce, spread
+from ledger_lab.meters.health.iteration import Debounce, spread
 from ledger_lab.panels import wilson_interval
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from statistics import median
 
 from ledger_lab.meters.health.events import Detection, Event, Settings
-from ledger_lab.meters.health.seen import Debounce, Iteration, spread
+from ledger_lab.meters.health.iteration import Debounce, Iteration, spread
 
 _CALM = 20
 """Iterations without the problem after which it is reported again."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ledger_lab.ledger import PanelResult
 from ledger_lab.meters.health.events import Detection, Event, Settings
 from ledger_lab.meters.health.held_out import NoConvergence, RewardHacking, Screening
+from ledger_lab.meters.health.iteration import Iteration
 from ledger_lab.meters.health.learning import (
     EntropyCollapse,
     GradientSpikes,
@@ -17,7 +18,6 @@ from ledger_lab.meters.health.learning import (
     ValueLossExplosion,
 )
 from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
-from ledger_lab.meters.health.seen import Iteration
 
 _AROUND = 5
 """Number of iterations around a checkpoint whose mean returns count as the return of its policy."""

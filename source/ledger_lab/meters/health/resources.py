@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ledger_lab.meters.health.events import Detection, Event
-from ledger_lab.meters.health.seen import Debounce, Iteration
+from ledger_lab.meters.health.iteration import Debounce, Iteration
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 
 

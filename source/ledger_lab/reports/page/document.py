@@ -18,10 +18,11 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
 from ledger_lab.meters import Phase
-from ledger_lab.reports.columns import Shown, TableCell, columns_of, shown_table
-from ledger_lab.reports.page.model import PageModel, Yardstick, build_model
-from ledger_lab.reports.page.words import PHASE_WORDS, WORDS
+from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
+from ledger_lab.reports.page.model import PageModel, build_model
+from ledger_lab.reports.page.words import WORDS
 from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.yardsticks import Yardstick
 from ledger_lab.units import MISSING, target_share
 
 SCRIPTS = (
@@ -120,7 +121,7 @@ def render_page(model: PageModel) -> str:
         cost_tables=[_cost_table(model, place) for place in range(len(model.yardsticks))],
         cohort_table=_cohort_table(model),
         words=_definitions(),
-        phases=[(phase, PHASE_WORDS[phase]) for phase in Phase],
+        phases=[(Phase[name], in_one_line(meaning)) for name, meaning in attribute_docs(Phase).items()],
         unused_styles=_STYLE_OF_ITS_OWN.findall(plotly),
         target_share=target_share,
         zip=zip,

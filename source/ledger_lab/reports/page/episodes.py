@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from string import ascii_letters, digits
 
 from ledger_lab.ledger import HORIZON, PanelResult, Run
@@ -104,15 +105,13 @@ def _scored(run: Run) -> list[PanelResult]:
 
 def _panel_episodes(row: PanelResult) -> PanelEpisodes:
     """Describe the episodes of a score."""
-    cells: list[str] = []
-    counts: list[int] = []
-    for cell in row.outcomes.cell:
-        if not cells or cells[-1] != cell:
-            cells.append(cell)
-            counts.append(0)
-        counts[-1] += 1
+    groups = [(cell, len(list(own))) for cell, own in groupby(row.outcomes.cell)]
     return PanelEpisodes(
-        panel=row.panel, panel_id=row.panel_id, cells=cells, counts=counts, seeds=list(row.outcomes.seed)
+        panel=row.panel,
+        panel_id=row.panel_id,
+        cells=[cell for cell, _ in groups],
+        counts=[count for _, count in groups],
+        seeds=list(row.outcomes.seed),
     )
 
 

@@ -11,6 +11,7 @@ from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Health, Run
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
+from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
@@ -18,6 +19,7 @@ from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, coll
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
 
 METERED_RUNS = 1000
 """The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""
@@ -28,35 +30,12 @@ FEWEST_POINTS, MOST_POINTS = 40, 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Yardstick:
-    """Task, panel and target of a group of runs. Figures of two yardsticks are never mixed."""
+class CheckpointScore(CheckpointSummary):
+    """A scored checkpoint with its interval. Its single episodes are in the sheets."""
 
-    task: str
-    panel: str
-    panel_id: str
-    target_success: float
-    episodes: int | None
-    """Held-out episodes of a panel; ``None`` if none was ever scored."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointScore:
-    """A policy's held-out score, placed at the time when the policy was saved."""
-
-    at_s: float
-    """Wall-clock time of the run, over all attempts [s]."""
-    env_steps: int
-    iteration: int
-    checkpoint: str
-    successes: int
-    episodes: int
     low: float
     """Lower end of the 95 % Wilson interval."""
     high: float
-    again: int | None
-    """Successes on the fresh seeds of its confirmation; ``None`` without a confirmation."""
-    again_episodes: int | None
-    confirmed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +132,8 @@ def build_model(
     Returns:
         The model.
     """
-    yardsticks = _yardsticks(summaries)
-    places = {(y.task, y.panel_id, y.target_success): place for place, y in enumerate(yardsticks)}
+    groups = by_yardstick(summaries)
+    places = {member.run_id: place for place, (_, members) in enumerate(groups) for member in members}
     points = max(FEWEST_POINTS, min(MOST_POINTS, CURVE_POINTS // max(1, len(runs))))
 
     def tell(runs_read: int) -> None:
@@ -170,7 +149,7 @@ def build_model(
             PageRun(
                 summary=dataclasses.replace(summary, checkpoints=[], health=[]),
                 accelerator=None if accelerator is None else str(accelerator),
-                yardstick=places[summary.task, summary.panel_id, summary.target_success],
+                yardstick=places[summary.run_id],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
                 returns=return_curve(run, points),
@@ -185,7 +164,7 @@ def build_model(
         created_at=created_at,
         left_out_runs=left_out_runs,
         repricing=[] if asked is None else repricing_lines(asked, summaries),
-        yardsticks=yardsticks,
+        yardsticks=[yardstick for yardstick, _ in groups],
         runs=page_runs,
         cohorts=list(cohorts),
         absent_cohorts=[(cohort.name, cohort.size) for cohort in absent],
@@ -195,23 +174,6 @@ def build_model(
         metered_runs=min(len(runs), METERED_RUNS),
         left_out_sheets=collection.left_out,
     )
-
-
-def _yardsticks(summaries: Sequence[RunSummary]) -> list[Yardstick]:
-    """Return the yardsticks of the runs, in the order of their first runs."""
-    groups: dict[tuple[str, str, float], list[RunSummary]] = {}
-    for summary in summaries:
-        groups.setdefault((summary.task, summary.panel_id, summary.target_success), []).append(summary)
-    return [
-        Yardstick(
-            task=task,
-            panel=members[0].panel,
-            panel_id=panel_id,
-            target_success=target,
-            episodes=next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None),
-        )
-        for (task, panel_id, target), members in groups.items()
-    ]
 
 
 def _seeds(panels: Sequence[PanelEpisodes], panel_id: str) -> int | None:
@@ -231,21 +193,8 @@ def _scores(summary: RunSummary, seeds: int | None) -> list[CheckpointScore]:
             continue
         trials = seeds or episodes
         low, high = wilson_interval(successes / episodes * trials, trials)
-        scores.append(
-            CheckpointScore(
-                at_s=round(checkpoint.wall_s, 3),
-                env_steps=checkpoint.env_steps,
-                iteration=checkpoint.iteration,
-                checkpoint=checkpoint.path,
-                successes=successes,
-                episodes=episodes,
-                low=round(low, 5),
-                high=round(high, 5),
-                again=checkpoint.confirmation_successes,
-                again_episodes=checkpoint.confirmation_episodes,
-                confirmed=checkpoint.confirmed,
-            )
-        )
+        kept = dataclasses.replace(checkpoint, wall_s=round(checkpoint.wall_s, 3), outcomes=None)
+        scores.append(CheckpointScore(**vars(kept), low=round(low, 5), high=round(high, 5)))
     return scores
 
 

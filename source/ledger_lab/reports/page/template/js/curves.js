@@ -94,12 +94,12 @@ function drawPair(left, right, yardstick, members, style) {
     const look = style.get(run.index);
     longest = Math.max(longest, run.wall_s, run.wall_to_target_s ?? 0);
     if (run.scores.length) {
-      const shares = run.scores.map((score) => (100 * score.successes) / score.episodes);
+      const shares = run.scores.map((score) => (100 * score.heldout_successes) / score.heldout_episodes);
       success.push({
         type: "scatter",
         mode: "lines+markers",
         name: plain(run.run_id),
-        x: run.scores.map((s) => (steps ? s.env_steps : s.at_s)),
+        x: run.scores.map((s) => (steps ? s.env_steps : s.wall_s)),
         y: shares,
         line: { color: look.colour, dash: look.dash, width: few ? 1.6 : 1 },
         opacity: few ? 1 : 0.55,
@@ -117,11 +117,11 @@ function drawPair(left, right, yardstick, members, style) {
           : undefined,
         customdata: run.scores.map((s) => [
           plain(run.run_id),
-          `${s.successes}/${s.episodes}`,
+          `${s.heldout_successes}/${s.heldout_episodes}`,
           (100 * s.low).toFixed(1),
           (100 * s.high).toFixed(1),
-          duration(s.at_s),
-          plain(s.checkpoint),
+          duration(s.wall_s),
+          plain(s.path),
         ]),
         hovertemplate:
           "%{customdata[0]} · %{customdata[5]}<br>%{customdata[1]} = %{y:.1f} % [%{customdata[2]}, %{customdata[3]}]<br>saved at %{customdata[4]}<extra></extra>",
@@ -276,13 +276,13 @@ function scoreTable(members) {
           {},
           ...[
             nameOf(run.run_id),
-            nameOf(s.checkpoint),
+            nameOf(s.path),
             s.iteration,
             quantity(s.env_steps),
-            duration(s.at_s),
-            `${s.successes}/${s.episodes}`,
-            `${percent(s.successes / s.episodes)} [${(100 * s.low).toFixed(1)}, ${(100 * s.high).toFixed(1)}]`,
-            s.again === null ? MISSING : `${s.again}/${s.again_episodes}${s.confirmed ? " ★ target reached" : ""}`,
+            duration(s.wall_s),
+            `${s.heldout_successes}/${s.heldout_episodes}`,
+            `${percent(s.heldout_successes / s.heldout_episodes)} [${(100 * s.low).toFixed(1)}, ${(100 * s.high).toFixed(1)}]`,
+            s.confirmation_successes === null ? MISSING : `${s.confirmation_successes}/${s.confirmation_episodes}${s.confirmed ? " ★ target reached" : ""}`,
           ].map((cell) => element("td", {}, cell)),
         ),
       );

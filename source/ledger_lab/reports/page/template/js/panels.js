@@ -18,7 +18,7 @@ const panelTitle = (panel) =>
 function finalSheet(run, panel) {
   const own = run.sheets.filter((sheet) => sheet.panel === panel);
   const proven = run.scores.find((score) => score.confirmed);
-  return own.find((sheet) => proven && sheet.checkpoint === proven.checkpoint) ?? own[own.length - 1];
+  return own.find((sheet) => proven && sheet.checkpoint === proven.path) ?? own[own.length - 1];
 }
 
 /** Fills the two choices with what the filters leave, and keeps what was chosen where it is still there. */
