@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.recipes.libraries import LIBRARIES
 
 PACKAGES = (
     "ledger_lab",
@@ -23,9 +24,7 @@ PACKAGES = (
     "mujoco-warp",
     "ovphysx",
     "torch",
-    "rsl-rl-lib",
-    "rl-games",
-    "skrl",
+    *(library.distribution for library in LIBRARIES.values()),
     "numpy",
 )
 """Packages whose versions a run records."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.terminal.flags import DEFAULT_TASK, Program
 from ledger_lab.terminal.request import FlagGroup, Named, SimulationRequest, flag, log_root_flag
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.recipes.libraries import LIBRARIES, require_library
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -242,19 +242,6 @@ class Adapter(Protocol):
         """
 
 
-def require_library(library: str) -> None:
-    """Refuse an unknown library.
-
-    Args:
-        library: Its name.
-
-    Raises:
-        UserError: If there is none of this name.
-    """
-    if library not in LIBRARIES:
-        raise UserError(f"unknown library {library!r}: {nearest(library, LIBRARIES)}")
-
-
 def load_adapter(library: str) -> Adapter:
     """Return the adapter of a library.
 
@@ -265,14 +252,5 @@ def load_adapter(library: str) -> Adapter:
         UserError: If it is unknown.
     """
     require_library(library)
-    module, _, name = LIBRARIES[library].partition(":")
-    adapter: Adapter = getattr(importlib.import_module(module), name)()
+    adapter: Adapter = importlib.import_module(f"{LIBRARIES[library].folder}.adapter").ADAPTER
     return adapter
-
-
-LIBRARIES = {
-    "rsl_rl": "ledger_lab.runners.rsl_rl.adapter:RslRlAdapter",
-    "rl_games": "ledger_lab.runners.rl_games.adapter:RlGamesAdapter",
-    "skrl": "ledger_lab.runners.skrl.adapter:SkrlAdapter",
-}
-"""Module and class of each library's adapter; it is imported on demand."""

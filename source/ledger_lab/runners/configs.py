@@ -23,7 +23,7 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 from ledger_lab.assets.ground_plane import use_local_ground
 from ledger_lab.errors import UserError, first_line, nearest, place_of
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.recipes import dialect_of
+from ledger_lab.recipes.libraries import dialect_of
 from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.tasks.registry import task_package
 
@@ -92,7 +92,8 @@ def _load(task: str, key: str) -> Any:
     except Exception as error:
         spec = importlib.util.find_spec(task_package(task))
         folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-        raise UserError(f"task {task}: its {key}, {entry}, fails: {place_of(error, folder)}") from error
+        named = f", {entry}," if isinstance(entry, str) else ""
+        raise UserError(f"task {task}: its {key}{named} fails: {place_of(error, folder)}") from error
 
 
 def _resolve(

@@ -11,7 +11,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import require_cohort_name
 from ledger_lab.meters.health import Event
 from ledger_lab.panels.panel import require_target
-from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.flags import DEFAULT_TASK, Program

@@ -27,7 +27,6 @@ from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
 from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
@@ -35,6 +34,7 @@ from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint,
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.rl_games.dialect import DIALECT
 from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RlGamesAdapter:
     """rl_games 1.6, whose configurations are nested dictionaries."""
 
     library = "rl_games"
-    dialect = RL_GAMES
+    dialect = DIALECT
     circumstances = (
         "params.seed",
         *(
@@ -189,7 +189,7 @@ class RlGamesAdapter:
             if model.normalize_input:
                 # Replaces a TorchScript module, whose rounding changes once it is optimized.
                 model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
-        with loading_policy(checkpoint, RL_GAMES.title):
+        with loading_policy(checkpoint, DIALECT.title):
             model.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu")["model"])
         model.eval().to(config["device"])
         low, high = (torch.tensor(bound, device=config["device"]) for bound in (actions.low, actions.high))
@@ -202,6 +202,10 @@ class RlGamesAdapter:
             return means.clamp(low, high)
 
         return ActingModule(act, model=model, low=low, high=high)
+
+
+ADAPTER = RlGamesAdapter()
+"""What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
 
 
 class RlGamesTrainer:
@@ -304,7 +308,7 @@ class RlGamesTrainer:
         networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
         if algo.has_central_value:
             networks["assymetric_vf_nets"] = algo.central_value_net
-        load_networks(networks, checkpoint, RL_GAMES.title)
+        load_networks(networks, checkpoint, DIALECT.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state, including the schedule's learning rate, which the library would reset."""

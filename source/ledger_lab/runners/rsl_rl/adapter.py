@@ -28,11 +28,11 @@ from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes import RSL_RL
 from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.rsl_rl.dialect import DIALECT
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -42,7 +42,7 @@ class RslRlAdapter:
     """RSL-RL (rsl-rl-lib 5)."""
 
     library = "rsl_rl"
-    dialect = RSL_RL
+    dialect = DIALECT
     optional: Mapping[str, Any] = {}
     circumstances = ("device", "seed", "max_iterations", "save_interval", "experiment_name", "run_name", "logger")
 
@@ -129,7 +129,7 @@ class RslRlAdapter:
         with torch.random.fork_rng(devices=[]):  # drawing weights must not advance the learner's random stream
             actor = model(observations, groups, "actor", base.action_manager.total_action_dim, **fields)
         actor = actor.to(base.device)
-        with loading_policy(checkpoint, RSL_RL.title):
+        with loading_policy(checkpoint, DIALECT.title):
             content = torch.load(checkpoint, weights_only=True, map_location=base.device)
             actor.load_state_dict(content["actor_state_dict"])
         actor.eval()
@@ -141,6 +141,10 @@ class RslRlAdapter:
             return actions if limit is None else actions.clamp(-limit, limit)
 
         return ActingModule(act, actor=actor)
+
+
+ADAPTER = RslRlAdapter()
+"""What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
 
 
 class RslRlTrainer:
@@ -214,7 +218,7 @@ class RslRlTrainer:
         """Load actor and critic; the action noise is part of the actor."""
         alg = self._runner.alg
         networks = {"actor_state_dict": alg.actor, "critic_state_dict": alg.critic}
-        load_networks(networks, checkpoint, RSL_RL.title)
+        load_networks(networks, checkpoint, DIALECT.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state; the schedule's learning rate is part of the optimizer."""

@@ -21,13 +21,13 @@ from ledger_lab.files import whole_file
 from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes import SKRL
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.collectives import of_all_processes
 from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
 from ledger_lab.runners.skrl.configuration import refuse_activation, require_counts, require_trainable
+from ledger_lab.runners.skrl.dialect import DIALECT
 from ledger_lab.runners.skrl.lone_import import lone_import
 
 with lone_import() as _world_size:
@@ -51,7 +51,7 @@ class SkrlAdapter:
     """SKRL (skrl 2, torch)."""
 
     library = "skrl"
-    dialect = SKRL
+    dialect = DIALECT
     optional: Mapping[str, Any] = {}
     circumstances = ("seed", "trainer", "agent.experiment")
 
@@ -124,7 +124,7 @@ class SkrlAdapter:
         with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
             policy = components.models()["agent"]["policy"]
         scalers = components.scalers()
-        with loading_policy(checkpoint, SKRL.title):
+        with loading_policy(checkpoint, DIALECT.title):
             content = torch.load(checkpoint, weights_only=True, map_location=wrapper.device)
             policy.load_state_dict(content["policy"])
             for name, scaler in scalers.items():
@@ -144,6 +144,10 @@ class SkrlAdapter:
 
         limits = {"low": policy._g_min_actions, "high": policy._g_max_actions} if policy._g_clip_mean_actions else {}
         return ActingModule(act, policy=policy, **scalers, **limits)
+
+
+ADAPTER = SkrlAdapter()
+"""What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
 
 
 class _Components(Runner):
@@ -272,7 +276,7 @@ class SkrlTrainer:
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers."""
-        load_networks(self._stateful(), checkpoint, SKRL.title)
+        load_networks(self._stateful(), checkpoint, DIALECT.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state."""
