@@ -9,6 +9,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.ppo import RULES, PpoRecipe
 from ledger_lab.recipes.rules import Rule
+from ledger_lab.recipes.settings import write_setting
 
 LEFT_OUT = object()
 """Returned by :attr:`Setting.write` if a recipe does not need the setting."""
@@ -107,7 +108,7 @@ class Dialect:
         for field, setting in self.settings.items():
             value = getattr(recipe, field) if setting.write is None else setting.write(recipe)
             for override in (setting.override, *setting.also) if value is not LEFT_OUT else ():
-                _place(cfg, override, list(value) if isinstance(value, tuple) else value)
+                write_setting(cfg, override, list(value) if isinstance(value, tuple) else value)
         return cfg
 
     def require(self, recipe: PpoRecipe) -> None:
@@ -127,12 +128,3 @@ class Dialect:
                     f"recipe {recipe.experiment_name!r}: {self.title} trains with {field}={only.value!r} only, not "
                     f"{asked!r}: {only.reason}"
                 )
-
-
-def _place(cfg: dict[str, Any], override: str, value: Any) -> None:
-    """Set the value of an override, and make the groups around it that are missing."""
-    node: Any = cfg
-    *groups, name = override.split(".")[1:]
-    for group in groups:
-        node = node[int(group)] if isinstance(node, list) else node.setdefault(group, {})
-    node[name] = value

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from ledger_lab.errors import UserError
+from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners import Adapter, BatchPlan
-from ledger_lab.runners.configs import read_setting, require_values, resolve_configs, write_setting
+from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.training.request import TrainRequest
 
 

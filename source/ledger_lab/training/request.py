@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_type_hints
+from typing import Any, Literal, Self
+
+import msgspec
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import require_cohort_name
@@ -19,7 +21,6 @@ from ledger_lab.terminal.request import (
     FlagGroup,
     Named,
     SimulationRequest,
-    as_given,
     flag,
     flag_names,
     log_root_flag,
@@ -300,8 +301,8 @@ class TrainRequest(SimulationRequest):
 
     def to_data(self) -> dict[str, Any]:
         """Return the request as a JSON value."""
-        data = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
+        return data
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -309,9 +310,9 @@ class TrainRequest(SimulationRequest):
 
         Raises:
             TypeError: If a field is unknown.
+            ValueError: If a value has the wrong type.
             UserError: If a value is refused.
         """
-        hints = get_type_hints(cls)
-        paths = [name for name, hint in hints.items() if Path in (hint, *get_args(hint))]
-        found = {name: Path(data[name]) for name in paths if data.get(name) is not None}
-        return cls(**as_given({**data, **found}))
+        if unknown := data.keys() - {each.name for each in fields(cls)}:
+            raise TypeError(f"unknown: {', '.join(sorted(unknown))}")
+        return msgspec.convert(data, cls, dec_hook=lambda kind, value: kind(value))

@@ -22,18 +22,16 @@ from rl_games.common.player import BasePlayer
 from rl_games.torch_runner import Runner
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import whole_file
-from ledger_lab.ledger import CheckpointSaved
-from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters import Phase
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
 from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
-from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
+from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
-from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls
 from ledger_lab.runners.rl_games.dialect import DIALECT
 from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
 
@@ -41,11 +39,186 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 
-class RlGamesAdapter:
+class RlGamesTrainer(Trainer):
+    """rl_games' own training loop.
+
+    The library's own rules for ending the loop at a training return, and for saving, are turned off. Its file names do
+    not show which policy is the newest.
+    """
+
+    suffix = ".pth"
+
+    def _build(self) -> list[tuple[object, str, Phase]]:
+        """Build the algorithm."""
+        env, agent_cfg, run_dir = self._env, self._agent_cfg, self._run_dir
+        self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
+        self._runner = runner = Runner(IsaacAlgoObserver())
+        runner.load(agent_cfg)
+        configure_seed(agent_cfg["params"]["seed"])  # the library ignores the seed 0, and adds the rank a second time
+        runner.params["config"] |= {
+            "num_actors": wrapper.num_envs,
+            "env_info": wrapper.get_env_info(),
+            "vec_env": wrapper,
+            "train_dir": str(run_dir.parent),
+            "full_experiment_name": run_dir.name,
+        }
+        self._algo = algo = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
+        runner.algo_factory.register_builder(runner.algo_name, lambda **_: algo)
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it
+            Path(algo.nn_dir).rmdir()  # checkpoints are saved beside the journal
+        algo.max_epochs = algo.max_frames = -1
+        algo.save_freq, algo.save_best_after = 0, math.inf
+        self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
+        algo.update_epoch, algo.train_epoch = self._next_iteration, self._train_epoch
+        self._library_reset = algo.env_reset
+        self._wrapper.reset()
+        algo.env_reset = self._first_observations
+        if torch.distributed.is_initialized():
+            learn_from_all_processes(algo)
+        self._trained: tuple[Any, ...] | None = None
+        return [
+            (algo, "init_tensors", Phase.STARTUP),
+            (algo, "play_steps", Phase.INFER),
+            (algo, "play_steps_rnn", Phase.INFER),
+            (algo, "env_step", Phase.MANAGE),
+            (algo, "discount_values", Phase.RETURNS),
+            (algo, "prepare_dataset", Phase.RETURNS),
+            (algo, "train_epoch", Phase.LEARN),
+            (algo.game_rewards, "update", Phase.LOG),
+            (algo.game_shaped_rewards, "update", Phase.LOG),
+            (algo.game_lengths, "update", Phase.LOG),
+            (algo.algo_observer, "process_infos", Phase.LOG),
+            (algo, "write_stats", Phase.LOG),
+            (algo.writer, "add_scalar", Phase.LOG),
+            (algo, "update_epoch", Phase.LOG),
+        ]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations completed."""
+        done: int = self._algo.epoch_num
+        return done
+
+    def train(self, on_iteration: OnIteration) -> None:
+        """Run the library's loop."""
+        self._on_iteration = on_iteration
+        try:
+            with recorded_calls(a2c_common, "clip_grad_norm_") as self._norms, metered_torch_compilation(self._clock):
+                self._runner.run({"train": True})
+        except Stop:
+            self.save()
+        finally:
+            self._algo.writer.close()
+
+    def state(self) -> dict[str, Any]:
+        """Return the algorithm's own state, with values that the algorithm leaves out."""
+        algo = self._algo
+        state = algo.get_full_state_weights()
+        state |= {"last_lr": algo.last_lr, "entropy_coef": algo.entropy_coef}
+        if algo.has_central_value:
+            state["central_value_epochs"] = algo.central_value_net.epoch_num
+        for name in ("model", "assymetric_vf_nets"):
+            if name in state:  # torch.compile renames the parameters
+                state[name] = {key.replace("_orig_mod.", ""): value for key, value in state[name].items()}
+        return state
+
+    def begin(self, checkpoint: Path) -> None:
+        """Load the network, and the network of a central value function."""
+        algo = self._algo
+        networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
+        if algo.has_central_value:
+            networks["assymetric_vf_nets"] = algo.central_value_net
+        load_networks(networks, checkpoint, DIALECT.title)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load a state, including the schedule's learning rate, which the library would reset."""
+        algo = self._algo
+        algo.set_full_state_weights(dict(state))
+        algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
+        algo.init_tensors()  # carried data is restored into these tensors, so the loop must not create new ones
+        algo.init_tensors = lambda: None
+        if algo.has_central_value:
+            algo.central_value_net.epoch_num = state["central_value_epochs"]
+
+    def carried(self) -> list[tuple[object, list[str]]]:
+        """Return the sums of running episodes, and the means over recent episodes."""
+        algo = self._algo
+        sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
+        means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
+        return [(algo, sums), *((mean, ["current_size", "_buffers"]) for mean in means)]
+
+    def parts(self) -> list[Part]:
+        """Return the callables of the library's loop."""
+        algo = self._algo
+        return [
+            Part(algo, "get_action_values", "act"),
+            Part(self._wrapper, "step", "environment step"),
+            Part(algo.algo_observer, "process_infos", "statistics"),
+            Part(algo, "get_values", "last values"),
+            Part(algo, "discount_values", "returns"),
+            Part(algo, "prepare_dataset", "normalize batch"),
+            Part(algo, "train_actor_critic", "update"),
+            Part(algo, "calc_losses", "losses"),
+            Part(algo, "trancate_gradients_and_step", "optimizer step"),
+            Part(algo, "write_stats", "log"),
+        ]
+
+    def _first_observations(self) -> dict[str, torch.Tensor]:
+        """Return the present observations instead of a reset: the environment is reset already, or restored."""
+        self._algo.env_reset = self._library_reset
+        observations: dict[str, torch.Tensor] = self._algo.obs_to_tensors(
+            self._wrapper._process_obs(dict(self._env.unwrapped.obs_buf))
+        )
+        return observations
+
+    def _train_epoch(self) -> tuple[Any, ...]:
+        """Train an iteration, and store the library's results."""
+        self._trained = self._library_train_epoch()
+        return self._trained
+
+    def _next_iteration(self) -> int:
+        """Report the completed iteration, and begin the next one, unless all are completed."""
+        done, trained = self._algo.epoch_num, self._trained
+        if torch.distributed.is_initialized():
+            reduce_gradients(self._algo)
+        continuing = trained is None or self._on_iteration(done, self._figures(trained))
+        if not continuing or done >= self._batch.max_iterations:
+            raise Stop
+        if trained is not None and done % self._batch.save_interval == 0:
+            self.save()
+        number: int = self._library_update_epoch()
+        return number
+
+    def _write(self, path: Path) -> None:
+        """Save the state."""
+        torch.save(self.state(), path)
+
+    def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
+        """Return the library's figures of an iteration, by the ledger's names."""
+        algo = self._algo
+        *_, policy_losses, value_losses, _, entropies, divergences, _, _ = trained
+        sigmas = algo.train_result[7]
+        figures = {
+            "policy_loss": torch.stack(policy_losses).mean(),
+            "value_loss": torch.stack(value_losses).mean(),
+            "entropy": torch.stack(entropies).mean(),
+            "kl": torch.stack(divergences).mean(),
+            "action_std": sigmas.mean(),
+        }
+        if (norm := largest_norm(self._norms, algo.scaler)) is not None:
+            figures["grad_norm"] = norm
+        if algo.game_rewards.current_size:
+            figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
+            figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
+        values = torch.stack([value.detach().double() for value in figures.values()]).tolist()
+        return {**dict(zip(figures, values, strict=True)), "learning_rate": float(algo.last_lr)}
+
+
+class RlGamesAdapter(Adapter):
     """rl_games 1.6, whose configurations are nested dictionaries."""
 
-    library = "rl_games"
     dialect = DIALECT
+    trainer_type = RlGamesTrainer
     circumstances = (
         "params.seed",
         *(
@@ -142,32 +315,6 @@ class RlGamesAdapter:
         except KeyError as error:
             raise ValueError(f"params.config.{error.args[0]} is missing") from error
 
-    def seed(self, agent_cfg: dict[str, Any]) -> int:
-        """Read the training seed."""
-        seed: int = agent_cfg["params"]["seed"]
-        return seed
-
-    def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Set the training seed."""
-        agent_cfg["params"]["seed"] = seed
-        return agent_cfg
-
-    def experiment(self, agent_cfg: dict[str, Any]) -> str:
-        """Read the name of the experiment."""
-        name: str = agent_cfg["params"]["config"]["name"]
-        return name
-
-    def trainer(
-        self,
-        env: ManagerBasedRLEnv,
-        agent_cfg: dict[str, Any],
-        run_dir: Path,
-        clock: PhaseClock,
-        record: RecordCheckpoint,
-    ) -> RlGamesTrainer:
-        """Build the algorithm."""
-        return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
-
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the network of a checkpoint. Its actions equal those of the library's own player."""
         self.require_memoryless(agent_cfg)
@@ -189,8 +336,8 @@ class RlGamesAdapter:
             if model.normalize_input:
                 # Replaces a TorchScript module, whose rounding changes once it is optimized.
                 model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
-        with loading_policy(checkpoint, DIALECT.title):
-            model.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu")["model"])
+        with loading_policy(checkpoint, DIALECT.title) as content:
+            model.load_state_dict(content["model"])
         model.eval().to(config["device"])
         low, high = (torch.tensor(bound, device=config["device"]) for bound in (actions.low, actions.high))
 
@@ -206,191 +353,3 @@ class RlGamesAdapter:
 
 ADAPTER = RlGamesAdapter()
 """What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
-
-
-class RlGamesTrainer:
-    """rl_games' own training loop with phases around its callables; no step of it is copied.
-
-    The library's own rules for ending the loop at a training return, and for saving, are turned off. Its file names do
-    not show which policy is the newest.
-    """
-
-    def __init__(
-        self,
-        env: ManagerBasedRLEnv,
-        agent_cfg: dict[str, Any],
-        batch: BatchPlan,
-        run_dir: Path,
-        clock: PhaseClock,
-        record: RecordCheckpoint,
-    ) -> None:
-        """Build the algorithm, and instrument it."""
-        self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
-        self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
-        self._runner = runner = Runner(IsaacAlgoObserver())
-        runner.load(agent_cfg)
-        configure_seed(agent_cfg["params"]["seed"])  # the library ignores the seed 0, and adds the rank a second time
-        runner.params["config"] |= {
-            "num_actors": wrapper.num_envs,
-            "env_info": wrapper.get_env_info(),
-            "vec_env": wrapper,
-            "train_dir": str(run_dir.parent),
-            "full_experiment_name": run_dir.name,
-        }
-        self._algo = algo = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
-        runner.algo_factory.register_builder(runner.algo_name, lambda **_: algo)
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it
-            Path(algo.nn_dir).rmdir()  # checkpoints are saved beside the journal
-        algo.max_epochs = algo.max_frames = -1
-        algo.save_freq, algo.save_best_after = 0, math.inf
-        self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
-        algo.update_epoch, algo.train_epoch = self._next_iteration, self._train_epoch
-        self._env, self._library_reset = env, algo.env_reset
-        self._wrapper.reset()
-        algo.env_reset = self._first_observations
-        if torch.distributed.is_initialized():
-            learn_from_all_processes(algo)
-        self._trained: tuple[Any, ...] | None = None
-        self._saved: CheckpointSaved | None = None
-        for owner, name, phase in (
-            (algo, "init_tensors", Phase.STARTUP),
-            (algo, "play_steps", Phase.INFER),
-            (algo, "play_steps_rnn", Phase.INFER),
-            (algo, "env_step", Phase.MANAGE),
-            (env.unwrapped.sim, "step", Phase.SIMULATE),
-            (algo, "discount_values", Phase.RETURNS),
-            (algo, "prepare_dataset", Phase.RETURNS),
-            (algo, "train_epoch", Phase.LEARN),
-            (algo.game_rewards, "update", Phase.LOG),
-            (algo.game_shaped_rewards, "update", Phase.LOG),
-            (algo.game_lengths, "update", Phase.LOG),
-            (algo.algo_observer, "process_infos", Phase.LOG),
-            (algo, "write_stats", Phase.LOG),
-            (algo.writer, "add_scalar", Phase.LOG),
-            (algo, "update_epoch", Phase.LOG),
-            (self, "_save", Phase.CHECKPOINT),
-        ):
-            clock.instrument(owner, name, phase)
-
-    def train(self, on_iteration: OnIteration) -> None:
-        """Run the library's loop."""
-        self._on_iteration = on_iteration
-        try:
-            with recorded_gradient_norms(a2c_common) as self._norms, metered_torch_compilation(self._clock):
-                self._runner.run({"train": True})
-        except Stop:
-            self.save()
-        finally:
-            self._algo.writer.close()
-
-    def save(self) -> CheckpointSaved:
-        """Save as ``model_<iteration>.pth``, counted from 0 as in RSL-RL."""
-        done = self._algo.epoch_num
-        if self._saved is None or self._saved.iteration != done:
-            self._saved = self._save(self._run_dir / f"model_{done - 1}.pth")
-        return self._saved
-
-    def state(self) -> dict[str, Any]:
-        """Return the algorithm's own state, with values that the algorithm leaves out."""
-        algo = self._algo
-        state = algo.get_full_state_weights()
-        state |= {"last_lr": algo.last_lr, "entropy_coef": algo.entropy_coef}
-        if algo.has_central_value:
-            state["central_value_epochs"] = algo.central_value_net.epoch_num
-        for name in ("model", "assymetric_vf_nets"):
-            if name in state:  # torch.compile renames the parameters
-                state[name] = {key.replace("_orig_mod.", ""): value for key, value in state[name].items()}
-        return state
-
-    def begin(self, checkpoint: Path) -> None:
-        """Load the network, and the network of a central value function."""
-        algo = self._algo
-        networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
-        if algo.has_central_value:
-            networks["assymetric_vf_nets"] = algo.central_value_net
-        load_networks(networks, checkpoint, DIALECT.title)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Load a state, including the schedule's learning rate, which the library would reset."""
-        algo = self._algo
-        algo.set_full_state_weights(dict(state))
-        algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
-        algo.init_tensors()  # carried data is restored into these tensors, so the loop must not create new ones
-        algo.init_tensors = lambda: None
-        if algo.has_central_value:
-            algo.central_value_net.epoch_num = state["central_value_epochs"]
-
-    def carried(self) -> list[tuple[object, list[str]]]:
-        """Return the sums of running episodes, and the means over recent episodes."""
-        algo = self._algo
-        sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
-        means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
-        return [(algo, sums), *((mean, ["current_size", "_buffers"]) for mean in means)]
-
-    def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
-        algo = self._algo
-        return [
-            Part(algo, "get_action_values", "act"),
-            Part(self._wrapper, "step", "environment step"),
-            Part(algo.algo_observer, "process_infos", "statistics"),
-            Part(algo, "get_values", "last values"),
-            Part(algo, "discount_values", "returns"),
-            Part(algo, "prepare_dataset", "normalize batch"),
-            Part(algo, "train_actor_critic", "update"),
-            Part(algo, "calc_losses", "losses"),
-            Part(algo, "trancate_gradients_and_step", "optimizer step"),
-            Part(algo, "write_stats", "log"),
-        ]
-
-    def _first_observations(self) -> dict[str, torch.Tensor]:
-        """Return the present observations instead of a reset: the environment is reset already, or restored."""
-        self._algo.env_reset = self._library_reset
-        observations: dict[str, torch.Tensor] = self._algo.obs_to_tensors(
-            self._wrapper._process_obs(dict(self._env.unwrapped.obs_buf))
-        )
-        return observations
-
-    def _train_epoch(self) -> tuple[Any, ...]:
-        """Train an iteration, and store the library's results."""
-        self._trained = self._library_train_epoch()
-        return self._trained
-
-    def _next_iteration(self) -> int:
-        """Report the completed iteration, and begin the next one, unless all are completed."""
-        done, trained = self._algo.epoch_num, self._trained
-        if torch.distributed.is_initialized():
-            reduce_gradients(self._algo)
-        continuing = trained is None or self._on_iteration(done, self._figures(trained))
-        if not continuing or done >= self._batch.max_iterations:
-            raise Stop
-        if trained is not None and done % self._batch.save_interval == 0:
-            self.save()
-        number: int = self._library_update_epoch()
-        return number
-
-    def _save(self, path: Path) -> CheckpointSaved:
-        """Save a checkpoint completely or not at all."""
-        with whole_file(path) as unfinished:
-            torch.save(self.state(), unfinished)
-        return self._record(path, self._algo.epoch_num)
-
-    def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
-        """Return the library's figures of an iteration, by the ledger's names."""
-        algo = self._algo
-        *_, policy_losses, value_losses, _, entropies, divergences, _, _ = trained
-        sigmas = algo.train_result[7]
-        figures = {
-            "policy_loss": torch.stack(policy_losses).mean(),
-            "value_loss": torch.stack(value_losses).mean(),
-            "entropy": torch.stack(entropies).mean(),
-            "kl": torch.stack(divergences).mean(),
-            "action_std": sigmas.mean(),
-        }
-        if (norm := largest_norm(self._norms, algo.scaler)) is not None:
-            figures["grad_norm"] = norm
-        if algo.game_rewards.current_size:
-            figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
-            figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
-        values = torch.stack([value.detach().double() for value in figures.values()]).tolist()
-        return {**dict(zip(figures, values, strict=True)), "learning_rate": float(algo.last_lr)}
