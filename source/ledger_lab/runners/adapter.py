@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ledger_lab.files import whole_file
 from ledger_lab.meters.phases import Phase
 from ledger_lab.recipes.libraries import LIBRARIES, require_library
+from ledger_lab.recipes.rules import count
 from ledger_lab.recipes.settings import read_setting, write_setting
 
 if TYPE_CHECKING:
@@ -52,10 +53,8 @@ class BatchPlan:
         if (self.minibatches is None) == (self.minibatch_size is None):
             raise ValueError("minibatches have either a number or a size")
         for name, value in vars(self).items():
-            if name == "minibatch_setting":
-                continue
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if name != "minibatch_setting" and value is not None and (wrong := count(value)):
+                raise ValueError(f"{name} {value!r}: {wrong}")
 
     def effective_batch(self, num_envs: int) -> int:
         """Return the samples that the gradient steps of one iteration use, counted again in each epoch.

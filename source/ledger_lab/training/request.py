@@ -32,7 +32,7 @@ STATE_AT_LATEST_S = 300.0
 
 _LONGEST_GRACE_S = 86_400
 
-_TASK = FlagGroup("what to train")
+TASK = FlagGroup("task")
 _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
@@ -54,7 +54,21 @@ _LEDGER = FlagGroup("price and ledger")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainRequest(SimulationRequest):
+class TaskRequest(SimulationRequest):
+    """What a user asks of a program that trains a task."""
+
+    overrides: tuple[str, ...] = ()
+    """Hydra overrides."""
+    task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=TASK)
+    rl_library: str | None = flag(
+        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=TASK
+    )
+    num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=TASK)
+    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=TASK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest(TaskRequest):
     """The request of a user to ``scripts/train.py``. Each field except the overrides is a flag of the same name.
 
     This class checks only values that need no task, library or panel;
@@ -75,16 +89,10 @@ class TrainRequest(SimulationRequest):
         ),
     )
 
-    overrides: tuple[str, ...] = ()
-    """Hydra overrides."""
-    task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=_TASK)
-    rl_library: str | None = flag(
-        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=_TASK
-    )
     agent: str | None = flag(
         None,
         "Agent configuration, by the name under which the task registers it (default: LIBRARY_cfg_entry_point).",
-        group=_TASK,
+        group=TASK,
         metavar="NAME",
     )
     checkpoint: str | None = flag(
@@ -96,19 +104,17 @@ class TrainRequest(SimulationRequest):
             "of the earlier run separately. The task may have more observations than the checkpoint, if "
             "the additional ones come last. Their weights start at zero."
         ),
-        group=_TASK,
+        group=TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
     trust_run: bool = flag(
         False,
         "With --checkpoint: accept overrides of that run that may name functions, classes or files. Use this flag only "
         "if you trust the authors of the run.",
-        group=_TASK,
+        group=TASK,
     )
-    num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=_TASK)
-    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=_TASK)
     max_iterations: int | None = flag(
-        None, "Largest number of training iterations (default: set by the agent configuration).", group=_TASK
+        None, "Largest number of training iterations (default: set by the agent configuration).", group=TASK
     )
     scale_lr: bool = flag(
         False,
@@ -117,12 +123,12 @@ class TrainRequest(SimulationRequest):
             "configuration, multiplies the rate by √2. The batch size is environments × horizon × epochs, over all "
             "processes. The result is shown and recorded as an override."
         ),
-        group=_TASK,
+        group=TASK,
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
         stop_on_help().replace("%", "%%"),
-        group=_TASK,
+        group=TASK,
         metavar="EVENT[,EVENT]",
         parse=parse_stop_on,
     )
@@ -301,7 +307,7 @@ class TrainRequest(SimulationRequest):
 
     def to_data(self) -> dict[str, Any]:
         """Return the request as a JSON value."""
-        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
+        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self, enc_hook=str))
         return data
 
     @classmethod

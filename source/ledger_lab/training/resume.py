@@ -71,7 +71,7 @@ class Resumption:
 
     def to_data(self) -> dict[str, Any]:
         """Return the fields except :attr:`reasons` as a JSON value, for other processes."""
-        data: dict[str, Any] = msgspec.to_builtins(replace(self, reasons=()), enc_hook=str)
+        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(replace(self, reasons=()), enc_hook=str))
         return data
 
     @classmethod

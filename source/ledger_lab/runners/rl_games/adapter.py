@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 
+_UNSUPPORTED = {
+    "epochs_between_resets": "it would also reset held-out episodes",
+    "normalize_rms_advantage": "rl_games 1.6 fails with it",
+}
+"""Settings that must be left out, with the reasons."""
+
+
 class RlGamesTrainer(Trainer):
     """rl_games' own training loop.
 
@@ -267,21 +274,18 @@ class RlGamesAdapter(Adapter):
                 "agent.params.config.clip_actions: actions in -1..1 are stretched to agent.params.env.clip_actions, "
                 "which is infinite: set that to a number, or this to False"
             )
-        for key, value, idle in (
-            ("params.load_checkpoint", params["load_checkpoint"], False),
-            ("params.config.max_frames", config["max_frames"], -1),
-            ("pbt.enabled", agent_cfg.get("pbt", {}).get("enabled", False), False),
+        one_policy = "a run trains one fresh policy, for agent.params.config.max_epochs"
+        for key, value, idle, reason in (
+            ("params.load_checkpoint", params["load_checkpoint"], False, one_policy),
+            ("params.config.max_frames", config["max_frames"], -1, one_policy),
+            ("pbt.enabled", agent_cfg.get("pbt", {}).get("enabled", False), False, one_policy),
+            *(
+                (f"params.config.{name}", config.get(name) or None, None, f"{reason}: leave it out")
+                for name, reason in _UNSUPPORTED.items()
+            ),
         ):
             if value != idle:
-                raise UserError(
-                    f"agent.{key} {value}: a run trains one fresh policy, for agent.params.config.max_epochs"
-                )
-        for name, reason in (
-            ("epochs_between_resets", "it would also reset held-out episodes"),
-            ("normalize_rms_advantage", "rl_games 1.6 fails with it"),
-        ):
-            if config.get(name):
-                raise UserError(f"agent.params.config.{name} {config[name]}: {reason}: leave it out")
+                raise UserError(f"agent.{key} {value}: {reason}")
         config["device"] = config["device_name"] = device
         config["print_stats"] = config["multi_gpu"] = False
         return agent_cfg
