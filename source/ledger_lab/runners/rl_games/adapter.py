@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from isaaclab.utils.seed import configure_seed
@@ -234,7 +234,7 @@ class RlGamesAdapter(Adapter):
                          "save_best_after", "score_to_win", "print_stats", "games_to_track")
         ),
     )  # fmt: skip
-    optional: Mapping[str, Any] = {
+    optional: ClassVar[Mapping[str, Any]] = {
         "params.seed": DEFAULT_SEED,
         "params.load_checkpoint": False,
         "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring

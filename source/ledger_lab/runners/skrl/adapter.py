@@ -146,12 +146,13 @@ class SkrlTrainer(Trainer):
         self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
         scheduler = self._agent.scheduler
+        divergences: contextlib.AbstractContextManager[list[float]] = contextlib.nullcontext([])
+        if scheduler is not None:
+            divergences = recorded_calls(scheduler, "step", lambda _, divergence: divergence)
         with (
             contextlib.suppress(Stop),
             recorded_calls(torch.nn.utils, "clip_grad_norm_") as self._norms,
-            contextlib.nullcontext([])
-            if scheduler is None
-            else recorded_calls(scheduler, "step", lambda _, found: found) as self._divergences,
+            divergences as self._divergences,
             replaced(ppo, compute_gae=self._clock.wrap(ppo.compute_gae, Phase.RETURNS)),
         ):
             self._trainer.train()
