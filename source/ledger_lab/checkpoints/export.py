@@ -17,7 +17,6 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import (
     Candidate,
     declared_configs,
-    require_recorded_hash,
     require_same_task,
     resolve_candidate,
 )
@@ -109,7 +108,6 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(found, configs, device, request.log_root)
-    require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")

@@ -19,10 +19,8 @@ class PolicyRequest(SimulationRequest):
 
     pretrained: bool = flag(
         False,
-        (
-            "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
-            "--log_root. Its scores are stored beside a copy of its training's journals, so that reports show both."
-        ),
+        "Use the policy of --task that comes with the package. By default, files are written to pretrained/ below "
+        "--log_root. Its scores are stored beside a copy of its training's journals, so that reports show both.",
     )
     task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
     trust_run: bool = flag(
@@ -56,10 +54,8 @@ class _CheckpointRequest(PolicyRequest):
 
     checkpoint: str | None = flag(
         None,
-        (
-            "Checkpoint file, run id or run directory. For a run, the confirmed checkpoint is taken, or the last one "
-            "if none was confirmed."
-        ),
+        "Checkpoint file, run id or run directory. For a run, the confirmed checkpoint is taken, or the last one "
+        "if none was confirmed.",
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )
@@ -132,12 +128,10 @@ class ExportRequest(_CheckpointRequest):
 
     program = Program(
         name="export_policy.py",
-        description=(
-            "Export the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, both with the "
-            "observation normalizer inside, and contract.json, which describes observations, actions, joints, gains "
-            "and rates. The command runs both files on observations of the task and compares their actions with those "
-            "of the policy in training. If they differ, it writes nothing and exits with status 1."
-        ),
+        description="Export the policy of a checkpoint for a robot: policy.pt (TorchScript) and policy.onnx, both with "
+        "the observation normalizer inside, and contract.json, which describes observations, actions, joints, gains "
+        "and rates. The command runs both files on observations of the task and compares their actions with those "
+        "of the policy in training. If they differ, it writes nothing and exits with status 1.",
         examples=("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
     )
 

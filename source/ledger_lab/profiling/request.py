@@ -9,7 +9,7 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import FlagGroup, Named, flag, log_root_flag
-from ledger_lab.training.request import TASK, TaskRequest
+from ledger_lab.training.task_request import TASK, TaskRequest
 
 _HOW = FlagGroup("how to measure")
 
@@ -20,13 +20,11 @@ class ProfileRequest(TaskRequest):
 
     program = Program(
         name="profile_run.py",
-        description=(
-            "Train a task for a few iterations and time the parts of an iteration: the physics step, every manager and "
-            "term, forward passes, returns, minibatches, checkpoints and journal rows. The table shows microseconds "
-            "per call (median, 10th and 90th percentile), the share of an iteration, and how much the timing slowed "
-            "the training. On a GPU, the command waits for each call to finish; use --trace or --nsys to see what "
-            "overlaps. No policy is scored, and nothing is written into the ledger."
-        ),
+        description="Train a task for a few iterations and time the parts of an iteration: the physics step, every "
+        "manager and term, forward passes, returns, minibatches, checkpoints and journal rows. The table shows "
+        "microseconds per call (median, 10th and 90th percentile), the share of an iteration, and how much the timing "
+        "slowed the training. On a GPU, the command waits for each call to finish; use --trace or --nsys to see what "
+        "overlaps. No policy is scored, and nothing is written into the ledger.",
         examples=(
             "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json",
             "profile_run.py --trace",
@@ -47,10 +45,8 @@ class ProfileRequest(TaskRequest):
     )
     trace: bool = flag(
         False,
-        (
-            "Record one more iteration with torch's profiler: a Chrome trace with the phases (open it in "
-            "ui.perfetto.dev), and a table of the slowest operators."
-        ),
+        "Record one more iteration with torch's profiler: a Chrome trace with the phases (open it in "
+        "ui.perfetto.dev), and a table of the slowest operators.",
         group=_HOW,
     )
     nsys: bool = flag(

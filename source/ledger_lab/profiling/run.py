@@ -42,7 +42,8 @@ from ledger_lab.terminal.progress import Progress
 from ledger_lab.training.declaration import make_run_dir
 from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.request import TaskRequest, TrainRequest
+from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.task_request import TaskRequest
 
 _HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
 _BLOCKS = 20

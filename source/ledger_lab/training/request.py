@@ -13,58 +13,38 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import require_cohort_name
 from ledger_lab.meters.health import Event
 from ledger_lab.panels.panel import require_target
-from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.terminal.flags import DEFAULT_TASK, Program
+from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import (
     FlagGroup,
     Named,
-    SimulationRequest,
     flag,
     flag_names,
     log_root_flag,
 )
 from ledger_lab.training.health_watch import parse_stop_on, stop_on_help
+from ledger_lab.training.task_request import TASK, TaskRequest
 
 STATE_AT_LATEST_S = 300.0
 """Largest age of the last saved state without ``--save_state_every`` [s]."""
 
 _LONGEST_GRACE_S = 86_400
 
-TASK = FlagGroup("task")
 _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
-    (
-        "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, this "
-        "needs env.sim.physics.deterministic=true, which is slower and changes the panel id."
-    ),
+    "With MuJoCo-Warp on the CPU, the held-out episodes of a policy repeat bit for bit. On rough ground, this "
+    "needs env.sim.physics.deterministic=true, which is slower and changes the panel id.",
 )
 _GOING_ON = FlagGroup(
     "interruptions",
-    (
-        "On SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
-        "exits. If there is no time for that (--grace_s), it exits without a new state. After Ctrl-C, the exit status "
-        f"is 130. After the other signals, exit status {EXIT_REQUEUE} means that --resume can continue the run, so a "
-        "batch job may requeue itself; 143 means that there is no state to resume from."
-    ),
+    "On SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
+    "exits. If there is no time for that (--grace_s), it exits without a new state. After Ctrl-C, the exit status "
+    f"is 130. After the other signals, exit status {EXIT_REQUEUE} means that --resume can continue the run, so a "
+    "batch job may requeue itself; 143 means that there is no state to resume from.",
 )
 _LEDGER = FlagGroup("price and ledger")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskRequest(SimulationRequest):
-    """What a user asks of a program that trains a task."""
-
-    overrides: tuple[str, ...] = ()
-    """Hydra overrides."""
-    task: str = flag(DEFAULT_TASK, f"Gymnasium id of a task (default: {DEFAULT_TASK}).", group=TASK)
-    rl_library: str | None = flag(
-        None, f"RL library: {', '.join(LIBRARIES)} (default: chosen by the task).", group=TASK
-    )
-    num_envs: int | None = flag(None, "Environments per process (default: set by the task).", group=TASK)
-    seed: int | None = flag(None, "Training seed (default: set by the agent configuration).", group=TASK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +57,10 @@ class TrainRequest(TaskRequest):
 
     program = Program(
         name="train.py",
-        description=(
-            "Train a task until a policy is confirmed to reach its target on held-out episodes, and record success, "
-            "time and cost in the ledger. Policies are scored while training goes on, in environments that the learner "
-            "never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the CPU."
-        ),
+        description="Train a task until a policy is confirmed to reach its target on held-out episodes, and record "
+        "success, time and cost in the ledger. Policies are scored while training goes on, in environments that the "
+        "learner never sees. Without arguments, train.py trains the cart-pole, on a GPU if there is one, else on the "
+        "CPU.",
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
             "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
@@ -97,13 +76,11 @@ class TrainRequest(TaskRequest):
     )
     checkpoint: str | None = flag(
         None,
-        (
-            "Start with the networks of a checkpoint instead of random ones. Name a checkpoint file, a run id, a run "
-            "directory, or a task whose policy comes with the package. For a run, the confirmed checkpoint is taken, "
-            "or the last one if none was confirmed. Optimizer and counters start from zero. The report shows the cost "
-            "of the earlier run separately. The task may have more observations than the checkpoint, if "
-            "the additional ones come last. Their weights start at zero."
-        ),
+        "Start with the networks of a checkpoint instead of random ones. Name a checkpoint file, a run id, a run "
+        "directory, or a task whose policy comes with the package. For a run, the confirmed checkpoint is taken, "
+        "or the last one if none was confirmed. Optimizer and counters start from zero. The report shows the cost "
+        "of the earlier run separately. The task may have more observations than the checkpoint, if "
+        "the additional ones come last. Their weights start at zero.",
         group=TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
@@ -118,11 +95,9 @@ class TrainRequest(TaskRequest):
     )
     scale_lr: bool = flag(
         False,
-        (
-            "Scale the learning rate to the batch size. Each doubling of the batch, compared with the task's own "
-            "configuration, multiplies the rate by √2. The batch size is environments × horizon × epochs, over all "
-            "processes. The result is shown and recorded as an override."
-        ),
+        "Scale the learning rate to the batch size. Each doubling of the batch, compared with the task's own "
+        "configuration, multiplies the rate by √2. The batch size is environments × horizon × epochs, over all "
+        "processes. The result is shown and recorded as an override.",
         group=TASK,
     )
     stop_on: tuple[str, ...] = flag(
@@ -179,31 +154,25 @@ class TrainRequest(TaskRequest):
 
     resume: str | None = flag(
         None,
-        (
-            "Continue an interrupted run, given by its id or directory. Leave out the flags that the run was started "
-            "with, or repeat them unchanged. Iterations, steps, time and cost are totals of all attempts."
-        ),
+        "Continue an interrupted run, given by its id or directory. Leave out the flags that the run was started "
+        "with, or repeat them unchanged. Iterations, steps, time and cost are totals of all attempts.",
         group=_GOING_ON,
         metavar="RUN",
         each_attempt=True,
     )
     save_state_every: int | None = flag(
         None,
-        (
-            "Save the state every N iterations, so that a killed run can be resumed, too. Only the newest state is "
-            f"kept. Default: with each checkpoint, and at least every {STATE_AT_LATEST_S / 60:g} minutes. With 0: only "
-            "on a signal, after a confirmation and after the last iteration."
-        ),
+        "Save the state every N iterations, so that a killed run can be resumed, too. Only the newest state is "
+        f"kept. Default: with each checkpoint, and at least every {STATE_AT_LATEST_S / 60:g} minutes. With 0: only "
+        "on a signal, after a confirmation and after the last iteration.",
         group=_GOING_ON,
         metavar="N",
         each_attempt=True,
     )
     grace_s: float = flag(
         GRACE_S,
-        (
-            f"Time that the scheduler leaves between its signal and the kill [s] (default: {GRACE_S:g}). The training "
-            f"waits up to {PATIENCE:g} N for its iteration to end. After N, LedgerLab kills the training."
-        ),
+        f"Time that the scheduler leaves between its signal and the kill [s] (default: {GRACE_S:g}). The training "
+        f"waits up to {PATIENCE:g} N for its iteration to end. After N, LedgerLab kills the training.",
         group=_GOING_ON,
         metavar="N",
         each_attempt=True,
@@ -240,20 +209,15 @@ class TrainRequest(TaskRequest):
     log_root: Path = log_root_flag(group=_LEDGER, each_attempt=True)
     mirror: tuple[str, ...] = flag(
         (),
-        (
-            "Send the run to tensorboard, wandb or mlflow from a separate process; see scripts/mirror.py. Can be "
-            "repeated."
-        ),
+        "Send the run to tensorboard, wandb or mlflow from a separate process; see scripts/mirror.py. Can be repeated.",
         group=_LEDGER,
         metavar="NAME",
         each_attempt=True,
     )
     timing: Literal["host", "synchronized"] = flag(
         "host",
-        (
-            "How times are measured on a GPU. host: without waiting for the GPU. synchronized: with a wait at the end "
-            "of each phase, which is exact and slows the training (default: host)."
-        ),
+        "How times are measured on a GPU. host: without waiting for the GPU. synchronized: with a wait at the end "
+        "of each phase, which is exact and slows the training (default: host).",
         group=_LEDGER,
     )
 
