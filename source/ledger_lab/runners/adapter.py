@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.meters.phases import Phase
 from ledger_lab.recipes.libraries import LIBRARIES, require_library
@@ -260,7 +261,11 @@ class Adapter(ABC):
             The reason against it, as the end of a sentence; ``None`` if the library supports it.
         """
 
-    def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401, B027 - by default, no policy is recurrent
+    def is_recurrent(self, agent_cfg: Any) -> bool:  # noqa: ANN401 - the library's own type
+        """Tell whether the policy of a configuration has recurrent layers."""
+        return False
+
+    def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
         """Refuse a recurrent policy; its memory would not be kept.
 
         Args:
@@ -269,6 +274,11 @@ class Adapter(ABC):
         Raises:
             UserError: If the policy is recurrent.
         """
+        if self.is_recurrent(agent_cfg):
+            raise UserError(
+                "a policy with recurrent layers can be trained with --no_eval, but not yet judged, played or exported: "
+                "train a policy without them"
+            )
 
     @abstractmethod
     def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type

@@ -27,7 +27,7 @@ from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
-from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
+from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
@@ -294,10 +294,9 @@ class RlGamesAdapter(Adapter):
         """Refuse an activation that the library's networks do not register."""
         return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
 
-    def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
-        """Refuse networks with recurrent layers."""
-        if "rnn" in agent_cfg["params"]["network"]:
-            raise UserError(RECURRENT_REFUSAL)
+    def is_recurrent(self, agent_cfg: dict[str, Any]) -> bool:
+        """Tell whether the network has recurrent layers."""
+        return "rnn" in agent_cfg["params"]["network"]
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic; the minibatch size is for all environments together, or per environment."""

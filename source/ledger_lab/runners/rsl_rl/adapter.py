@@ -26,7 +26,7 @@ from ledger_lab.errors import UserError, first_line
 from ledger_lab.meters import Phase
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
-from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
+from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm, recorded_calls, replaced
@@ -200,11 +200,9 @@ class RslRlAdapter(Adapter):
             return first_line(error)
         return None
 
-    def require_memoryless(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> None:
-        """Refuse recurrent actors."""
-        model, _ = resolve_class(to_dict(agent_cfg.actor))
-        if getattr(model, "is_recurrent", False):
-            raise UserError(RECURRENT_REFUSAL)
+    def is_recurrent(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> bool:
+        """Tell whether the actor is recurrent."""
+        return getattr(resolve_class(to_dict(agent_cfg.actor))[0], "is_recurrent", False)
 
     def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
         """Read the batch arithmetic of the on-policy runner."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,10 @@ from ledger_lab.runners.collectives import of_all_processes
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm, recorded_calls, replaced
 from ledger_lab.runners.skrl.configuration import refuse_activation, require_counts, require_trainable
 from ledger_lab.runners.skrl.dialect import DIALECT
-from ledger_lab.runners.skrl.lone_import import lone_import
 
-with lone_import() as _world_size:
+# In one of several processes, SKRL would start NCCL on import.
+_world_size = os.environ.pop("WORLD_SIZE", None)
+try:
     import skrl.agents.torch.ppo.ppo as ppo
     from skrl import config
     from skrl.envs.wrappers.torch.isaaclab_envs import IsaacLabWrapper
@@ -36,7 +38,11 @@ with lone_import() as _world_size:
     from skrl.utils.model_instantiators.torch.common import _get_activation_function
     from skrl.utils.runner.torch import Runner
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
-config.torch._world_size, config.torch._is_distributed = _world_size, _world_size > 1
+finally:
+    if _world_size is not None:
+        os.environ["WORLD_SIZE"] = _world_size
+config.torch._world_size = int(_world_size or "1")
+config.torch._is_distributed = config.torch._world_size > 1
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
