@@ -284,5 +284,5 @@ class TrainRequest(TaskRequest):
             UserError: If a value is refused.
         """
         if unknown := data.keys() - {each.name for each in fields(cls)}:
-            raise TypeError(f"unknown: {', '.join(sorted(unknown))}")
+            raise TypeError(f"unknown: {', '.join(map(repr, sorted(unknown)))}")
         return msgspec.convert(data, cls, dec_hook=lambda kind, value: kind(value))
