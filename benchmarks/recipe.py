@@ -18,14 +18,13 @@ from benchmarks.comparison import add_json, differences, run_python, script
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.recipes import RECIPES, PpoRecipe, dialect_of, to_rl_games, to_rsl_rl, to_skrl
+from ledger_lab.recipes import LIBRARIES, RECIPES, PpoRecipe, dialect_of
 from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import duration
 
-_TRANSLATORS = {"rsl_rl": to_rsl_rl, "rl_games": to_rl_games, "skrl": to_skrl}
 _AS_IT_IS = "as it is"
 
 
@@ -70,9 +69,7 @@ def bench_recipe(argv: Sequence[str]) -> int:
         "--change minibatches=2",
     )
     parser.add_argument("--task", default="LedgerLab-Cartpole", help="Task to train (default: LedgerLab-Cartpole).")
-    parser.add_argument(
-        "--rl_library", choices=list(_TRANSLATORS), default="rsl_rl", help="RL library (default: rsl_rl)."
-    )
+    parser.add_argument("--rl_library", choices=list(LIBRARIES), default="rsl_rl", help="RL library (default: rsl_rl).")
     parser.add_argument(
         "--change",
         action="append",
@@ -164,7 +161,7 @@ def overrides(recipe: PpoRecipe, library: str, change: str) -> list[str]:
     except ValueError as error:
         raise UserError(f"--change {change}: {error}") from error
     dialect_of(library).require(changed)
-    translate = _TRANSLATORS[library]
+    translate = dialect_of(library).translate
     found = differences("agent", translate(recipe), translate(changed))
     if not found:
         raise UserError(f"--change {change}: the recipe has this value for {library} already: name another value")

@@ -16,7 +16,7 @@ from benchmarks.comparison import add_json, differences, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
-from ledger_lab.recipes import ANT, CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, to_rsl_rl
+from ledger_lab.recipes import ANT, CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, dialect_of
 from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -143,7 +143,8 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
 def stock_overrides(task: str) -> list[str]:
     """Return the Hydra overrides that turn LedgerLab's recipe of a task into Isaac Lab's, for RSL-RL."""
     ours, stock = RECIPES[task]
-    return differences("agent", to_rsl_rl(ours), to_rsl_rl(stock))
+    translate = dialect_of("rsl_rl").translate
+    return differences("agent", translate(ours), translate(stock))
 
 
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:

@@ -13,12 +13,13 @@ from pathlib import Path
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
-from ledger_lab.recipes import DIALECTS, equivalence_table
+from ledger_lab.recipes import dialects
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
+from tools.equivalence import equivalence_table
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ROOT / "docs" / "reference" / "_generated"
@@ -168,7 +169,7 @@ def _recipes_page() -> str:
     return (
         "# Recipe fields by library\n\nThe table shows where each library keeps a field of the recipe. On the command "
         "line, write `agent.` in front. The list below the table says how the libraries differ.\n\n"
-        f"{equivalence_table(DIALECTS)}\n"
+        f"{equivalence_table(dialects())}\n"
     )
 
 

@@ -86,6 +86,8 @@ def _read(path: Path) -> bytes:
     if len(data) > LARGEST_BYTES:
         raise ValueError(f"it has more than {LARGEST_BYTES >> 20} MiB")
     return data
+
+
 def toml_value(value: Any) -> str:
     """Return a value as TOML writes it, for files that the project makes.
 

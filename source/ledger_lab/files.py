@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ledger_lab.errors import UserError
+
 _LEAST_FREE_BYTES = 1 << 20
 """Free space below which a failed save is reported as a full disk [B], because torch does not report the cause."""
 
@@ -70,3 +72,21 @@ def unused_path(path: Path) -> Path:
     """
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in itertools.count(2))
     return next(candidate for candidate in itertools.chain([path], numbered) if not candidate.exists())
+
+
+def make_folder(folder: Path, named: str | None = None) -> None:
+    """Create a folder, unless it exists, and check that files can be written into it.
+
+    Args:
+        folder: The folder.
+        named: Its name in an error, if the user named it otherwise.
+
+    Raises:
+        UserError: If it can't be created or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {named or folder}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"cannot write to {named or folder}: permission denied")

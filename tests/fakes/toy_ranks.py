@@ -18,7 +18,8 @@ from toy_env import ToyEnv
 
 from ledger_lab.launch import read_world
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.runners.adapter import LIBRARIES, load_adapter
+from ledger_lab.recipes.libraries import LIBRARIES
+from ledger_lab.runners.adapter import load_adapter
 from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.process_group import joined

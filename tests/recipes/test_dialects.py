@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes import (
-    CARTPOLE,
-    RL_GAMES,
-    RSL_RL,
-    SKRL,
-    Dialect,
-    PpoRecipe,
-    scaled_learning_rate,
-    to_rl_games,
-    to_rsl_rl,
-    to_skrl,
-)
-from ledger_lab.recipes.equivalence import TASK_FIELDS
+from ledger_lab.recipes import CARTPOLE, Dialect, PpoRecipe, dialects
+from tools.equivalence import TASK_FIELDS
 
-TRANSLATORS = [
-    pytest.param(RSL_RL, to_rsl_rl, id="rsl_rl"),
-    pytest.param(RL_GAMES, to_rl_games, id="rl_games"),
-    pytest.param(SKRL, to_skrl, id="skrl"),
-]
+every_dialect = pytest.mark.parametrize("dialect", dialects(), ids=lambda dialect: dialect.library)
 FIELDS = {field.name for field in fields(PpoRecipe)} - TASK_FIELDS
 
 CHANGED: dict[str, object] = {
@@ -74,11 +58,10 @@ def test_there_is_another_value_of_every_field_to_test_with() -> None:
     assert not [name for name, value in CHANGED.items() if getattr(CARTPOLE, name) == value]
 
 
-@pytest.mark.parametrize(("dialect", "translate"), TRANSLATORS)
-def test_every_field_is_translated_or_refused_by_name(
-    dialect: Dialect, translate: Callable[[PpoRecipe], dict[str, Any]]
-) -> None:
+@every_dialect
+def test_every_field_is_translated_or_refused_by_name(dialect: Dialect) -> None:
     assert {*dialect.settings, *dialect.only} == FIELDS
+    translate = dialect.translate
     plain = translate(CARTPOLE)
     for name, value in CHANGED.items():
         changed = replace(CARTPOLE, **{name: value})  # type: ignore[arg-type]
@@ -91,16 +74,7 @@ def test_every_field_is_translated_or_refused_by_name(
         assert look_up(translate(changed), override) != look_up(plain, override), name
 
 
-@pytest.mark.parametrize(("dialect", "translate"), TRANSLATORS)
-def test_the_schedule_that_advice_names_is_the_librarys_own(
-    dialect: Dialect, translate: Callable[[PpoRecipe], dict[str, Any]]
-) -> None:
-    adaptive = translate(replace(CARTPOLE, schedule="adaptive"))
+@every_dialect
+def test_the_schedule_that_advice_names_is_the_librarys_own(dialect: Dialect) -> None:
+    adaptive = dialect.translate(replace(CARTPOLE, schedule="adaptive"))
     assert look_up(adaptive, dialect.settings["schedule"].override) == dialect.adaptive
-
-
-def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
-    assert scaled_learning_rate(1e-3, 40_960, 40_960) == 1e-3
-    assert scaled_learning_rate(1e-3, 81_920, 40_960) == pytest.approx(1.414e-3)
-    assert scaled_learning_rate(1e-3, 163_840, 40_960) == 2e-3
-    assert scaled_learning_rate(1e-3, 10_240, 40_960) == 5e-4

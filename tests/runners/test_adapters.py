@@ -16,8 +16,8 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import FIGURES
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes import CARTPOLE, DIALECTS, PpoRecipe, dialect_of, to_rl_games, to_skrl
-from ledger_lab.runners.adapter import LIBRARIES, Adapter, load_adapter
+from ledger_lab.recipes import CARTPOLE, LIBRARIES, PpoRecipe, dialect_of, dialects
+from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.training.capture import Capture
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
@@ -65,19 +65,6 @@ COMPILED = {"rsl_rl": "agent.torch_compile_mode=default", "rl_games": "agent.par
 """Overrides that compile the networks, of the libraries that can."""
 
 
-def _native_rsl_rl(recipe: PpoRecipe) -> Any:
-    from ledger_lab.recipes.to_rsl_rl import native_config
-
-    return native_config(recipe)
-
-
-NATIVE: dict[str, Callable[[PpoRecipe], Any]] = {
-    "rsl_rl": _native_rsl_rl,
-    "rl_games": to_rl_games,
-    "skrl": to_skrl,
-}
-"""A recipe as each library's own configuration."""
-
 every_library = pytest.mark.parametrize("library", LIBRARIES)
 
 
@@ -108,7 +95,9 @@ class Training:
         torch.manual_seed(seed)
         self.adapter, self.agent_cfg = configured(library, *overrides, max_iterations=max_iterations)
         if recipe is not None:
-            self.agent_cfg = self.adapter.prepare(NATIVE[library](recipe), "cpu", max_iterations=max_iterations)
+            self.agent_cfg = self.adapter.prepare(
+                dialect_of(library).config(recipe), "cpu", max_iterations=max_iterations
+            )
         self.env, self.clock, self.heard = ToyEnv(), PhaseClock(time.perf_counter_ns()), heard
         self.run_dir = run_dir
         run_dir.mkdir(exist_ok=True)
@@ -198,7 +187,7 @@ def test_every_setting_of_a_dialect_can_be_trained(library: str, tmp_path: Path)
     assert actions.dtype == torch.float32 and actions.isfinite().all()
 
 
-@pytest.mark.parametrize("library", [each.library for each in DIALECTS if "reward_scale" not in each.only])
+@pytest.mark.parametrize("library", [each.library for each in dialects() if "reward_scale" not in each.only])
 def test_rewards_are_scaled_for_the_value_function(library: str, tmp_path: Path) -> None:
     training = Training(library, tmp_path, heard=Heard(), recipe=replace(CARTPOLE, reward_scale=0.01))
     training.train()

@@ -17,7 +17,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World
-from ledger_lab.runners.adapter import LIBRARIES
+from ledger_lab.recipes.libraries import LIBRARIES
 
 ROOT = Path(__file__).parents[2]
 HOST = socket.gethostname()

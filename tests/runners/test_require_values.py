@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes import CARTPOLE, DIALECTS, Dialect, PpoRecipe, dialect_of
-from ledger_lab.runners.adapter import LIBRARIES, load_adapter
+from ledger_lab.recipes import CARTPOLE, LIBRARIES, Dialect, PpoRecipe, dialect_of, dialects
+from ledger_lab.runners.adapter import load_adapter
 
 every_library = pytest.mark.parametrize("library", LIBRARIES)
 
@@ -23,10 +23,7 @@ NETWORKS = {
 
 
 def native(library: str, recipe: PpoRecipe = CARTPOLE) -> Any:
-    from ledger_lab.tasks.translations import translations
-
-    of_rsl_rl, of_rl_games, of_skrl = translations(recipe)
-    return {"rsl_rl": of_rsl_rl, "rl_games": of_rl_games, "skrl": of_skrl}[library]()
+    return dialect_of(library).config(recipe)
 
 
 def require(library: str, *changes: tuple[str, object], recipe: PpoRecipe = CARTPOLE) -> None:
@@ -90,7 +87,7 @@ def test_counts_are_whole_numbers(library: str, field: str, value: object) -> No
     assert refused(library, override, value).endswith("must be a whole number of at least 1")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.library)
+@pytest.mark.parametrize("dialect", dialects(), ids=lambda dialect: dialect.library)
 def test_every_number_of_a_recipe_has_a_rule(dialect: Dialect) -> None:
     numbers = {name for name, value in vars(CARTPOLE).items() if isinstance(value, float | int | tuple)}
     switches = {name for name, value in vars(CARTPOLE).items() if isinstance(value, bool)}

@@ -213,8 +213,8 @@ def test_settings_that_contradict_the_declaration_are_refused(overrides: list[st
     ("changes", "complaint"),
     [
         ({"minibatch_size_per_env": 5}, r"horizon_length 32 is no multiple of minibatch_size_per_env 5"),
-        ({"minibatch_size": 0.5}, r"minibatch_size must be a whole number of at least 1, not 0.5"),
-        ({"max_epochs": -1}, r"max_iterations must be a whole number of at least 1, not -1"),
+        ({"minibatch_size": 0.5}, r"minibatch_size 0.5: must be a whole number of at least 1"),
+        ({"max_epochs": -1}, r"max_iterations -1: must be a whole number of at least 1"),
     ],
 )
 def test_an_impossible_batch_is_refused(changes: dict[str, Any], complaint: str) -> None:

@@ -12,7 +12,7 @@ from ledger_lab.recipes import CARTPOLE
 
 def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type
     """Return our recipe with fields of the library's configuration changed."""
-    from ledger_lab.recipes.to_rsl_rl import native_config
+    from ledger_lab.runners.rsl_rl.dialect import native_config
 
     cfg = native_config(CARTPOLE)
     for name, value in fields.items():

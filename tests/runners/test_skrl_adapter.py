@@ -18,8 +18,9 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import PhaseClock
-from ledger_lab.recipes import CARTPOLE, to_skrl
+from ledger_lab.recipes import CARTPOLE
 from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.runners.skrl.dialect import DIALECT
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 
@@ -69,7 +70,7 @@ def test_every_training_resets_the_environment_once_without_a_seed_of_the_librar
     env = Watched()
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        trainer(to_skrl(CARTPOLE), tmp_path / name, env=env).train()
+        trainer(DIALECT.translate(CARTPOLE), tmp_path / name, env=env).train()
     assert env.resets == [{}, {}]
 
 
@@ -77,13 +78,13 @@ def test_building_a_training_leaves_the_seeds_alone(tmp_path: Path) -> None:
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        trainer(to_skrl(CARTPOLE), tmp_path)
+        trainer(DIALECT.translate(CARTPOLE), tmp_path)
         found.append(torch.rand(1).item())
     assert found[0] != found[1], "the library would begin both with the configuration's seed"
 
 
 def test_a_timeout_bootstraps_from_the_last_observation_of_the_episode(tmp_path: Path) -> None:
-    built = trainer(to_skrl(CARTPOLE), tmp_path)
+    built = trainer(DIALECT.translate(CARTPOLE), tmp_path)
     recorded: list[dict[str, torch.Tensor]] = []
     library = built._library["record_transition"]
     built._library["record_transition"] = lambda **each: (recorded.append(each), library(**each))
@@ -101,7 +102,7 @@ def test_a_timeout_bootstraps_from_the_last_observation_of_the_episode(tmp_path:
 def test_a_timeout_is_a_termination_if_the_horizon_is_part_of_the_task(tmp_path: Path) -> None:
     heard, env = Heard(), Watched()
     env.cfg.is_finite_horizon = True
-    built = trainer(to_skrl(CARTPOLE), tmp_path, heard, env)
+    built = trainer(DIALECT.translate(CARTPOLE), tmp_path, heard, env)
     recorded: list[dict[str, torch.Tensor]] = []
     library = built._library["record_transition"]
     built._library["record_transition"] = lambda **each: (recorded.append(each), library(**each))
@@ -113,7 +114,7 @@ def test_a_timeout_is_a_termination_if_the_horizon_is_part_of_the_task(tmp_path:
 
 def test_steps_skipped_in_half_precision_do_not_end_a_training(tmp_path: Path) -> None:
     heard = Heard()
-    built = trainer(to_skrl(CARTPOLE), tmp_path, heard)
+    built = trainer(DIALECT.translate(CARTPOLE), tmp_path, heard)
     built._agent.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
     built.train()
     assert built._agent.scaler.get_scale() < 2.0**126, "the first steps had gradients beyond all bounds"
@@ -121,12 +122,12 @@ def test_steps_skipped_in_half_precision_do_not_end_a_training(tmp_path: Path) -
 
 
 def test_no_best_checkpoint_by_training_return_is_saved(tmp_path: Path) -> None:
-    trainer(to_skrl(CARTPOLE), tmp_path).train()
+    trainer(DIALECT.translate(CARTPOLE), tmp_path).train()
     assert not list(tmp_path.rglob("best*")) and not (tmp_path / "checkpoints").exists()
 
 
 def test_losses_are_reported_without_their_weights(tmp_path: Path) -> None:
-    cfg = to_skrl(CARTPOLE)
+    cfg = DIALECT.translate(CARTPOLE)
     weighed, heard = [], Heard()
     built = trainer(cfg, tmp_path, heard)
     built._agent.cfg.value_loss_scale = 4.0
@@ -158,7 +159,7 @@ def test_isaac_labs_own_configurations_are_trained_and_judged(task: str, tmp_pat
 
 
 def test_the_value_function_can_see_more_than_the_policy(tmp_path: Path) -> None:
-    cfg = to_skrl(CARTPOLE)
+    cfg = DIALECT.translate(CARTPOLE)
     cfg["models"]["value"]["network"][0]["input"] = "concatenate([OBSERVATIONS, STATES])"
     built = trainer(cfg, tmp_path)
     built.train()
@@ -203,7 +204,7 @@ def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
     ],
 )
 def test_settings_that_cannot_be_trained_or_run_code_are_refused(path: str, value: object, complaint: str) -> None:
-    cfg: Any = to_skrl(CARTPOLE)
+    cfg: Any = DIALECT.translate(CARTPOLE)
     *groups, name = path.split(".")
     node = cfg
     for group in groups:
@@ -228,7 +229,7 @@ def test_every_ppo_configuration_of_isaac_lab_passes_the_code_check() -> None:
 def test_a_kl_threshold_is_refused_in_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.runners.skrl import adapter as skrl_adapter
 
-    cfg = to_skrl(CARTPOLE)
+    cfg = DIALECT.translate(CARTPOLE)
     cfg["agent"]["kl_threshold"] = 0.1
     adapter = skrl_adapter.SkrlAdapter()
     assert adapter.prepare(cfg, "cpu")["agent"]["kl_threshold"] == 0.1

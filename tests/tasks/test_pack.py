@@ -36,7 +36,8 @@ def test_these_are_all() -> None:
 @pytest.mark.parametrize("task", PACK)
 def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> None:
     from ledger_lab.panels.seedable import require_seedable
-    from ledger_lab.runners.adapter import LIBRARIES, load_adapter
+    from ledger_lab.recipes.libraries import LIBRARIES
+    from ledger_lab.runners.adapter import load_adapter
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.description import describe_simulation
     from ledger_lab.runners.session import held_out_config

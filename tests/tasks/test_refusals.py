@@ -43,6 +43,8 @@ import gymnasium as gym
 import isaaclab.envs
 
 {}
+from ledger_lab.recipes import CARTPOLE
+from ledger_lab.tasks.translations import agent_entry_points
 
 
 def register(task, env_cfg):
@@ -51,7 +53,7 @@ def register(task, env_cfg):
         entry_point="isaaclab.envs:ManagerBasedRLEnv",
         kwargs={{
             "env_cfg_entry_point": f"theirs.cfg:{{env_cfg}}",
-            "rsl_rl_cfg_entry_point": "ledger_lab.tasks.cartpole.agents:rsl_rl_cfg",
+            **agent_entry_points(CARTPOLE),
             "default_panel": "theirs.toml",
         }},
     )

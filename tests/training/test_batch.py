@@ -9,6 +9,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.runners import BatchPlan
+from ledger_lab.training.batch import scaled_learning_rate
 
 if TYPE_CHECKING:
     from ledger_lab.training.plan import TrainPlan
@@ -87,3 +88,10 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
 def test_a_learning_rate_is_either_given_or_scaled(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"leave out agent.algorithm.learning_rate=…, or --scale_lr"):
         planned("--scale_lr", "agent.algorithm.learning_rate=0.1", log_root=tmp_path)
+
+
+def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
+    assert scaled_learning_rate(1e-3, 40_960, 40_960) == 1e-3
+    assert scaled_learning_rate(1e-3, 81_920, 40_960) == pytest.approx(1.414e-3)
+    assert scaled_learning_rate(1e-3, 163_840, 40_960) == 2e-3
+    assert scaled_learning_rate(1e-3, 10_240, 40_960) == 5e-4

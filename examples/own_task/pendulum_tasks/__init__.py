@@ -4,15 +4,16 @@ from pathlib import Path
 
 import gymnasium as gym
 
+from ledger_lab.tasks.translations import agent_entry_points
+from pendulum_tasks.agents import RECIPE
+
 gym.register(
     id="Pendulum-SwingUp-v0",
     entry_point="isaaclab.envs:ManagerBasedRLEnv",
     disable_env_checker=True,
     kwargs={
         "env_cfg_entry_point": f"{__name__}.env_cfg:PendulumEnvCfg",
-        "rsl_rl_cfg_entry_point": f"{__name__}.agents:rsl_rl_cfg",
-        "rl_games_cfg_entry_point": f"{__name__}.agents:rl_games_cfg",
-        "skrl_cfg_entry_point": f"{__name__}.agents:skrl_cfg",
+        **agent_entry_points(RECIPE),
         "default_agent": "rsl_rl",
         "default_panel": str(Path(__file__).with_name("pendulum_v1.toml")),
     },

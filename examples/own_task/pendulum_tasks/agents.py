@@ -1,7 +1,6 @@
-"""The agent: one recipe, translated into the configurations of three libraries."""
+"""The agent: one recipe, which is translated into the configuration of each library."""
 
 from ledger_lab.recipes import PpoRecipe
-from ledger_lab.tasks.translations import translations
 
 RECIPE = PpoRecipe(
     experiment_name="pendulum_swingup",
@@ -15,5 +14,3 @@ RECIPE = PpoRecipe(
     max_iterations=150,
     save_interval=25,
 )
-
-rsl_rl_cfg, rl_games_cfg, skrl_cfg = translations(RECIPE)

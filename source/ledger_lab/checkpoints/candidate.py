@@ -73,7 +73,7 @@ def resolve_candidate(
 
     Raises:
         UserError: If the configuration of the agent, of its observations or of its actions has changed since the
-            training, or the policy is recurrent.
+            training, the policy is recurrent, or the file is not the one that the run saved.
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
@@ -86,6 +86,7 @@ def resolve_candidate(
             f"{checkpoint.run.directory / 'params' / 'agent.yaml'}"
         )
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
+    require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, declared.run_id)
     return Candidate(
         run_id=declared.run_id,
         source=checkpoint.run.directory,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import (
     Candidate,
     declared_configs,
-    require_recorded_hash,
     require_same_task,
     resolve_candidate,
 )
@@ -37,9 +35,9 @@ from ledger_lab.checkpoints.request import ExportRequest
 from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
-from ledger_lab.files import whole_file
+from ledger_lab.files import make_folder, whole_file
 from ledger_lab.meters import package_versions
-from ledger_lab.meters.host import PACKAGES
+from ledger_lab.meters.host import recorded_packages
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
@@ -110,14 +108,13 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(found, configs, device, request.log_root)
-    require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
     folder = request.to or candidate.run_dir / "exported"
-    _make_folder(folder)
+    make_folder(folder)
     return ExportPlan(
         found=found,
         candidate=candidate,
@@ -236,7 +233,7 @@ def _about(found: FoundCheckpoint) -> dict[str, Any]:
             for result in found.run.results
             if result.checkpoint_sha256 == saved.sha256 and result.invalid is None
         ],
-        "versions": {"trained": declared.versions, "exported": package_versions((*PACKAGES, "onnx"))},
+        "versions": {"trained": declared.versions, "exported": package_versions((*recorded_packages(), "onnx"))},
         "git": declared.git,
     }
 
@@ -256,25 +253,15 @@ def tell_parity(errors: Mapping[str, float], tolerance: float, console: Console)
     for name, error in errors.items():
         near = error <= tolerance  # False for NaN
         fine = fine and near
-        said = "within" if near else "above, so nothing is written:"
+        limit = "within" if near else "above, so nothing is written:"
         console.print(
-            f"{name}: largest error {error:.1e} on {NUM_ENVS * STEPS} recorded observations, {said} the tolerance of "
+            f"{name}: largest error {error:.1e} on {NUM_ENVS * STEPS} recorded observations, {limit} the tolerance of "
             f"{tolerance:.0e}",
             style=None if near else "red",
             markup=False,
             soft_wrap=True,
         )
     return fine
-
-
-def _make_folder(folder: Path) -> None:
-    """Create the folder of the files, and check that it can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise UserError(f"cannot write to {folder}: permission denied")
 
 
 def _text(contract: dict[str, Any]) -> str:

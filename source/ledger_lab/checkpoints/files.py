@@ -26,7 +26,7 @@ INPUT, OUTPUT = "obs", "actions"
 """Names of the input and of the output."""
 OPSET = 18
 """Version of the ONNX operators; runtimes have supported it since 2023."""
-_WRITTEN_ANEW = ("version", ".data/serialization_id")
+_ADDED_BY_TORCH = ("version", ".data/serialization_id")
 """Records that torch adds to every TorchScript file."""
 _SINGLE_ROWS = 16
 """Number of rows that are also tested one by one, as on a robot."""
@@ -138,7 +138,7 @@ def _without_call_stacks(program: bytes) -> bytes:
     reader, slim = torch._C.PyTorchFileReader(io.BytesIO(program)), io.BytesIO()
     writer = torch._C.PyTorchFileWriter(slim)
     for name in reader.get_all_records():
-        if not name.endswith(".debug_pkl") and name not in _WRITTEN_ANEW:
+        if not name.endswith(".debug_pkl") and name not in _ADDED_BY_TORCH:
             content = reader.get_record(name)
             writer.write_record(name, content, len(content))
     writer.write_end_of_file()
@@ -179,6 +179,6 @@ def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.T
     """
     few = observations[:: max(1, len(observations) // _SINGLE_ROWS)]
     wanted = actions[:: max(1, len(observations) // _SINGLE_ROWS)]
-    one_by_one = torch.cat([file.run(row[None]) for row in few])
-    error = torch.maximum((file.run(observations) - actions).abs().max(), (one_by_one - wanted).abs().max())
+    row_by_row = torch.cat([file.run(row[None]) for row in few])
+    error = torch.maximum((file.run(observations) - actions).abs().max(), (row_by_row - wanted).abs().max())
     return float(error / actions.abs().max().clamp(min=1.0))

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import torch
 
-from ledger_lab.checkpoints.candidate import declared_configs, require_recorded_hash, resolve_candidate
+from ledger_lab.checkpoints.candidate import declared_configs, resolve_candidate
 from ledger_lab.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest
@@ -55,7 +55,6 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     candidate = resolve_candidate(
         found, declared_configs(found.run, trust_run=request.trust_run), device, request.log_root
     )
-    require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     env_cfg, _ = resolve_configs(
         declared.task, declared.rl_library, [*declared.overrides, *request.overrides], declared.agent, play_mode=True
     )

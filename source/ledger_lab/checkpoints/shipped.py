@@ -51,13 +51,14 @@ def copy_shipped_run(source: Path, home: Path) -> None:
     Raises:
         OSError: If it can't be written.
     """
-    if find_journals(home):
-        return
-    for file in sorted(path for path in source.rglob("*") if path.is_file()):
-        copy = home / file.relative_to(source)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(copy) as unfinished:
-            shutil.copyfile(file, unfinished)
+    if not find_journals(home):
+        shutil.copytree(source, home, copy_function=_copy_whole, dirs_exist_ok=True)
+
+
+def _copy_whole(file: str, copy: str) -> None:
+    """Copy a file completely or not at all."""
+    with whole_file(Path(copy)) as unfinished:
+        shutil.copyfile(file, unfinished)
 
 
 def print_shipped_result(run_dir: Path, console: Console) -> None:

@@ -20,7 +20,7 @@ from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.panels import load_panel
 from ledger_lab.pretrained import shipped_tasks
 from ledger_lab.recipes import RECIPES
-from ledger_lab.runners.adapter import require_library
+from ledger_lab.recipes.libraries import require_library
 from ledger_lab.terminal.console import tell_error
 from ledger_lab.terminal.request import Named, Request, flag_names, print_help
 from ledger_lab.terminal.surroundings import accept_surroundings

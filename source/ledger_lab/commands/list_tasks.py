@@ -15,8 +15,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
+from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config

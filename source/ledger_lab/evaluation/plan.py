@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import Candidate, declared_configs, require_recorded_hash, resolve_candidate
+from ledger_lab.checkpoints.candidate import Candidate, declared_configs, resolve_candidate
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.errors import UserError
@@ -96,12 +96,9 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
             )
         simulations.append(other)
 
-    candidates = _candidates(found, configs, device, request.log_root)
-    for candidate in candidates:
-        require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     return EvaluationPlan(
         panel=panel,
-        candidates=candidates,
+        candidates=_candidates(found, configs, device, request.log_root),
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,

@@ -8,35 +8,31 @@ import os
 import platform
 import subprocess
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.recipes.libraries import LIBRARIES
 
-PACKAGES = (
-    "ledger_lab",
-    "isaaclab",
-    "newton",
-    "warp-lang",
-    "mujoco",
-    "mujoco-warp",
-    "ovphysx",
-    "torch",
-    "rsl-rl-lib",
-    "rl-games",
-    "skrl",
-    "numpy",
-)
-"""Packages whose versions a run records."""
+_SIMULATION = ("ledger_lab", "isaaclab", "newton", "warp-lang", "mujoco", "mujoco-warp", "ovphysx", "torch")
 
 
-def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """Return the versions of the packages that are installed."""
+def recorded_packages() -> tuple[str, ...]:
+    """Return the packages whose versions a run records."""
+    return (*_SIMULATION, *(library.distribution for library in LIBRARIES.values()), "numpy")
+
+
+def package_versions(names: Iterable[str] | None = None) -> dict[str, str]:
+    """Return the versions of the packages that are installed.
+
+    Args:
+        names: The packages; by default those whose versions a run records.
+    """
     from importlib import metadata  # slow to import
 
     versions: dict[str, str] = {"python": platform.python_version()}
-    for name in names:
+    for name in recorded_packages() if names is None else names:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 
@@ -24,7 +24,7 @@ class Ranges:
         """
         self.active = False
         self._nvtx = nvtx
-        self._open: list[Callable[[], object] | None] = []
+        self._open: list[ExitStack] = []
         if nvtx:
             try:
                 torch.cuda.nvtx.mark("LedgerLab")
@@ -33,18 +33,11 @@ class Ranges:
 
     def opened(self, phase: Phase) -> None:
         """Start a range."""
-        if not self.active:
-            self._open.append(None)
-        elif self._nvtx:
-            torch.cuda.nvtx.range_push(str(phase))
-            self._open.append(torch.cuda.nvtx.range_pop)
-        else:
-            marked = torch.profiler.record_function(str(phase))
-            marked.__enter__()
-            self._open.append(lambda: marked.__exit__(None, None, None))
+        window = ExitStack()
+        if self.active:
+            window.enter_context((torch.cuda.nvtx.range if self._nvtx else torch.profiler.record_function)(str(phase)))
+        self._open.append(window)
 
     def closed(self) -> None:
         """End the innermost range, if it was marked."""
-        end = self._open.pop()
-        if end is not None:
-            end()
+        self._open.pop().close()

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.runners.adapter import LIBRARIES
-from ledger_lab.terminal.flags import DEFAULT_TASK, Program
-from ledger_lab.terminal.request import FlagGroup, Named, SimulationRequest, flag, log_root_flag
+from ledger_lab.terminal.flags import Program
+from ledger_lab.terminal.request import FlagGroup, Named, flag, log_root_flag
+from ledger_lab.training.task_request import TASK, TaskRequest
 
-_WHAT = FlagGroup("what to profile")
 _HOW = FlagGroup("how to measure")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileRequest(SimulationRequest):
+class ProfileRequest(TaskRequest):
     """What a user asks of ``scripts/profile_run.py``: each field is a flag of the same name, but for the overrides."""
 
     program = Program(
@@ -36,17 +35,11 @@ class ProfileRequest(SimulationRequest):
         ),
     )
 
-    overrides: tuple[str, ...] = ()
-    """Hydra overrides."""
-    task: str = flag(DEFAULT_TASK, f"Gymnasium id of the task (default: {DEFAULT_TASK}).", group=_WHAT)
-    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=_WHAT)
-    num_envs: int | None = flag(None, "Number of environments (default: set by the task).", group=_WHAT)
-    seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=_WHAT)
     panel: str | None = flag(
         None,
         "Panel (default: set by the task). As in a training, one held-out environment is simulated for each episode of "
         "the panel.",
-        group=_WHAT,
+        group=TASK,
     )
 
     warm_up: int = flag(5, "Number of iterations before the measurement (default: 5).", group=_HOW)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from ledger_lab.training.declaration import make_run_dir
 from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.task_request import TaskRequest
 
 _HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
 _BLOCKS = 20
@@ -87,17 +88,11 @@ def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
     """Check the request like that of a training. Its directory is new, unless ``--into`` names one."""
     plan = plan_training(
         TrainRequest(
-            task=request.task,
-            rl_library=request.rl_library,
-            num_envs=request.num_envs,
-            seed=request.seed,
+            **{each.name: getattr(request, each.name) for each in fields(TaskRequest)},
             panel=request.panel,
             no_eval=True,
             max_iterations=schedule.total,
             log_root=request.log_root,
-            device=request.device,
-            overrides=request.overrides,
-            launcher=request.launcher,
         )
     )
     if request.into is None:

@@ -8,7 +8,6 @@ STOCK_CARTPOLE = PpoRecipe(
     experiment_name="ledgerlab_cartpole",
     num_envs=4096,
     hidden_dims=(32, 32),
-    activation="elu",
     horizon=16,
     epochs=5,
     minibatches=4,

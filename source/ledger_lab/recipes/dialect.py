@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.ppo import RULES, PpoRecipe
 from ledger_lab.recipes.rules import Rule
+from ledger_lab.recipes.settings import write_setting
+
+LEFT_OUT = object()
+"""Returned by :attr:`Setting.write` if a recipe does not need the setting."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +24,13 @@ class Setting:
     note: str = ""
     """How the library writes the value, in words; empty if it is written as in the recipe."""
     also: tuple[str, ...] = ()
-    """Further overrides of the same kind: that of the value function, or an older name."""
+    """Further overrides that get the same value, like that of the value function."""
     rule: Rule | None = None
     """Values that the library accepts, if they differ from those of the recipe."""
+    write: Callable[[PpoRecipe], Any] | None = None
+    """Returns the value as the library writes it; without it, the value of the recipe is taken."""
+    unwritten: tuple[str, ...] = ()
+    """Further overrides that the rule covers, and that a translation leaves out, like an older name."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +50,22 @@ class Dialect:
     """Name on the command line."""
     title: str
     """Name in prose."""
+    seed: str
+    """Override of the training seed."""
     settings: Mapping[str, Setting]
     """The setting that holds each field of a recipe."""
     only: Mapping[str, Only]
     """Fields for which the library accepts a single value; they may have a setting, too."""
     differences: Mapping[str, str]
     """Differences of the library in words, by field or topic."""
+    template: Callable[[PpoRecipe], dict[str, Any]]
+    """Returns the settings that no field of a recipe has; raises a ``UserError`` for combinations of values that the
+    library can't follow."""
     adaptive: str = "adaptive"
     """The library's name of the learning-rate schedule that follows the KL divergence."""
+    native: Callable[..., Any] | None = None
+    """Returns a recipe as Isaac Lab's configuration class of the library, if there is one. May take keyword arguments
+    for choices that no field of a recipe has."""
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -62,8 +79,37 @@ class Dialect:
             override: (field, rule)
             for field, setting in self.settings.items()
             if (rule := setting.rule or RULES.get(field)) is not None
-            for override in (setting.override, *setting.also)
+            for override in (setting.override, *setting.also, *setting.unwritten)
         }
+
+    def config(self, recipe: PpoRecipe, **choices: Any) -> Any:
+        """Return a recipe as the configuration that Isaac Lab's own commands take, too.
+
+        Args:
+            recipe: The recipe.
+            choices: Keyword arguments of :attr:`native`.
+
+        Raises:
+            UserError: If the library does not support the recipe.
+        """
+        return self.translate(recipe) if self.native is None else self.native(recipe, **choices)
+
+    def translate(self, recipe: PpoRecipe) -> dict[str, Any]:
+        """Return a recipe as nested dictionaries with the library's settings.
+
+        Args:
+            recipe: The recipe.
+
+        Raises:
+            UserError: If the library does not support the recipe.
+        """
+        self.require(recipe)
+        cfg = self.template(recipe)
+        for field, setting in self.settings.items():
+            value = getattr(recipe, field) if setting.write is None else setting.write(recipe)
+            for override in (setting.override, *setting.also) if value is not LEFT_OUT else ():
+                write_setting(cfg, override, list(value) if isinstance(value, tuple) else value)
+        return cfg
 
     def require(self, recipe: PpoRecipe) -> None:
         """Refuse a recipe that the library can't follow.

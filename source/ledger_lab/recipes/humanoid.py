@@ -6,7 +6,6 @@ HUMANOID = PpoRecipe(
     experiment_name="ledgerlab_humanoid",
     num_envs=512,
     hidden_dims=(256, 128, 64),
-    activation="elu",
     observation_normalization=True,
     horizon=32,
     epochs=5,

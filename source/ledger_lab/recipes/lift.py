@@ -6,7 +6,6 @@ LIFT = PpoRecipe(
     experiment_name="ledgerlab_lift",
     num_envs=512,
     hidden_dims=(128, 64),
-    activation="elu",
     observation_normalization=True,
     horizon=16,
     epochs=5,

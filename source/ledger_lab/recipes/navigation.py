@@ -6,7 +6,6 @@ NAVIGATION = PpoRecipe(
     experiment_name="ledgerlab_navigation",
     num_envs=256,
     hidden_dims=(128, 64),
-    activation="elu",
     horizon=16,
     epochs=5,
     minibatches=8,

@@ -6,7 +6,6 @@ REACH = PpoRecipe(
     experiment_name="ledgerlab_reach",
     num_envs=256,
     hidden_dims=(64, 64),
-    activation="elu",
     observation_normalization=True,
     horizon=16,
     epochs=5,

@@ -23,7 +23,6 @@ def velocity(task: str) -> PpoRecipe:
         experiment_name=f"ledgerlab_velocity_{task}",
         num_envs=512,
         hidden_dims=(128, 128, 128),
-        activation="elu",
         horizon=24,
         epochs=5,
         minibatches=4,

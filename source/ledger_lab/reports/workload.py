@@ -11,7 +11,7 @@ from ledger_lab.ledger import Run, RunDeclared, Telemetry
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.recipes import DIALECTS
+from ledger_lab.recipes import dialects
 from ledger_lab.reports.summary import RunSummary
 
 NO_GRAPH = "env.sim.physics.use_cuda_graph="
@@ -20,11 +20,10 @@ NO_GRAPH = "env.sim.physics.use_cuda_graph="
 _FREE = (
     "env.scene.num_envs=",
     "env.seed=",
-    "agent.seed=",
-    "agent.params.seed=",
+    *(f"{dialect.seed}=" for dialect in dialects()),
     *(
         f"{dialect.overrides[field]}="
-        for dialect in DIALECTS
+        for dialect in dialects()
         for field in ("max_iterations", "save_interval", "horizon", "epochs", "minibatches")
     ),
 )

@@ -8,12 +8,6 @@ import torch
 
 from ledger_lab.panels.policy import Policy
 
-RECURRENT_REFUSAL = (
-    "a policy with recurrent layers can be trained with --no_eval, but not yet scored, played or exported: train a "
-    "policy without recurrent layers"
-)
-"""Message that refuses a recurrent policy."""
-
 
 class ActingModule(torch.nn.Module):
     """A function from observation groups to actions, and the modules and tensors that it uses."""

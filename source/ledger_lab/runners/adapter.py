@@ -1,15 +1,21 @@
-"""The protocol between LedgerLab and an RL library."""
+"""What LedgerLab asks of an RL library, and what all adapters share."""
 
 from __future__ import annotations
 
 import importlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
+from ledger_lab.meters.phases import Phase
+from ledger_lab.recipes.libraries import LIBRARIES, require_library
+from ledger_lab.recipes.rules import count
+from ledger_lab.recipes.settings import read_setting, write_setting
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -48,10 +54,8 @@ class BatchPlan:
         if (self.minibatches is None) == (self.minibatch_size is None):
             raise ValueError("minibatches have either a number or a size")
         for name, value in vars(self).items():
-            if name == "minibatch_setting":
-                continue
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if name != "minibatch_setting" and value is not None and (wrong := count(value)):
+                raise ValueError(f"{name} {value!r}: {wrong}")
 
     def effective_batch(self, num_envs: int) -> int:
         """Return the samples that the gradient steps of one iteration use, counted again in each epoch.
@@ -93,11 +97,56 @@ class Stop(Exception):  # noqa: N818 - no error
     """Raised to end the training loop of a library, if the library has no other way to stop."""
 
 
-class Trainer(Protocol):
-    """Training loop of a library, ready to run once."""
+class Trainer(ABC):
+    """Training loop of a library, ready to run once.
 
+    It is the library's own loop, with phases around its callables; no step of it is copied.
+    """
+
+    suffix = ".pt"
+    """Suffix of checkpoints."""
+
+    def __init__(
+        self,
+        env: ManagerBasedRLEnv,
+        agent_cfg: Any,
+        batch: BatchPlan,
+        run_dir: Path,
+        clock: PhaseClock,
+        record: RecordCheckpoint,
+    ) -> None:
+        """Build the library's runner, and instrument it.
+
+        Args:
+            env: The environment, or the part of it that the learner sees.
+            agent_cfg: The library's configuration.
+            batch: The batch arithmetic.
+            run_dir: Folder for checkpoints and TensorBoard files.
+            clock: Opens the phases.
+            record: Records each checkpoint that is saved.
+        """
+        self._env, self._agent_cfg, self._batch = env, agent_cfg, batch
+        self._run_dir, self._clock, self._record = run_dir, clock, record
+        self._saved: CheckpointSaved | None = None
+        for owner, name, phase in (*self._build(), (env.unwrapped.sim, "step", Phase.SIMULATE)):
+            clock.instrument(owner, name, phase)
+
+    @abstractmethod
+    def _build(self) -> Sequence[tuple[object, str, Phase]]:
+        """Build the library's runner.
+
+        Returns:
+            Its callables that are metered: owner, name and phase of each.
+        """
+
+    @property
+    @abstractmethod
+    def iterations(self) -> int:
+        """Iterations completed."""
+
+    @abstractmethod
     def train(self, on_iteration: OnIteration) -> None:
-        """Train to the end, or until ``on_iteration`` stops it; open phases around the library's own callables.
+        """Train to the end, or until ``on_iteration`` stops it.
 
         Args:
             on_iteration: Called after each iteration; ends the training if it returns ``False``.
@@ -107,9 +156,21 @@ class Trainer(Protocol):
         """Save the policy of the last iteration, unless it is saved already. Call it between two iterations.
 
         Returns:
-            The checkpoint, complete on disk and recorded.
+            The checkpoint, complete on disk under the iteration's number, counted from 0, and recorded.
         """
+        if self._saved is None or self._saved.iteration != self.iterations:
+            path = self._run_dir / f"model_{self.iterations - 1}{self.suffix}"
+            with self._clock.window(Phase.CHECKPOINT):
+                with whole_file(path) as unfinished:
+                    self._write(unfinished)
+                self._saved = self._record(path, self.iterations)
+        return self._saved
 
+    @abstractmethod
+    def _write(self, path: Path) -> None:
+        """Write a checkpoint of the library to a file."""
+
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return the state of the learner between two iterations.
 
@@ -118,6 +179,7 @@ class Trainer(Protocol):
             ``torch.load(weights_only=True)`` reads.
         """
 
+    @abstractmethod
     def begin(self, checkpoint: Path) -> None:
         """Load the networks of a checkpoint instead of random ones. Call it before :meth:`train`.
 
@@ -129,6 +191,7 @@ class Trainer(Protocol):
             UserError: If its networks do not fit.
         """
 
+    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state. Call it before :meth:`train`, which then trains the remaining iterations.
 
@@ -138,6 +201,7 @@ class Trainer(Protocol):
             state: Result of :meth:`state` of a trainer with the same configuration.
         """
 
+    @abstractmethod
     def carried(self) -> Sequence[tuple[object, Sequence[str]]] | None:
         """Return where the loop keeps data from step to step, such as the returns of running episodes.
 
@@ -146,24 +210,31 @@ class Trainer(Protocol):
             cannot continue in the middle of episodes, because its networks are recurrent.
         """
 
+    @abstractmethod
     def parts(self) -> list[Part]:
         """Return the callables of the loop whose times a profile shows."""
 
 
-class Adapter(Protocol):
+class Adapter(ABC):
     """One RL library."""
 
-    library: str
-    """Name on the command line and in the log directory."""
     dialect: Dialect
-    """Names of the fields of a recipe in the library's configuration."""
-    optional: Mapping[str, Any]
+    """Names of the library, and of the fields of a recipe in its configuration."""
+    trainer_type: type[Trainer]
+    """Training loop of the library."""
+    optional: ClassVar[Mapping[str, Any]] = {}
     """Settings that a configuration of nested dictionaries may leave out, by dotted path, with their defaults. They can
     still be overridden; :meth:`prepare` fills them in."""
     circumstances: Sequence[str]
     """Dotted paths in the configuration that do not affect what is learned, such as device, length or name. Runs that
     differ only in these have the same agent."""
 
+    @property
+    def library(self) -> str:
+        """Name on the command line and in the log directory."""
+        return self.dialect.library
+
+    @abstractmethod
     def prepare(
         self, agent_cfg: Any, device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> Any:  # noqa: ANN401 - the library's own type
@@ -179,6 +250,7 @@ class Adapter(Protocol):
             UserError: If LedgerLab cannot train this configuration.
         """
 
+    @abstractmethod
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Check an activation with the library.
 
@@ -189,6 +261,10 @@ class Adapter(Protocol):
             The reason against it, as the end of a sentence; ``None`` if the library supports it.
         """
 
+    def is_recurrent(self, agent_cfg: Any) -> bool:  # noqa: ANN401 - the library's own type
+        """Tell whether the policy of a configuration has recurrent layers."""
+        return False
+
     def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
         """Refuse a recurrent policy; its memory would not be kept.
 
@@ -198,7 +274,13 @@ class Adapter(Protocol):
         Raises:
             UserError: If the policy is recurrent.
         """
+        if self.is_recurrent(agent_cfg):
+            raise UserError(
+                "a policy with recurrent layers can be trained with --no_eval, but not yet scored, played or exported: "
+                "train a policy without recurrent layers"
+            )
 
+    @abstractmethod
     def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type
         """Read the batch arithmetic from the library's configuration.
 
@@ -208,12 +290,17 @@ class Adapter(Protocol):
 
     def seed(self, agent_cfg: Any) -> int:  # noqa: ANN401 - the library's own type
         """Read the training seed."""
+        seed: int = read_setting(agent_cfg, self.dialect.seed)
+        return seed
 
     def with_seed(self, agent_cfg: Any, seed: int) -> Any:  # noqa: ANN401 - the library's own type
         """Return a prepared configuration with another seed; each process of a training has its own."""
+        write_setting(agent_cfg, self.dialect.seed, seed)
+        return agent_cfg
 
     def experiment(self, agent_cfg: Any) -> str:  # noqa: ANN401 - the library's own type
         """Read the name of the runs' folder below ``<log_root>/<library>/``."""
+        return read_setting(agent_cfg, self.dialect.overrides["experiment_name"]) or ""
 
     def trainer(
         self, env: ManagerBasedRLEnv, agent_cfg: Any, run_dir: Path, clock: PhaseClock, record: RecordCheckpoint
@@ -228,7 +315,9 @@ class Adapter(Protocol):
             clock: Opens the phases.
             record: Records each checkpoint that the trainer saves.
         """
+        return self.trainer_type(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
 
+    @abstractmethod
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: Any) -> ActingModule:
         """Load the frozen policy of a checkpoint, with its frozen observation normalizer, as a :data:`Policy`.
 
@@ -242,19 +331,6 @@ class Adapter(Protocol):
         """
 
 
-def require_library(library: str) -> None:
-    """Refuse an unknown library.
-
-    Args:
-        library: Its name.
-
-    Raises:
-        UserError: If there is none of this name.
-    """
-    if library not in LIBRARIES:
-        raise UserError(f"unknown library {library!r}: {nearest(library, LIBRARIES)}")
-
-
 def load_adapter(library: str) -> Adapter:
     """Return the adapter of a library.
 
@@ -265,14 +341,5 @@ def load_adapter(library: str) -> Adapter:
         UserError: If it is unknown.
     """
     require_library(library)
-    module, _, name = LIBRARIES[library].partition(":")
-    adapter: Adapter = getattr(importlib.import_module(module), name)()
+    adapter: Adapter = importlib.import_module(f"{LIBRARIES[library].folder}.adapter").ADAPTER
     return adapter
-
-
-LIBRARIES = {
-    "rsl_rl": "ledger_lab.runners.rsl_rl.adapter:RslRlAdapter",
-    "rl_games": "ledger_lab.runners.rl_games.adapter:RlGamesAdapter",
-    "skrl": "ledger_lab.runners.skrl.adapter:SkrlAdapter",
-}
-"""Module and class of each library's adapter; it is imported on demand."""

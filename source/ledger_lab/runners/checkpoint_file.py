@@ -14,18 +14,22 @@ from ledger_lab.errors import UserError
 
 
 @contextmanager
-def loading_policy(checkpoint: Path, library: str) -> Iterator[None]:
-    """Raise an error of one line if the file read inside the context can't be loaded as a policy.
+def loading_policy(checkpoint: Path, library: str, device: str = "cpu") -> Iterator[dict[str, Any]]:
+    """Read a checkpoint. Raise an error of one line if it can't be loaded as a policy inside the context.
 
     Args:
-        checkpoint: The file that is read inside the context.
+        checkpoint: The file.
         library: Name of the library that saved the policy, in words.
+        device: Device of its tensors.
+
+    Yields:
+        The content of the file.
 
     Raises:
-        UserError: If reading it failed.
+        UserError: If reading or loading it failed.
     """
     try:
-        yield
+        yield torch.load(checkpoint, weights_only=True, map_location=device)
     except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
         lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
         reason = " ".join(lines[:2])  # torch's second line names the first layer that doesn't fit
@@ -43,8 +47,7 @@ def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> N
     Raises:
         UserError: If the file is not such a checkpoint, or the networks have other layers.
     """
-    with loading_policy(checkpoint, library):
-        content = torch.load(checkpoint, weights_only=True, map_location="cpu")
+    with loading_policy(checkpoint, library) as content:
         for name, part in parts.items():
             if isinstance(part, torch.nn.Module):
                 part.load_state_dict(_widened(content[name], part.state_dict()))

@@ -12,18 +12,11 @@ import torch.distributed as dist
 from ledger_lab.errors import first_line
 from ledger_lab.ledger.endings import CollectiveError
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.runners.recorded_calls import replaced
 
 _COLLECTIVES = (
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_object",
-    "all_reduce",
-    "barrier",
-    "broadcast",
-    "broadcast_object_list",
-    "gather",
-    "reduce",
-    "reduce_scatter_tensor",
+    *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast"),
+    *("broadcast_object_list", "gather", "reduce", "reduce_scatter_tensor"),
 )
 """Collectives that libraries call on ``torch.distributed``."""
 
@@ -38,14 +31,8 @@ def metered_collectives(clock: PhaseClock) -> Iterator[None]:
     Args:
         clock: The clock.
     """
-    originals = {name: getattr(dist, name) for name in _COLLECTIVES}
-    for name, original in originals.items():
-        setattr(dist, name, _metered(name, original, clock))
-    try:
+    with replaced(dist, **{name: _metered(name, getattr(dist, name), clock) for name in _COLLECTIVES}):
         yield
-    finally:
-        for name, original in originals.items():
-            setattr(dist, name, original)
 
 
 def _metered(name: str, collective: Callable[..., Any], clock: PhaseClock) -> Callable[..., Any]:

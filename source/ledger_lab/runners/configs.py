@@ -8,7 +8,6 @@ import importlib.util
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 from ledger_lab.assets.ground_plane import use_local_ground
 from ledger_lab.errors import UserError, first_line, nearest, place_of
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.recipes import dialect_of
+from ledger_lab.recipes.libraries import dialect_of
+from ledger_lab.recipes.settings import ABSENT, children, follow
 from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
-_MISSING = object()
 _DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
 _DATA = re.compile(
     r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*+",  # never splits a word
@@ -98,7 +97,8 @@ def _load(task: str, key: str) -> Any:
     except Exception as error:
         spec = importlib.util.find_spec(task_package(task))
         folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-        raise UserError(f"task {task}: its {key}, {entry}, fails: {place_of(error, folder)}") from error
+        named = f", {entry}," if isinstance(entry, str) else ""
+        raise UserError(f"task {task}: its {key}{named} fails: {place_of(error, folder)}") from error
 
 
 def _resolve(
@@ -157,7 +157,7 @@ def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
         root, *path = key.split(".")
         if root not in plain or not path:
             raise UserError(f"override {override!r} matches nothing: {nearest(root, [*plain, *_SELECTORS])}")
-        return isinstance(_follow(plain[root], path), PresetCfg)
+        return isinstance(follow(plain[root], path), PresetCfg)
     presets = enumerate_task_presets(task) or {}
     if key == "presets":
         known = sorted({name for names in presets.values() for name in names})
@@ -182,12 +182,12 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
     key, _, value = override.partition("=")
     root, *path = key.split(".")
     for depth, name in enumerate(path):
-        parent = _follow(resolved[root], path[:depth])
-        if name not in _children(parent):
+        parent = follow(resolved[root], path[:depth])
+        if name not in children(parent):
             where = ".".join([root, *path[:depth]])
-            known = nearest(name, _children(parent))
+            known = nearest(name, children(parent))
             raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
-    node = _follow(resolved[root], path)
+    node = follow(resolved[root], path)
     if type(node) is int and isinstance(parent, Mapping):
         node = float(node)  # in a YAML file, 4 may stand for 4.0
     parsed = _parse(value)
@@ -197,9 +197,9 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
         if not isinstance(parsed, list) or not parsed or not all(_is_like(each, node[0]) for each in parsed):
             raise UserError(f"override {override!r}: {key} is a list like {node!r}, and {value!r} is not")
         return
-    if _children(node) and not isinstance(parsed, Mapping):
+    if children(node) and not isinstance(parsed, Mapping):
         raise UserError(
-            f"override {override!r}: {key} is a group: name one of its settings {', '.join(_children(node))}"
+            f"override {override!r}: {key} is a group: name one of its settings {', '.join(children(node))}"
         )
     if not _is_like(parsed, node):
         kind = type(node).__name__
@@ -222,49 +222,6 @@ def _may_be_none(parent: Any, name: str, value: Any) -> bool:
     return declared_so or not isinstance(value, int | float)
 
 
-def _children(node: Any) -> dict[str, Any]:
-    """Return the settings below a node of a configuration; empty for a value."""
-    if isinstance(node, Mapping):
-        return {str(key): value for key, value in node.items()}
-    if hasattr(node, "__dataclass_fields__"):
-        return dict(vars(node))
-    return {str(index): item for index, item in enumerate(node)} if isinstance(node, list) else {}
-
-
-def _follow(node: Any, path: Sequence[str]) -> Any:
-    """Return the node at a path, or ``_MISSING`` if the path does not exist."""
-    for name in path:
-        node = _children(node).get(name, _MISSING)
-    return node
-
-
-def read_setting(agent_cfg: Any, override: str) -> Any:
-    """Return the value that an override of the agent's configuration would replace; ``None`` if there is none.
-
-    Args:
-        agent_cfg: The agent's configuration.
-        override: Name of the override, like ``agent.algorithm.gamma``.
-    """
-    value = _follow(agent_cfg, override.split(".")[1:])
-    return None if value is _MISSING or isinstance(value, type(MISSING)) else value
-
-
-def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
-    """Set the value that an override of the agent's configuration would replace.
-
-    Args:
-        agent_cfg: The agent's configuration; it is modified.
-        override: Name of an override of an existing setting, like ``agent.algorithm.gamma``.
-        value: The value.
-    """
-    *groups, name = override.split(".")[1:]
-    node = _follow(agent_cfg, groups)
-    if isinstance(node, Mapping):
-        node[name] = value  # type: ignore[index]
-    else:
-        setattr(node, name, value)
-
-
 def require_values(agent_cfg: Any, adapter: Adapter) -> None:
     """Check the settings that the fields of a recipe are translated to, in any configuration of the library.
 
@@ -276,8 +233,8 @@ def require_values(agent_cfg: Any, adapter: Adapter) -> None:
         UserError: If the library can't train with a value, or would misread it.
     """
     for override, (field, rule) in adapter.dialect.rules.items():
-        value = _follow(agent_cfg, override.split(".")[1:])
-        if value is _MISSING:
+        value = follow(agent_cfg, override.split(".")[1:])
+        if value is ABSENT:
             continue
         if wrong := adapter.refuse_activation(value) if field == "activation" else rule(value):
             raise UserError(f"{override} {value!r}: {wrong}")

@@ -25,18 +25,8 @@ _PHYSICS_NEUTRAL = frozenset(
 
 _SIMULATION_NEUTRAL = frozenset(
     {
-        "create_stage_in_memory",
-        "default_visualizer_cfg",
-        "device",
-        "dt",
-        "log_dir",
-        "logging_level",
-        "physics",
-        "render",
-        "render_interval",
-        "save_logs_to_file",
-        "use_fabric",
-        "visualizer_cfgs",
+        *("create_stage_in_memory", "device", "dt", "log_dir", "logging_level", "save_logs_to_file", "use_fabric"),
+        *("physics", "render", "render_interval", "default_visualizer_cfg", "visualizer_cfgs"),
     }
 )
 """Settings of the simulation that change no trajectory, or that are described separately."""

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ledger_lab.runners.recorded_calls import replaced
+
 
 @contextmanager
 def ordered_rays() -> Iterator[None]:
@@ -39,8 +41,6 @@ def ordered_rays() -> Iterator[None]:
     def target_in_order(sensor: Any, paths: str | list[str]) -> Any:  # noqa: ANN401
         return in_order(target(sensor, paths))
 
-    RayCasters._initialize_pose_tracking, RayCasters._create_tracked_target_view = begin_in_order, target_in_order
-    try:
+    methods = {"_initialize_pose_tracking": begin_in_order, "_create_tracked_target_view": target_in_order}
+    with replaced(RayCasters, **methods):
         yield
-    finally:
-        RayCasters._initialize_pose_tracking, RayCasters._create_tracked_target_view = begin, target

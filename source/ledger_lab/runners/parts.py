@@ -44,21 +44,14 @@ def _terms(base: Any) -> Iterator[Part]:
         yield Part(action, "apply_actions", name)
     for name, command in base.command_manager._terms.items():
         yield Part(command, "compute", name)
-    named = [
-        *_zip(base.termination_manager._term_names, base.termination_manager._term_cfgs),
-        *_zip(base.reward_manager._term_names, base.reward_manager._term_cfgs),
-        *_zip(base.curriculum_manager._term_names, base.curriculum_manager._term_cfgs),
-    ]
+    named: list[tuple[str, Any]] = []
+    for manager in (base.termination_manager, base.reward_manager, base.curriculum_manager):
+        named += zip(manager._term_names, manager._term_cfgs, strict=True)
     observations, events = base.observation_manager, base.event_manager
     for group, names in observations._group_obs_term_names.items():
-        named += _zip([f"{group}.{name}" for name in names], observations._group_obs_term_cfgs[group])
+        named += zip((f"{group}.{name}" for name in names), observations._group_obs_term_cfgs[group], strict=True)
     for mode, names in events._mode_term_names.items():
-        named += _zip([f"{mode}: {name}" for name in names], events._mode_term_cfgs[mode])
+        named += zip((f"{mode}: {name}" for name in names), events._mode_term_cfgs[mode], strict=True)
     for name, cfg in named:
         if not inspect.isclass(cfg.func):  # a class: the manager makes an object of it at first use
             yield Part(cfg, "func", name)
-
-
-def _zip(names: list[str], cfgs: list[Any]) -> list[tuple[str, Any]]:
-    """Pair names with their values."""
-    return list(zip(names, cfgs, strict=True))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -27,8 +27,6 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.launch import STORE, World, bound_listener, hub_address, machine_addresses, require_private
 from ledger_lab.ledger.endings import RanksDifferError
-
-_T = TypeVar("_T")
 
 _JOIN_S = 300.0
 """How long to wait for processes that are still starting [s]."""
@@ -109,7 +107,7 @@ class ProcessGroup:
         """Tell whether the value is true in all processes."""
         return not self.any(not mine)
 
-    def agree(self, check: Callable[[], _T]) -> _T:
+    def agree[T](self, check: Callable[[], T]) -> T:
         """Run a check that may refuse the user's request; if it fails in one process, all processes end.
 
         Args:
@@ -124,20 +122,23 @@ class ProcessGroup:
         """
         if self.world.size == 1:
             return check()
-        values: list[_T] = []
+        values: list[T] = []
         complaint = None
         try:
             values.append(check())
         except UserError as error:
             complaint = str(error)
         complaints = self.gather(complaint)
-        for rank, said in enumerate(complaints):
-            if said is not None:
-                alone = complaints.count(said) < self.world.size
-                self._refuse(f"rank {rank} on {self.hosts[rank]}: {said}" if alone and rank else said)
+        for rank, reason in enumerate(complaints):
+            if reason is None:
+                continue
+            if not self.world.first:
+                sys.exit(2)
+            alone = rank > 0 and complaints.count(reason) < self.world.size
+            raise UserError(f"rank {rank} on {self.hosts[rank]}: {reason}" if alone else reason)
         return values[0]
 
-    def first(self, make: Callable[[], _T]) -> _T:
+    def first[T](self, make: Callable[[], T]) -> T:
         """Return a value that the first process makes.
 
         Args:
@@ -147,19 +148,10 @@ class ProcessGroup:
             UserError: In the first process, if ``make`` raises it.
             SystemExit: In all other processes then.
         """
-        if self.world.size == 1:
-            return make()
-        said: dict[str, Any] = {}
-        if self.world.first:
-            try:
-                said = {"value": make()}
-            except UserError as error:
-                said = {"error": str(error)}
-        said = json.loads(self._bytes_of_first(json.dumps(said).encode()))
-        if "error" in said:
-            self._refuse(said["error"])
-        value: _T = said["value"]
-        return value
+        made = self.agree(lambda: make() if self.world.first else None)
+        if self.world.size > 1:
+            made = json.loads(self._bytes_of_first(json.dumps(made).encode()))
+        return cast("T", made)
 
     def file(self, path: Path) -> Path:
         """Return a file of the first process, even if this process does not share its disk.
@@ -255,12 +247,6 @@ class ProcessGroup:
             content = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         dist.broadcast(content, src=0)
         return content.numpy().tobytes()
-
-    def _refuse(self, complaint: str) -> None:
-        """End all processes; the first process raises the reason."""
-        if self.world.first:
-            raise UserError(complaint)
-        sys.exit(2)
 
 
 ALONE = ProcessGroup(World(), [socket.gethostname()], Path())

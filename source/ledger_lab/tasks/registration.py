@@ -1,37 +1,38 @@
 """Registration of tasks with Gymnasium, so that Isaac Lab's commands find them, too."""
 
+from __future__ import annotations
+
 import gymnasium as gym
 
+from ledger_lab.recipes import RECIPES
+from ledger_lab.tasks.translations import agent_entry_points
 
-def register(
-    task: str, package: str, *, env_cfg: str, panel: str, agents: str = "cfg", symmetric: bool = False
-) -> None:
-    """Register a task.
+
+def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
+    """Register a task. Its recipe in :data:`ledger_lab.recipes.RECIPES` is its agent configuration in every library.
 
     Args:
         task: Gymnasium id.
-        package: Package that contains the modules ``env_cfg`` and ``agents``.
+        package: Package that contains the module ``env_cfg``.
         env_cfg: Name of the class or function in ``env_cfg`` that returns the environment's configuration.
         panel: Name of its panel.
-        agents: Suffix of the names of its configurations in ``agents``, after the name of the library.
-        symmetric: Whether there is another configuration of RSL-RL, for ``--agent``, that also learns from mirrored
-            samples.
+        symmetric: Name of another configuration of RSL-RL in the module ``agents``, for ``--agent``, that also learns
+            from mirrored samples; ``None`` if there is none.
 
     Raises:
         ValueError: If the id is already registered.
     """
     if task in gym.registry:
         raise ValueError(f"{task} is registered already")
-    names = {f"{library}_cfg_entry_point": f"{library}_{agents}" for library in ("rsl_rl", "rl_games", "skrl")}
-    if symmetric:
-        names["rsl_rl_with_symmetry_cfg_entry_point"] = f"rsl_rl_{agents}_with_symmetry"
+    mirrored = {} if symmetric is None else {"rsl_rl_with_symmetry_cfg_entry_point": f"{package}.agents:{symmetric}"}
     gym.register(
         id=task,
         entry_point="isaaclab.envs:ManagerBasedRLEnv",
         disable_env_checker=True,
         kwargs={
             "env_cfg_entry_point": f"{package}.env_cfg:{env_cfg}",
-            **{entry_point: f"{package}.agents:{name}" for entry_point, name in names.items()},
+            **agent_entry_points(RECIPES[task]),
+            **mirrored,
             "default_agent": "rsl_rl",
             "default_panel": panel,
         },

@@ -14,7 +14,7 @@ import gymnasium as gym
 
 from ledger_lab.errors import UserError, nearest, place_of
 from ledger_lab.names import visible
-from ledger_lab.recipes import DIALECTS
+from ledger_lab.recipes.libraries import LIBRARIES
 
 STOCK_TASKS = "isaaclab_tasks"
 """The package with the tasks that come with Isaac Lab."""
@@ -98,9 +98,9 @@ def task_package(task: str) -> str:
 
 
 def require_task_default(task: str) -> str:
-    """Return the default library of a task; RSL-RL if it names none."""
+    """Return the default library of a task; the first library if the task names none."""
     preferred = gym.spec(task).kwargs.get("default_agent") if task in registered_tasks() else None
-    return preferred if preferred in {dialect.library for dialect in DIALECTS} else "rsl_rl"
+    return preferred if preferred in LIBRARIES else next(iter(LIBRARIES))
 
 
 def default_panel(task: str) -> str | None:

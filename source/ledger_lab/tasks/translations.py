@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from ledger_lab.recipes import PpoRecipe, to_rl_games, to_skrl
-from ledger_lab.recipes.to_rsl_rl import native_config
+from ledger_lab.recipes import LIBRARIES, PpoRecipe, dialect_of
 
 
-def translations(recipe: PpoRecipe) -> tuple[Callable[[], object], Callable[[], Any], Callable[[], Any]]:
-    """Return functions that return a recipe as a configuration of RSL-RL, rl_games and SKRL.
+def agent_entry_points(recipe: PpoRecipe) -> dict[str, Callable[[], Any]]:
+    """Return a recipe as the agent configurations of all libraries, by the keys that a task registers them under.
 
     Args:
         recipe: The recipe.
     """
-    return partial(native_config, recipe), partial(to_rl_games, recipe), partial(to_skrl, recipe)
+    return {f"{library}_cfg_entry_point": _entry_point(library, recipe) for library in LIBRARIES}
+
+
+def _entry_point(library: str, recipe: PpoRecipe) -> Callable[[], Any]:
+    """Return a function that returns a recipe as a library's configuration; Isaac Lab looks for its source file."""
+
+    def agent_cfg() -> Any:  # noqa: ANN401 - the library's own type
+        return dialect_of(library).config(recipe)
+
+    return agent_cfg

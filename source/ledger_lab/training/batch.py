@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes import scaled_learning_rate
+from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners import Adapter, BatchPlan
-from ledger_lab.runners.configs import read_setting, require_values, resolve_configs, write_setting
+from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.training.request import TrainRequest
 
 
@@ -92,3 +93,19 @@ def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     scaled = scaled_learning_rate(learning_rate, effective_batch, reference)
     write_setting(agent_cfg, key, scaled)
     return f"{key}={scaled}"
+
+
+def scaled_learning_rate(learning_rate: float, batch: int, reference: int) -> float:
+    """Scale a learning rate by √2 per doubling of the batch (Krizhevsky 2014, arXiv:1404.5997).
+
+    This keeps the variance of a gradient step when gradients are averaged over more samples.
+
+    Args:
+        learning_rate: Learning rate for the reference batch.
+        batch: Effective batch: samples that the gradient steps of one iteration see.
+        reference: The effective batch that the learning rate was chosen for.
+
+    Returns:
+        The learning rate for the batch, to four digits.
+    """
+    return float(f"{learning_rate * math.sqrt(batch / reference):.4g}")

@@ -17,9 +17,10 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels import few_differences
 from ledger_lab.physics import is_newton
 from ledger_lab.pretrained import shipped_checkpoint
+from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
-from ledger_lab.runners.configs import plain_config, read_setting
+from ledger_lab.runners.configs import plain_config
 from ledger_lab.tasks.registry import require_task
 
 if TYPE_CHECKING:

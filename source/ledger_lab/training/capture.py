@@ -3,6 +3,11 @@
 Isaac Lab keeps the state of a simulation in hundreds of places: tensors, Warp arrays and plain numbers in managers,
 terms, assets, sensors and a user's own terms. None of them can save itself. This module walks through the attributes
 and containers of a few root objects, and finds every value that differs from what it was right after construction.
+
+Smaller ways do not restore a training bit for bit. ``InteractiveScene.get_state`` returns poses and velocities, but
+neither the solver's warm start nor delays, histories, counters and latches of sensors, actuators and managers. A list
+of known owners would miss the terms of users, and break silently with each version of Isaac Lab. Pickle cannot store
+Warp's handles, and would replace arrays whose addresses recorded graphs hold.
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import torch
 
-from ledger_lab.errors import UserError
+from ledger_lab.files import make_folder
 from ledger_lab.ledger import RunDeclared, declare_cohort
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.panels import ERROR_BUDGET
@@ -29,7 +28,7 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
     """
     group.first(lambda: _declare_cohort(plan))
     named = f"--log_root {plan.request.log_root}" if plan.resumed is None else str(plan.run_dir)
-    group.agree(lambda: _make_folder(plan.run_dir, named))
+    group.agree(lambda: make_folder(plan.run_dir, named))
 
 
 def _declare_cohort(plan: TrainPlan) -> None:
@@ -37,16 +36,6 @@ def _declare_cohort(plan: TrainPlan) -> None:
     request = plan.request
     if plan.resumed is None and request.cohort is not None and request.cohort_size is not None:
         declare_cohort(request.log_root, request.cohort, request.cohort_size)
-
-
-def _make_folder(run_dir: Path, named: str) -> None:
-    """Make a directory, and check that it can be written to. An error names the folder as the user did."""
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {named}: {error.strerror}") from error
-    if not os.access(run_dir, os.W_OK):
-        raise UserError(f"cannot write to {named}: permission denied")
 
 
 def declaration(plan: TrainPlan) -> RunDeclared:

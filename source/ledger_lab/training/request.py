@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_type_hints
+from typing import Any, Literal, Self
+
+import msgspec
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import require_cohort_name
 from ledger_lab.meters.health import Event
 from ledger_lab.panels.panel import require_target
-from ledger_lab.runners.adapter import LIBRARIES
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.terminal.flags import DEFAULT_TASK, Program
+from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import (
     FlagGroup,
     Named,
-    SimulationRequest,
-    as_given,
     flag,
     flag_names,
     log_root_flag,
 )
 from ledger_lab.training.health_watch import list_health_events, parse_stop_on
+from ledger_lab.training.task_request import TASK, TaskRequest
 
 STATE_AT_LATEST_S = 300.0
 """Largest age of the last saved state without ``--save_state_every`` [s]."""
 
 _LONGEST_GRACE_S = 86_400
 
-_TASK = FlagGroup("what to train")
 _HEALTH = FlagGroup("health events", list_health_events())
 _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
@@ -56,7 +55,7 @@ _LEDGER = FlagGroup("price and ledger")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainRequest(SimulationRequest):
+class TrainRequest(TaskRequest):
     """The request of a user to ``scripts/train.py``. Each field except the overrides is a flag of the same name.
 
     This class checks only values that need no task, library or panel;
@@ -80,19 +79,11 @@ class TrainRequest(SimulationRequest):
         ),
     )
 
-    overrides: tuple[str, ...] = ()
-    """Hydra overrides."""
-    task: str = flag(
-        DEFAULT_TASK,
-        f"Gymnasium id of the task; scripts/list_envs.py lists all tasks (default: {DEFAULT_TASK}).",
-        group=_TASK,
-    )
-    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=_TASK)
     agent: str | None = flag(
         None,
         "Agent configuration of the task, by its registered name (default: LIBRARY_cfg_entry_point, for example "
         "rsl_rl_cfg_entry_point).",
-        group=_TASK,
+        group=TASK,
         metavar="NAME",
     )
     checkpoint: str | None = flag(
@@ -104,19 +95,17 @@ class TrainRequest(SimulationRequest):
             "the cost of the earlier run separately. The new task may have additional observations after those of the "
             "checkpoint. The input weights of the additional observations start at zero."
         ),
-        group=_TASK,
+        group=TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
     trust_run: bool = flag(
         False,
         "With --checkpoint: accept overrides of the earlier run that name Python functions, classes or files to load. "
         "Use this flag only if you trust the authors of that run.",
-        group=_TASK,
+        group=TASK,
     )
-    num_envs: int | None = flag(None, "Number of environments per process (default: set by the task).", group=_TASK)
-    seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=_TASK)
     max_iterations: int | None = flag(
-        None, "Largest number of iterations (default: set by the agent configuration).", group=_TASK
+        None, "Largest number of iterations (default: set by the agent configuration).", group=TASK
     )
     scale_lr: bool = flag(
         False,
@@ -125,7 +114,7 @@ class TrainRequest(SimulationRequest):
             "configuration, the learning rate is √2 times as high. The batch size is environments × rollout length × "
             "epochs, summed over all processes. The program prints the new learning rate and records it."
         ),
-        group=_TASK,
+        group=TASK,
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
@@ -325,8 +314,8 @@ class TrainRequest(SimulationRequest):
 
     def to_data(self) -> dict[str, Any]:
         """Return the request as a JSON value."""
-        data = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self, enc_hook=str))
+        return data
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -334,9 +323,9 @@ class TrainRequest(SimulationRequest):
 
         Raises:
             TypeError: If a field is unknown.
+            ValueError: If a value has the wrong type.
             UserError: If a value is refused.
         """
-        hints = get_type_hints(cls)
-        paths = [name for name, hint in hints.items() if Path in (hint, *get_args(hint))]
-        found = {name: Path(data[name]) for name in paths if data.get(name) is not None}
-        return cls(**as_given({**data, **found}))
+        if unknown := data.keys() - {each.name for each in fields(cls)}:
+            raise TypeError(f"unknown: {', '.join(map(repr, sorted(unknown)))}")
+        return msgspec.convert(data, cls, dec_hook=lambda kind, value: kind(value))

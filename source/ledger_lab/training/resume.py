@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import (
@@ -69,30 +71,13 @@ class Resumption:
 
     def to_data(self) -> dict[str, Any]:
         """Return the fields except :attr:`reasons` as a JSON value, for other processes."""
-        return {
-            "run_dir": str(self.run_dir),
-            "declared": self.declared.to_data(),
-            "request": self.request.to_data(),
-            "attempt": self.attempt,
-            "state": self.state.to_data(),
-            "saved_by": self.saved_by,
-            "checkpoints": [row.to_data() for row in self.checkpoints],
-            "results": [row.to_data() for row in self.results],
-            "train_ns": self.train_ns,
-        }
+        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(replace(self, reasons=()), enc_hook=str))
+        return data
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
         """Rebuild a resumption from the result of :meth:`to_data`."""
-        rows = {
-            "run_dir": Path(data["run_dir"]),
-            "declared": RunDeclared.from_data(data["declared"]),
-            "request": TrainRequest.from_data(data["request"]),
-            "state": StateSaved.from_data(data["state"]),
-            "checkpoints": [CheckpointSaved.from_data(row) for row in data["checkpoints"]],
-            "results": [PanelResult.from_data(row) for row in data["results"]],
-        }
-        return cls(**{**data, **rows})
+        return msgspec.convert(data, cls, dec_hook=lambda kind, value: kind(value))
 
 
 def find_resumption(asked: TrainRequest, group: ProcessGroup = ALONE) -> tuple[TrainRequest, Resumption]:
@@ -307,7 +292,7 @@ def _declared_request(declared: RunDeclared) -> TrainRequest:
         )
     try:
         return TrainRequest.from_data(declared.request)
-    except (TypeError, UserError) as error:
+    except (TypeError, ValueError, UserError) as error:
         raise UserError(
             f"run {declared.run_id} was declared with flags that this version of LedgerLab refuses ({error}): resume "
             "it with the version that declared it, or start a new run"

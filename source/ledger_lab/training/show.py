@@ -11,8 +11,8 @@ from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.ledger import AttemptEnded, Status, read_ledger
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.physics import physics_name
+from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
-from ledger_lab.runners.configs import read_setting
 from ledger_lab.supervision.attempt import Attempt, resume_command
 from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.units import duration

@@ -7,9 +7,9 @@ curriculum, terrain levels. Training then continues with fresh episodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,11 +17,12 @@ from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.physics import physics_name
+from ledger_lab.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-    from ledger_lab.training.capture import Place
+    from ledger_lab.training.capture import Capture, Place
 
 _SOLVER = frozenset(
     {
@@ -39,15 +40,30 @@ _MANAGERS = ("command", "event", "curriculum", "reward", "termination", "action"
 _TERRAIN = ("terrain_levels", "terrain_types", "env_origins")
 
 
-class SimulationState(Protocol):
+class SimulationState(ABC):
     """Saves and restores the state of a simulation."""
 
-    inexact: str | None
-    """Why a resumed training does not equal an uninterrupted training bit for bit; ``None`` if it does."""
+    def __init__(
+        self, env: ManagerBasedRLEnv, view: TrainingView | None, capture: Capture, inexact: str | None = None
+    ) -> None:
+        """Remember all values right after construction.
 
+        Args:
+            env: The environment.
+            view: The learner's view of it; ``None`` if the learner sees all slots.
+            capture: Reads and writes the values.
+            inexact: See :attr:`inexact`.
+        """
+        self._env, self._view, self._capture = env, view, capture
+        self.inexact = inexact
+        """Why a resumed training does not equal an uninterrupted training bit for bit; ``None`` if it does."""
+        capture.begin()
+
+    @abstractmethod
     def take(self) -> dict[str, Any]:
         """Return the state between two steps, as plain values and tensors."""
 
+    @abstractmethod
     def put(self, state: Mapping[str, Any]) -> str | None:
         """Restore a state into a freshly built simulation.
 
@@ -60,7 +76,17 @@ class SimulationState(Protocol):
         """
 
     def begin_fresh(self) -> None:
-        """Begin fresh episodes; keep the restored values that outlast episodes."""
+        """Begin fresh episodes without a curriculum update; keep the restored values that outlast episodes.
+
+        Training slots keep the ages of their episodes, which spread time-outs over time. With all ages at zero, all
+        episodes would time out together.
+        """
+        base = self._env.unwrapped
+        seen = base if self._view is None else self._view
+        ages = base.episode_length_buf[: seen.num_envs].clone()
+        with torch.no_grad(), replaced(base.curriculum_manager, compute=lambda env_ids=None: None):
+            (self._env if self._view is None else self._view).reset()
+        seen.episode_length_buf = ages
 
 
 def simulation_state(
@@ -100,10 +126,8 @@ def why_inexact(cfg: ManagerBasedRLEnvCfg, *, continues_episodes: bool) -> str |
     return None
 
 
-class _Whole:
+class _Whole(SimulationState):
     """Everything that the next step depends on."""
-
-    inexact: str | None = None
 
     def __init__(
         self,
@@ -121,7 +145,7 @@ class _Whole:
 
         from ledger_lab.training.capture import Capture
 
-        self._env, self._view, self._slots = env, view, slots
+        self._slots = slots
         physics = {kind.__name__: kind for kind in (PhysicsManager, NewtonManager, NewtonMJWarpManager)}
         carriers = {f"loop{number}": carrier for number, (carrier, _) in enumerate(loop)}
         only: dict[type, frozenset[str]] = {type(carrier): frozenset(names) for carrier, names in loop}
@@ -131,8 +155,7 @@ class _Whole:
         only |= {Data: _SOLVER, type(model): frozenset(short), ModelBuilder: frozenset()}
         if slots is not None:
             only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies"}  # the judge loads them again
-        self._capture = Capture({"env": env.unwrapped, "slots": slots, **carriers, **physics}, only=only)
-        self._capture.begin()
+        super().__init__(env, view, Capture({"env": env.unwrapped, "slots": slots, **carriers, **physics}, only=only))
 
     def take(self) -> dict[str, Any]:
         """Copy every value that has changed since construction."""
@@ -153,18 +176,16 @@ class _Whole:
         """End the restored episodes."""
         if self._slots is not None:
             self._slots.abandon()
-        _begin_episodes(self._env, self._view)
+        super().begin_fresh()
 
 
-class _Outlasting:
+class _Outlasting(SimulationState):
     """Saves and restores only values that outlast an episode."""
 
     def __init__(self, env: ManagerBasedRLEnv, view: TrainingView | None, inexact: str) -> None:
         """Remember the environment's values right after construction."""
         from ledger_lab.training.capture import Capture
 
-        self.inexact: str | None = inexact
-        self._env, self._view = env, view
         base = env.unwrapped
         scene, terrain = base.scene, base.scene.terrain
         entities = [each for name in scene.keys() if (each := scene[name]) is not terrain]  # noqa: SIM118 - no dict
@@ -173,8 +194,7 @@ class _Outlasting:
             type(scene): frozenset({"_terrain"}),
             type(terrain): frozenset(_TERRAIN),
         }
-        self._capture = Capture({"env": base}, closed=[base.sim, *entities], only=only)
-        self._capture.begin()
+        super().__init__(env, view, Capture({"env": base}, closed=[base.sim, *entities], only=only), inexact)
 
     def take(self) -> dict[str, Any]:
         """Copy counters, changes by a curriculum, and terrain levels."""
@@ -188,40 +208,12 @@ class _Outlasting:
         GlobalStreams.from_data(state["streams"]).restore()
         return _describe(missed)
 
-    def begin_fresh(self) -> None:
-        """Begin fresh episodes."""
-        _begin_episodes(self._env, self._view)
-
 
 def _outlasts(place: Place, value: Any) -> bool:  # noqa: ANN401 - a leaf
     """Tell whether a value of a manager or the terrain outlasts an episode."""
     if not isinstance(value, torch.Tensor):
         return True
     return place[0].startswith(("env.curriculum_manager", "env.scene"))
-
-
-def _begin_episodes(env: ManagerBasedRLEnv, view: TrainingView | None) -> None:
-    """Reset an environment without a curriculum update; training slots keep the ages of their episodes.
-
-    The ages spread time-outs over time; with all ages at zero, all episodes would time out together.
-    """
-    base = env.unwrapped
-    seen = base if view is None else view
-    ages = base.episode_length_buf[: seen.num_envs].clone()
-    with torch.no_grad(), _curriculum_paused(base.curriculum_manager):
-        (env if view is None else view).reset()
-    seen.episode_length_buf = ages
-
-
-@contextmanager
-def _curriculum_paused(curriculum: Any) -> Iterator[None]:  # noqa: ANN401 - Isaac Lab's manager
-    """Keep a curriculum from evaluating unfinished episodes."""
-    compute = curriculum.compute
-    curriculum.compute = lambda env_ids=None: None
-    try:
-        yield
-    finally:
-        curriculum.compute = compute
 
 
 def _describe(missed: Sequence[Place]) -> str | None:

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from isaaclab.utils.seed import configure_seed
@@ -22,208 +22,42 @@ from rl_games.common.player import BasePlayer
 from rl_games.torch_runner import Runner
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import whole_file
-from ledger_lab.ledger import CheckpointSaved
-from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters import Phase
 from ledger_lab.meters.compilation import metered_torch_compilation
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes import RL_GAMES
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
-from ledger_lab.runners.acting_module import RECURRENT_REFUSAL, ActingModule
-from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
+from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
-from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls
+from ledger_lab.runners.rl_games.dialect import DIALECT
 from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 
-class RlGamesAdapter:
-    """rl_games 1.6, whose configurations are nested dictionaries."""
-
-    library = "rl_games"
-    dialect = RL_GAMES
-    circumstances = (
-        "params.seed",
-        *(
-            f"params.config.{name}"
-            for name in ("name", "device", "device_name", "multi_gpu", "num_actors", "max_epochs", "save_frequency",
-                         "save_best_after", "score_to_win", "print_stats", "games_to_track")
-        ),
-    )  # fmt: skip
-    optional: Mapping[str, Any] = {
-        "params.seed": DEFAULT_SEED,
-        "params.load_checkpoint": False,
-        "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
-        "params.env.clip_observations": math.inf,
-        "params.env.clip_actions": math.inf,
-        "params.config.clip_actions": True,
-        "params.config.max_frames": -1,
-        "params.config.torch_compile": False,  # off, because compiling takes minutes
-        "params.config.value_bootstrap": True,
-        "params.config.schedule_type": "legacy",
-        "params.config.mixed_precision": False,
-        "params.config.normalize_value": False,
-        "params.config.weight_decay": 0.0,
-        "params.config.seq_length": 4,
-    }
-
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        """Set the requested values; refuse or drop settings that contradict the run's declaration."""
-        complete(agent_cfg, self.optional)
-        params = agent_cfg["params"]
-        for group in ("algo", "config"):
-            if "name" not in params.get(group, {}):
-                raise UserError(f"the agent's configuration is not for rl_games: it has no params.{group}.name")
-        config = params["config"]
-        if seed is not None:
-            params["seed"] = seed
-        if max_iterations is not None:
-            config["max_epochs"] = max_iterations
-        if params["algo"]["name"] != "a2c_continuous":
-            raise UserError(
-                f"agent.params.algo.name {params['algo']['name']!r}: only 'a2c_continuous' (PPO) is trained"
-            )
-        if config["clip_actions"] and not math.isfinite(params["env"]["clip_actions"]):
-            raise UserError(
-                "agent.params.config.clip_actions: actions in -1..1 are scaled to agent.params.env.clip_actions, which "
-                "is infinite: set agent.params.env.clip_actions to a number, or agent.params.config.clip_actions to "
-                "False"
-            )
-        for key, value, idle in (
-            ("params.load_checkpoint", params["load_checkpoint"], False),
-            ("params.config.max_frames", config["max_frames"], -1),
-            ("pbt.enabled", agent_cfg.get("pbt", {}).get("enabled", False), False),
-        ):
-            if value != idle:
-                raise UserError(
-                    f"agent.{key} {value}: leave it out, because a run trains a new policy for "
-                    "agent.params.config.max_epochs iterations"
-                )
-        for name, reason in (
-            ("epochs_between_resets", "it would also reset held-out episodes"),
-            ("normalize_rms_advantage", "rl_games 1.6 fails with it"),
-        ):
-            if config.get(name):
-                raise UserError(f"agent.params.config.{name} {config[name]}: {reason}: leave it out")
-        config["device"] = config["device_name"] = device
-        config["print_stats"] = config["multi_gpu"] = False
-        return agent_cfg
-
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
-        """Refuse an activation that the library's networks do not register."""
-        return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
-
-    def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
-        """Refuse networks with recurrent layers."""
-        if "rnn" in agent_cfg["params"]["network"]:
-            raise UserError(RECURRENT_REFUSAL)
-
-    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
-        """Read the batch arithmetic; the minibatch size is for all environments together, or per environment."""
-        config = agent_cfg["params"]["config"]
-        try:
-            horizon, max_iterations = config["horizon_length"], config["max_epochs"]
-            size, per_env = config.get("minibatch_size"), config.get("minibatch_size_per_env")
-            if size is None and (not per_env or horizon % per_env):
-                raise ValueError(f"horizon_length {horizon} is no multiple of minibatch_size_per_env {per_env}")
-            return BatchPlan(
-                max_iterations=max_iterations,
-                horizon=horizon,
-                epochs=config["mini_epochs"],
-                minibatches=None if size is not None else horizon // per_env,
-                minibatch_size=size,
-                minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
-                save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: only at the end
-            )
-        except KeyError as error:
-            raise ValueError(f"params.config.{error.args[0]} is missing") from error
-
-    def seed(self, agent_cfg: dict[str, Any]) -> int:
-        """Read the training seed."""
-        seed: int = agent_cfg["params"]["seed"]
-        return seed
-
-    def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Set the training seed."""
-        agent_cfg["params"]["seed"] = seed
-        return agent_cfg
-
-    def experiment(self, agent_cfg: dict[str, Any]) -> str:
-        """Read the name of the experiment."""
-        name: str = agent_cfg["params"]["config"]["name"]
-        return name
-
-    def trainer(
-        self,
-        env: ManagerBasedRLEnv,
-        agent_cfg: dict[str, Any],
-        run_dir: Path,
-        clock: PhaseClock,
-        record: RecordCheckpoint,
-    ) -> RlGamesTrainer:
-        """Build the algorithm."""
-        return RlGamesTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
-
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
-        """Load the network of a checkpoint. Its actions equal those of the library's own player."""
-        self.require_memoryless(agent_cfg)
-        config = agent_cfg["params"]["config"]
-        wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
-        observed, actions = wrapper.observation_space, wrapper.action_space
-        spaces = getattr(observed, "spaces", None)
-        shape = observed.shape if spaces is None else {name: space.shape for name, space in spaces.items()}
-        # Drawing the first weights must not advance the learner's random stream. The library prints every layer.
-        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()):
-            model = ModelBuilder().load(agent_cfg["params"]).build(
-                {
-                    "actions_num": actions.shape[0],
-                    "input_shape": shape,
-                    "normalize_value": config["normalize_value"],
-                    "normalize_input": config["normalize_input"],
-                }
-            )  # fmt: skip
-            if model.normalize_input:
-                # Replaces a TorchScript module, whose rounding changes once it is optimized.
-                model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
-        with loading_policy(checkpoint, RL_GAMES.title):
-            model.load_state_dict(torch.load(checkpoint, weights_only=True, map_location="cpu")["model"])
-        model.eval().to(config["device"])
-        low, high = (torch.tensor(bound, device=config["device"]) for bound in (actions.low, actions.high))
-
-        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            observations = BasePlayer._preproc_obs(None, wrapper._process_obs(dict(groups))["obs"])
-            means: torch.Tensor = model.a2c_network({"obs": model.norm_obs(observations)})[0]
-            if config["clip_actions"]:
-                means = rescale_actions(low, high, means.clamp(-1.0, 1.0))
-            return means.clamp(low, high)
-
-        return ActingModule(act, model=model, low=low, high=high)
+_UNSUPPORTED = {
+    "epochs_between_resets": "it would also reset held-out episodes",
+    "normalize_rms_advantage": "rl_games 1.6 fails with it",
+}
+"""Settings that must be left out, with the reasons."""
 
 
-class RlGamesTrainer:
-    """rl_games' own training loop with phases around its callables; no step of it is copied.
+class RlGamesTrainer(Trainer):
+    """rl_games' own training loop.
 
     The library's own rules for ending the loop at a training return, and for saving, are turned off. Its file names do
     not show which policy is the newest.
     """
 
-    def __init__(
-        self,
-        env: ManagerBasedRLEnv,
-        agent_cfg: dict[str, Any],
-        batch: BatchPlan,
-        run_dir: Path,
-        clock: PhaseClock,
-        record: RecordCheckpoint,
-    ) -> None:
-        """Build the algorithm, and instrument it."""
-        self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
+    suffix = ".pth"
+
+    def _build(self) -> list[tuple[object, str, Phase]]:
+        """Build the algorithm."""
+        env, agent_cfg, run_dir = self._env, self._agent_cfg, self._run_dir
         self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
         self._runner = runner = Runner(IsaacAlgoObserver())
         runner.load(agent_cfg)
@@ -243,19 +77,17 @@ class RlGamesTrainer:
         algo.save_freq, algo.save_best_after = 0, math.inf
         self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
         algo.update_epoch, algo.train_epoch = self._next_iteration, self._train_epoch
-        self._env, self._library_reset = env, algo.env_reset
+        self._library_reset = algo.env_reset
         self._wrapper.reset()
         algo.env_reset = self._first_observations
         if torch.distributed.is_initialized():
             learn_from_all_processes(algo)
         self._trained: tuple[Any, ...] | None = None
-        self._saved: CheckpointSaved | None = None
-        for owner, name, phase in (
+        return [
             (algo, "init_tensors", Phase.STARTUP),
             (algo, "play_steps", Phase.INFER),
             (algo, "play_steps_rnn", Phase.INFER),
             (algo, "env_step", Phase.MANAGE),
-            (env.unwrapped.sim, "step", Phase.SIMULATE),
             (algo, "discount_values", Phase.RETURNS),
             (algo, "prepare_dataset", Phase.RETURNS),
             (algo, "train_epoch", Phase.LEARN),
@@ -266,27 +98,24 @@ class RlGamesTrainer:
             (algo, "write_stats", Phase.LOG),
             (algo.writer, "add_scalar", Phase.LOG),
             (algo, "update_epoch", Phase.LOG),
-            (self, "_save", Phase.CHECKPOINT),
-        ):
-            clock.instrument(owner, name, phase)
+        ]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations completed."""
+        done: int = self._algo.epoch_num
+        return done
 
     def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
         self._on_iteration = on_iteration
         try:
-            with recorded_gradient_norms(a2c_common) as self._norms, metered_torch_compilation(self._clock):
+            with recorded_calls(a2c_common, "clip_grad_norm_") as self._norms, metered_torch_compilation(self._clock):
                 self._runner.run({"train": True})
         except Stop:
             self.save()
         finally:
             self._algo.writer.close()
-
-    def save(self) -> CheckpointSaved:
-        """Save as ``model_<iteration>.pth``, counted from 0 as in RSL-RL."""
-        done = self._algo.epoch_num
-        if self._saved is None or self._saved.iteration != done:
-            self._saved = self._save(self._run_dir / f"model_{done - 1}.pth")
-        return self._saved
 
     def state(self) -> dict[str, Any]:
         """Return the algorithm's own state, with values that the algorithm leaves out."""
@@ -306,7 +135,7 @@ class RlGamesTrainer:
         networks = {"model": getattr(algo.model, "_orig_mod", algo.model)}  # torch.compile renames the parameters
         if algo.has_central_value:
             networks["assymetric_vf_nets"] = algo.central_value_net
-        load_networks(networks, checkpoint, RL_GAMES.title)
+        load_networks(networks, checkpoint, DIALECT.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state, including the schedule's learning rate, which the library would reset."""
@@ -367,11 +196,9 @@ class RlGamesTrainer:
         number: int = self._library_update_epoch()
         return number
 
-    def _save(self, path: Path) -> CheckpointSaved:
-        """Save a checkpoint completely or not at all."""
-        with whole_file(path) as unfinished:
-            torch.save(self.state(), unfinished)
-        return self._record(path, self._algo.epoch_num)
+    def _write(self, path: Path) -> None:
+        """Save the state."""
+        torch.save(self.state(), path)
 
     def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
         """Return the library's figures of an iteration, by the ledger's names."""
@@ -392,3 +219,141 @@ class RlGamesTrainer:
             figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
         values = torch.stack([value.detach().double() for value in figures.values()]).tolist()
         return {**dict(zip(figures, values, strict=True)), "learning_rate": float(algo.last_lr)}
+
+
+class RlGamesAdapter(Adapter):
+    """rl_games 1.6, whose configurations are nested dictionaries."""
+
+    dialect = DIALECT
+    trainer_type = RlGamesTrainer
+    circumstances = (
+        "params.seed",
+        *(
+            f"params.config.{name}"
+            for name in ("name", "device", "device_name", "multi_gpu", "num_actors", "max_epochs", "save_frequency",
+                         "save_best_after", "score_to_win", "print_stats", "games_to_track")
+        ),
+    )  # fmt: skip
+    optional: ClassVar[Mapping[str, Any]] = {
+        "params.seed": DEFAULT_SEED,
+        "params.load_checkpoint": False,
+        "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
+        "params.env.clip_observations": math.inf,
+        "params.env.clip_actions": math.inf,
+        "params.config.clip_actions": True,
+        "params.config.max_frames": -1,
+        "params.config.torch_compile": False,  # off, because compiling takes minutes
+        "params.config.value_bootstrap": True,
+        "params.config.schedule_type": "legacy",
+        "params.config.mixed_precision": False,
+        "params.config.normalize_value": False,
+        "params.config.weight_decay": 0.0,
+        "params.config.seq_length": 4,
+    }
+
+    def prepare(
+        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
+    ) -> dict[str, Any]:
+        """Set the requested values; refuse or drop settings that contradict the run's declaration."""
+        complete(agent_cfg, self.optional)
+        params = agent_cfg["params"]
+        for group in ("algo", "config"):
+            if "name" not in params.get(group, {}):
+                raise UserError(f"the agent's configuration is not for rl_games: it has no params.{group}.name")
+        config = params["config"]
+        if seed is not None:
+            params["seed"] = seed
+        if max_iterations is not None:
+            config["max_epochs"] = max_iterations
+        if params["algo"]["name"] != "a2c_continuous":
+            raise UserError(
+                f"agent.params.algo.name {params['algo']['name']!r}: only 'a2c_continuous' (PPO) is trained"
+            )
+        if config["clip_actions"] and not math.isfinite(params["env"]["clip_actions"]):
+            raise UserError(
+                "agent.params.config.clip_actions: actions in -1..1 are scaled to agent.params.env.clip_actions, which "
+                "is infinite: set agent.params.env.clip_actions to a number, or agent.params.config.clip_actions to "
+                "False"
+            )
+        one_policy = "a run trains a new policy for agent.params.config.max_epochs iterations"
+        for key, value, idle, reason in (
+            ("params.load_checkpoint", params["load_checkpoint"], False, one_policy),
+            ("params.config.max_frames", config["max_frames"], -1, one_policy),
+            ("pbt.enabled", agent_cfg.get("pbt", {}).get("enabled", False), False, one_policy),
+            *(
+                (f"params.config.{name}", config.get(name) or None, None, f"{reason}: leave it out")
+                for name, reason in _UNSUPPORTED.items()
+            ),
+        ):
+            if value != idle:
+                raise UserError(f"agent.{key} {value}: {reason}")
+        config["device"] = config["device_name"] = device
+        config["print_stats"] = config["multi_gpu"] = False
+        return agent_cfg
+
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
+        """Refuse an activation that the library's networks do not register."""
+        return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
+
+    def is_recurrent(self, agent_cfg: dict[str, Any]) -> bool:
+        """Tell whether the network has recurrent layers."""
+        return "rnn" in agent_cfg["params"]["network"]
+
+    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
+        """Read the batch arithmetic; the minibatch size is for all environments together, or per environment."""
+        config = agent_cfg["params"]["config"]
+        try:
+            horizon, max_iterations = config["horizon_length"], config["max_epochs"]
+            size, per_env = config.get("minibatch_size"), config.get("minibatch_size_per_env")
+            if size is None and (not per_env or horizon % per_env):
+                raise ValueError(f"horizon_length {horizon} is no multiple of minibatch_size_per_env {per_env}")
+            return BatchPlan(
+                max_iterations=max_iterations,
+                horizon=horizon,
+                epochs=config["mini_epochs"],
+                minibatches=None if size is not None else horizon // per_env,
+                minibatch_size=size,
+                minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
+                save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: only at the end
+            )
+        except KeyError as error:
+            raise ValueError(f"params.config.{error.args[0]} is missing") from error
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
+        """Load the network of a checkpoint. Its actions equal those of the library's own player."""
+        self.require_memoryless(agent_cfg)
+        config = agent_cfg["params"]["config"]
+        wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
+        observed, actions = wrapper.observation_space, wrapper.action_space
+        spaces = getattr(observed, "spaces", None)
+        shape = observed.shape if spaces is None else {name: space.shape for name, space in spaces.items()}
+        # Drawing the first weights must not advance the learner's random stream. The library prints every layer.
+        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()):
+            model = ModelBuilder().load(agent_cfg["params"]).build(
+                {
+                    "actions_num": actions.shape[0],
+                    "input_shape": shape,
+                    "normalize_value": config["normalize_value"],
+                    "normalize_input": config["normalize_input"],
+                }
+            )  # fmt: skip
+            if model.normalize_input:
+                # Replaces a TorchScript module, whose rounding changes once it is optimized.
+                model.running_mean_std = (RunningMeanStd if spaces is None else RunningMeanStdObs)(shape)
+        with loading_policy(checkpoint, DIALECT.title) as content:
+            model.load_state_dict(content["model"])
+        model.eval().to(config["device"])
+        low, high = (torch.tensor(bound, device=config["device"]) for bound in (actions.low, actions.high))
+
+        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            observations = BasePlayer._preproc_obs(None, wrapper._process_obs(dict(groups))["obs"])
+            means: torch.Tensor = model.a2c_network({"obs": model.norm_obs(observations)})[0]
+            if config["clip_actions"]:
+                means = rescale_actions(low, high, means.clamp(-1.0, 1.0))
+            return means.clamp(low, high)
+
+        return ActingModule(act, model=model, low=low, high=high)
+
+
+ADAPTER = RlGamesAdapter()
+"""What :func:`ledger_lab.runners.adapter.load_adapter` returns."""

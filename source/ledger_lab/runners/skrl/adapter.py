@@ -11,26 +11,26 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ledger_lab.files import whole_file
-from ledger_lab.ledger import CheckpointSaved
-from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.meters import Phase
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes import SKRL
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.adapter import BatchPlan, OnIteration, RecordCheckpoint, Stop
+from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.collectives import of_all_processes
-from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.recorded_calls import episode_means, largest_norm, recorded_calls, replaced
 from ledger_lab.runners.skrl.configuration import refuse_activation, require_counts, require_trainable
-from ledger_lab.runners.skrl.lone_import import lone_import
+from ledger_lab.runners.skrl.dialect import DIALECT
 
-with lone_import() as _world_size:
+# In one of several processes, SKRL would start NCCL on import.
+_world_size = os.environ.pop("WORLD_SIZE", None)
+try:
     import skrl.agents.torch.ppo.ppo as ppo
     from skrl import config
     from skrl.envs.wrappers.torch.isaaclab_envs import IsaacLabWrapper
@@ -38,112 +38,17 @@ with lone_import() as _world_size:
     from skrl.utils.model_instantiators.torch.common import _get_activation_function
     from skrl.utils.runner.torch import Runner
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
-config.torch._world_size, config.torch._is_distributed = _world_size, _world_size > 1
+finally:
+    if _world_size is not None:
+        os.environ["WORLD_SIZE"] = _world_size
+config.torch._world_size = int(_world_size or "1")
+config.torch._is_distributed = config.torch._world_size > 1
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 _EPISODES = 100
 """Number of recent episodes in the mean return."""
-
-
-class SkrlAdapter:
-    """SKRL (skrl 2, torch)."""
-
-    library = "skrl"
-    dialect = SKRL
-    optional: Mapping[str, Any] = {}
-    circumstances = ("seed", "trainer", "agent.experiment")
-
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        """Set the requested values. The agent uses the device of the environment."""
-        cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg, several_processes=config.torch.is_distributed)
-        agent = cfg["agent"]
-        for name in ("rollouts", "learning_epochs", "mini_batches"):
-            agent.setdefault(name, getattr(ppo.PPO_CFG, name))
-        agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
-        if seed is not None:
-            cfg["seed"] = seed
-        if max_iterations is not None:
-            cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
-        require_counts(cfg)
-        return cfg
-
-    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
-        """Refuse an activation that the library does not have."""
-        return refuse_activation(value, _get_activation_function)
-
-    def require_memoryless(self, agent_cfg: dict[str, Any]) -> None:
-        """Do nothing, because the library's configurations cannot describe recurrent networks."""
-
-    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
-        """Read the batch arithmetic of the agent. SKRL counts environment steps instead of iterations."""
-        agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
-        horizon, interval = agent["rollouts"], agent["experiment"]["checkpoint_interval"]
-        steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
-        return BatchPlan(
-            max_iterations=timesteps // horizon,
-            horizon=horizon,
-            epochs=agent["learning_epochs"],
-            minibatches=agent["mini_batches"],
-            minibatch_setting=self.dialect.overrides["minibatches"],
-            save_interval=max(1, steps // horizon),
-        )
-
-    def seed(self, agent_cfg: dict[str, Any]) -> int:
-        """Read the runner's seed."""
-        return agent_cfg["seed"]
-
-    def with_seed(self, agent_cfg: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Set the runner's seed."""
-        return {**agent_cfg, "seed": seed}
-
-    def experiment(self, agent_cfg: dict[str, Any]) -> str:
-        """Read the experiment's directory."""
-        return agent_cfg["agent"]["experiment"].get("directory", "")
-
-    def trainer(
-        self,
-        env: ManagerBasedRLEnv,
-        agent_cfg: dict[str, Any],
-        run_dir: Path,
-        clock: PhaseClock,
-        record: RecordCheckpoint,
-    ) -> SkrlTrainer:
-        """Build agent and trainer."""
-        return SkrlTrainer(env, agent_cfg, self.plan(agent_cfg), run_dir, clock, record)
-
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
-        """Load the policy of a checkpoint, and the normalizers of its inputs."""
-        wrapper = IsaacLabWrapper(env)
-        components = _Components(wrapper, agent_cfg)
-        drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
-        with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
-            policy = components.models()["agent"]["policy"]
-        scalers = components.scalers()
-        with loading_policy(checkpoint, SKRL.title):
-            content = torch.load(checkpoint, weights_only=True, map_location=wrapper.device)
-            policy.load_state_dict(content["policy"])
-            for name, scaler in scalers.items():
-                scaler.load_state_dict(content[f"{name}_preprocessor"])
-        policy.eval()
-
-        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            inputs = {
-                name: scalers[name](raw) if name in scalers else raw for name, raw in _inputs(wrapper, groups).items()
-            }
-            # policy.act() would also draw a sample, which advances the learner's random stream.
-            actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
-            limited: torch.Tensor = (
-                actions.clamp(policy._g_min_actions, policy._g_max_actions) if policy._g_clip_mean_actions else actions
-            )
-            return limited
-
-        limits = {"low": policy._g_min_actions, "high": policy._g_max_actions} if policy._g_clip_mean_actions else {}
-        return ActingModule(act, policy=policy, **scalers, **limits)
 
 
 class _Components(Runner):
@@ -198,28 +103,18 @@ class _Environment(IsaacLabWrapper):
         return self._observations, {}
 
 
-class SkrlTrainer:
-    """SKRL's own training loop with phases around its callables; no step of it is copied."""
+class SkrlTrainer(Trainer):
+    """SKRL's own training loop."""
 
-    def __init__(
-        self,
-        env: ManagerBasedRLEnv,
-        agent_cfg: dict[str, Any],
-        batch: BatchPlan,
-        run_dir: Path,
-        clock: PhaseClock,
-        record: RecordCheckpoint,
-    ) -> None:
-        """Build agent and trainer, and instrument them."""
-        self._batch, self._run_dir, self._clock, self._record = batch, run_dir, clock, record
+    def _build(self) -> list[tuple[object, str, Phase]]:
+        """Build agent and trainer."""
+        batch, run_dir = self._batch, self._run_dir
         self._iterations = 0
-        self._saved: CheckpointSaved | None = None
-        self._finite_horizon = env.unwrapped.cfg.is_finite_horizon
+        self._finite_horizon = self._env.unwrapped.cfg.is_finite_horizon
         self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
         self._lengths: collections.deque[int] = collections.deque(maxlen=_EPISODES)
         self._figures: dict[str, float] = {}
-        self._divergences: list[float] = []
-        cfg = copy.deepcopy(agent_cfg)
+        cfg = copy.deepcopy(self._agent_cfg)
         cfg["agent"]["experiment"] |= {
             "directory": str(run_dir.parent),
             "experiment_name": run_dir.name,
@@ -227,7 +122,7 @@ class SkrlTrainer:
             "checkpoint_interval": 0,  # also keeps the library from saving a "best" one by training return
         }
         cfg["trainer"] |= {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
-        self._wrapper = wrapper = _Environment(env)
+        self._wrapper = wrapper = _Environment(self._env)
         agent, self._trainer = _Components(wrapper, cfg).agent_and_trainer()
         self._agent = agent
         for part in agent.checkpoint_modules.values():
@@ -236,35 +131,40 @@ class SkrlTrainer:
         self._library = {name: getattr(agent, name) for name in ("record_transition", "update", "post_interaction")}
         agent.record_transition, agent.update = self._record_transition, self._update
         agent.post_interaction = self._post_interaction
-        for owner, name, phase in (
+        models = {id(model): model for model in agent.models.values()}.values()
+        return [
             (wrapper, "step", Phase.MANAGE),
-            (env.unwrapped.sim, "step", Phase.SIMULATE),
             (agent, "act", Phase.INFER),
             (agent, "record_transition", Phase.INFER),
             (agent, "update", Phase.LEARN),
             (agent, "write_tracking_data", Phase.LOG),
             (self, "_report_iteration", Phase.LOG),
-            (self, "_write", Phase.CHECKPOINT),
-        ):
-            clock.instrument(owner, name, phase)
-        for model in {id(model): model for model in agent.models.values()}.values():
-            clock.instrument(model, "reduce_parameters", Phase.SYNCHRONIZE)
+            *((model, "reduce_parameters", Phase.SYNCHRONIZE) for model in models),
+        ]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations completed."""
+        return self._iterations
 
     def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
         self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
-        with self._recorded_update(), contextlib.suppress(Stop):
+        scheduler = self._agent.scheduler
+        divergences: contextlib.AbstractContextManager[list[float]] = contextlib.nullcontext([])
+        if scheduler is not None:
+            divergences = recorded_calls(scheduler, "step", lambda _, divergence: divergence)
+        with (
+            contextlib.suppress(Stop),
+            recorded_calls(torch.nn.utils, "clip_grad_norm_") as self._norms,
+            divergences as self._divergences,
+            replaced(ppo, compute_gae=self._clock.wrap(ppo.compute_gae, Phase.RETURNS)),
+        ):
             self._trainer.train()
         self.save()
         if hasattr(self._agent, "writer"):  # only the first process has a writer
             self._agent.writer.close()
-
-    def save(self) -> CheckpointSaved:
-        """Save as ``model_<iteration>.pt``, counted from 0 as in RSL-RL."""
-        if self._saved is None or self._saved.iteration != self._iterations:
-            self._saved = self._write(self._run_dir / f"model_{self._iterations - 1}.pt")
-        return self._saved
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, and the completed iterations; the schedule is part of the optimizer."""
@@ -272,7 +172,7 @@ class SkrlTrainer:
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers."""
-        load_networks(self._stateful(), checkpoint, SKRL.title)
+        load_networks(self._stateful(), checkpoint, DIALECT.title)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state."""
@@ -309,11 +209,9 @@ class SkrlTrainer:
         """Return the agent's parts with a state; the library does not save the gradient scaler itself."""
         return {**self._agent.checkpoint_modules, "scaler": self._agent.scaler}
 
-    def _write(self, path: Path) -> CheckpointSaved:
-        """Save a checkpoint completely or not at all."""
-        with whole_file(path) as unfinished:
-            self._agent.save(str(unfinished))
-        return self._record(path, self._iterations)
+    def _write(self, path: Path) -> None:
+        """Save the agent."""
+        self._agent.save(str(path))
 
     def _record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - passes through
         """Store a transition; after a timeout, its next observation is the last one of the episode that timed out.
@@ -368,31 +266,82 @@ class SkrlTrainer:
         if self._divergences:
             figures["kl"] = sum(self._divergences) / len(self._divergences)
             self._divergences.clear()
-        if self._returns:
-            figures["mean_return"] = sum(self._returns) / len(self._returns)
-            figures["mean_episode_steps"] = sum(self._lengths) / len(self._lengths)
-        return figures
+        return figures | episode_means(self._returns, self._lengths)
 
-    @contextlib.contextmanager
-    def _recorded_update(self) -> Iterator[None]:
-        """Record values that the update computes but does not log, and meter the computation of advantages."""
-        scheduler, compute_gae = self._agent.scheduler, ppo.compute_gae
-        ppo.compute_gae = self._clock.wrap(compute_gae, Phase.RETURNS)
-        step = None if scheduler is None else scheduler.step
-        if step is not None:
 
-            def step_and_keep(divergence: float) -> None:
-                self._divergences.append(divergence)
-                step(divergence)
+class SkrlAdapter(Adapter):
+    """SKRL (skrl 2, torch)."""
 
-            scheduler.step = step_and_keep
-        try:
-            with recorded_gradient_norms() as self._norms:
-                yield
-        finally:
-            ppo.compute_gae = compute_gae
-            if step is not None:
-                scheduler.step = step
+    dialect = DIALECT
+    trainer_type = SkrlTrainer
+    circumstances = ("seed", "trainer", "agent.experiment")
+
+    def prepare(
+        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
+    ) -> dict[str, Any]:
+        """Set the requested values. The agent uses the device of the environment."""
+        cfg = copy.deepcopy(agent_cfg)
+        require_trainable(cfg, several_processes=config.torch.is_distributed)
+        agent = cfg["agent"]
+        for name in ("rollouts", "learning_epochs", "mini_batches"):
+            agent.setdefault(name, getattr(ppo.PPO_CFG, name))
+        agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
+        if seed is not None:
+            cfg["seed"] = seed
+        if max_iterations is not None:
+            cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
+        require_counts(cfg)
+        return cfg
+
+    def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
+        """Refuse an activation that the library does not have."""
+        return refuse_activation(value, _get_activation_function)
+
+    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
+        """Read the batch arithmetic of the agent. SKRL counts environment steps instead of iterations."""
+        agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
+        horizon, interval = agent["rollouts"], agent["experiment"]["checkpoint_interval"]
+        steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
+        return BatchPlan(
+            max_iterations=timesteps // horizon,
+            horizon=horizon,
+            epochs=agent["learning_epochs"],
+            minibatches=agent["mini_batches"],
+            minibatch_setting=self.dialect.overrides["minibatches"],
+            save_interval=max(1, steps // horizon),
+        )
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
+        """Load the policy of a checkpoint, and the normalizers of its inputs."""
+        wrapper = IsaacLabWrapper(env)
+        components = _Components(wrapper, agent_cfg)
+        drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
+        with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
+            policy = components.models()["agent"]["policy"]
+        scalers = components.scalers()
+        with loading_policy(checkpoint, DIALECT.title, wrapper.device) as content:
+            policy.load_state_dict(content["policy"])
+            for name, scaler in scalers.items():
+                scaler.load_state_dict(content[f"{name}_preprocessor"])
+        policy.eval()
+
+        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            inputs = {
+                name: scalers[name](raw) if name in scalers else raw for name, raw in _inputs(wrapper, groups).items()
+            }
+            # policy.act() would also draw a sample, which advances the learner's random stream.
+            actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
+            limited: torch.Tensor = (
+                actions.clamp(policy._g_min_actions, policy._g_max_actions) if policy._g_clip_mean_actions else actions
+            )
+            return limited
+
+        limits = {"low": policy._g_min_actions, "high": policy._g_max_actions} if policy._g_clip_mean_actions else {}
+        return ActingModule(act, policy=policy, **scalers, **limits)
+
+
+ADAPTER = SkrlAdapter()
+"""What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
 
 
 def _inputs(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:

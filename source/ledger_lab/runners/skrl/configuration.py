@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes.rules import one_of
+from ledger_lab.recipes.rules import count, one_of
 
 _GROUPS = ("models", "memory", "agent", "trainer")
 
@@ -26,32 +26,16 @@ _CLASSES = {
 
 _CALLED = frozenset(
     {
-        "concatenate",
-        "permute",
-        "one_hot_encoding",
-        "elu",
-        "leaky_relu",
-        "relu",
-        "selu",
-        "sigmoid",
-        "softmax",
-        "softplus",
-        "softsign",
-        "tanh",
+        *("concatenate", "permute", "one_hot_encoding"),
+        *("elu", "leaky_relu", "relu", "selu", "sigmoid", "softmax", "softplus", "softsign", "tanh"),
     }
 )
 """Functions that SKRL knows in descriptions of networks."""
 
 _EVALUATED = frozenset(
     {
-        "learning_rate_scheduler",
-        "observation_preprocessor",
-        "state_preprocessor",
-        "value_preprocessor",
-        "amp_observation_preprocessor",
-        "exploration_noise",
-        "exploration_scheduler",
-        "smooth_regularization_noise",
+        *("learning_rate_scheduler", "exploration_noise", "exploration_scheduler", "smooth_regularization_noise"),
+        *("observation_preprocessor", "state_preprocessor", "value_preprocessor", "amp_observation_preprocessor"),
     }
 )
 """Settings whose texts SKRL evaluates, at any depth of the configuration."""
@@ -59,24 +43,10 @@ _EVALUATED = frozenset(
 _COMPONENTS = ("KLAdaptiveLR", "RunningStandardScaler")
 
 _ALLOWED = (
-    ast.Expression,
-    ast.Name,
-    ast.Load,
-    ast.Constant,
-    ast.List,
-    ast.Tuple,
-    ast.Subscript,
-    ast.Slice,
-    ast.BinOp,
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.UnaryOp,
-    ast.USub,
-    ast.Call,
-    ast.keyword,
+    *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Subscript, ast.Slice),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub, ast.Call, ast.keyword),
 )
+"""Nodes of the plain expressions that may describe a network."""
 
 
 def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> None:
@@ -116,9 +86,8 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
     """
     for path in ("agent.rollouts", "trainer.timesteps"):
         group, name = path.split(".")
-        value = cfg[group].get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"agent.{path} {value!r}: must be a whole number of at least 1")
+        if wrong := count(value := cfg[group].get(name)):
+            raise UserError(f"agent.{path} {value!r}: {wrong}")
     rollouts, kept = cfg["agent"]["rollouts"], cfg["memory"].get("memory_size")
     if kept not in (-1, rollouts):
         raise UserError(f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {rollouts}")

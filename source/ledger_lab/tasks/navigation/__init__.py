@@ -7,5 +7,5 @@ register(
     __name__,
     env_cfg="NavigationEnvCfg",
     panel="navigation_flat_anymal_c_v1",
-    symmetric=True,
+    symmetric="rsl_rl_cfg_with_symmetry",
 )

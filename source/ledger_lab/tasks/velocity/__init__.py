@@ -12,6 +12,5 @@ for _task, _name in (
         __name__,
         env_cfg=_name,
         panel=f"velocity_{_name}_v1",
-        agents=_name,
-        symmetric=True,
+        symmetric=f"rsl_rl_{_name}_with_symmetry",
     )

@@ -1,4 +1,4 @@
-"""Translation of a recipe to the configuration of RSL-RL."""
+"""RSL-RL's settings for the fields of a recipe (rsl-rl-lib 5)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,30 @@ def _widths(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a co
     return widths([1 if width == -1 else width for width in value] if is_list else value)
 
 
-RSL_RL = Dialect(
+def native_config(recipe: PpoRecipe, symmetry: Callable[..., Any] | None = None) -> RslRlOnPolicyRunnerCfg:
+    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands accept, too.
+
+    Args:
+        recipe: The recipe.
+        symmetry: Function that mirrors samples, so that the policy also learns from mirrored samples; see
+            ``RslRlSymmetryCfg``.
+    """
+    from isaaclab_rl.rsl_rl import RslRlMLPModelCfg, RslRlOnPolicyRunnerCfg, RslRlPpoAlgorithmCfg, RslRlSymmetryCfg
+
+    fields = DIALECT.translate(recipe)
+    noise = RslRlMLPModelCfg.GaussianDistributionCfg(**fields["actor"]["distribution_cfg"])
+    fields["actor"] = RslRlMLPModelCfg(**{**fields["actor"], "distribution_cfg": noise})
+    fields["critic"] = RslRlMLPModelCfg(**fields["critic"])
+    fields["algorithm"] = RslRlPpoAlgorithmCfg(**fields["algorithm"])
+    if symmetry is not None:
+        fields["algorithm"].symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=symmetry)
+    return RslRlOnPolicyRunnerCfg(**fields)
+
+
+DIALECT = Dialect(
     library="rsl_rl",
     title="RSL-RL",
+    seed="agent.seed",
     settings={
         "experiment_name": Setting("agent.experiment_name"),
         "max_iterations": Setting("agent.max_iterations"),
@@ -31,7 +52,9 @@ RSL_RL = Dialect(
         "minibatches": Setting("agent.algorithm.num_mini_batches"),
         "hidden_dims": Setting("agent.actor.hidden_dims", "and the critic's", ("agent.critic.hidden_dims",), _widths),
         "activation": Setting("agent.actor.activation", "and the critic's", ("agent.critic.activation",)),
-        "observation_normalization": Setting("agent.actor.obs_normalization", "and the critic's"),
+        "observation_normalization": Setting(
+            "agent.actor.obs_normalization", "and the critic's", ("agent.critic.obs_normalization",)
+        ),
         "learning_rate": Setting("agent.algorithm.learning_rate"),
         "schedule": Setting("agent.algorithm.schedule"),
         "kl_target": Setting("agent.algorithm.desired_kl", rule=or_none(positive)),
@@ -48,6 +71,7 @@ RSL_RL = Dialect(
             "agent.torch_compile_mode",
             "`default` or none",
             rule=one_of("default", "max-autotune-no-cudagraphs", None),
+            write=lambda recipe: "default" if recipe.torch_compile else None,
         ),
     },
     only={
@@ -70,75 +94,6 @@ RSL_RL = Dialect(
         "first episodes": "have random lengths (`init_at_random_ep_len`)",
         "value function": "gets the observation group `critic`, if the task has one",
     },
+    template=lambda recipe: {"seed": DEFAULT_SEED},
+    native=native_config,
 )
-
-
-def to_rsl_rl(recipe: PpoRecipe) -> dict[str, Any]:
-    """Translate a recipe to the fields of RSL-RL's on-policy runner (rsl-rl-lib 5).
-
-    Args:
-        recipe: The recipe.
-
-    Returns:
-        Nested dictionary in the shape of ``isaaclab_rl.rsl_rl.RslRlOnPolicyRunnerCfg``.
-
-    Raises:
-        UserError: If the library does not support the recipe.
-    """
-    RSL_RL.require(recipe)
-    network = {
-        "hidden_dims": list(recipe.hidden_dims),
-        "activation": recipe.activation,
-        "obs_normalization": recipe.observation_normalization,
-    }
-    return {
-        "seed": DEFAULT_SEED,
-        "experiment_name": recipe.experiment_name,
-        "num_steps_per_env": recipe.horizon,
-        "max_iterations": recipe.max_iterations,
-        "save_interval": recipe.save_interval,
-        "torch_compile_mode": "default" if recipe.torch_compile else None,
-        "actor": {**network, "distribution_cfg": {"init_std": recipe.initial_noise_std}},
-        "critic": network,
-        "algorithm": {
-            "num_learning_epochs": recipe.epochs,
-            "num_mini_batches": recipe.minibatches,
-            "learning_rate": recipe.learning_rate,
-            "schedule": recipe.schedule,
-            "desired_kl": recipe.kl_target,
-            "clip_param": recipe.clip,
-            "use_clipped_value_loss": recipe.value_clip,
-            "value_loss_coef": recipe.value_coef,
-            "entropy_coef": recipe.entropy_coef,
-            "max_grad_norm": recipe.max_grad_norm,
-            "gamma": recipe.discount,
-            "lam": recipe.gae_lambda,
-            "use_mixed_precision": recipe.mixed_precision,
-        },
-    }
-
-
-def native_config(recipe: PpoRecipe, symmetry: Callable[..., Any] | None = None) -> RslRlOnPolicyRunnerCfg:
-    """Return a recipe as Isaac Lab's configuration of RSL-RL, which its own commands accept, too.
-
-    Args:
-        recipe: The recipe.
-        symmetry: Function that mirrors samples, so that the policy also learns from mirrored samples; see
-            ``RslRlSymmetryCfg``.
-    """
-    from isaaclab_rl.rsl_rl import (
-        RslRlMLPModelCfg,
-        RslRlOnPolicyRunnerCfg,
-        RslRlPpoAlgorithmCfg,
-        RslRlSymmetryCfg,
-    )
-
-    fields = to_rsl_rl(recipe)
-    actor = fields["actor"]
-    noise = RslRlMLPModelCfg.GaussianDistributionCfg(**actor["distribution_cfg"])
-    fields["actor"] = RslRlMLPModelCfg(**{**actor, "distribution_cfg": noise})
-    fields["critic"] = RslRlMLPModelCfg(**fields["critic"])
-    fields["algorithm"] = RslRlPpoAlgorithmCfg(**fields["algorithm"])
-    if symmetry is not None:
-        fields["algorithm"].symmetry_cfg = RslRlSymmetryCfg(use_data_augmentation=True, data_augmentation_func=symmetry)
-    return RslRlOnPolicyRunnerCfg(**fields)

@@ -6,12 +6,12 @@ import math
 
 import torch
 
-from ledger_lab.runners.gradient_norms import largest_norm, recorded_gradient_norms
+from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls
 
 
 def test_the_largest_norm_before_clipping_is_returned_once() -> None:
     weight = torch.nn.Parameter(torch.zeros(2))
-    with recorded_gradient_norms() as norms:
+    with recorded_calls(torch.nn.utils, "clip_grad_norm_") as norms:
         for gradient in ([3.0, 4.0], [0.6, 0.8]):
             weight.grad = torch.tensor(gradient)
             torch.nn.utils.clip_grad_norm_([weight], 1.0)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.recipes import CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, to_rsl_rl
+from ledger_lab.recipes import CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe
+from ledger_lab.runners.rsl_rl.dialect import DIALECT
 
 STOCK = pytest.mark.parametrize(("family", "recipe"), [("Ant", STOCK_ANT), ("Cartpole", STOCK_CARTPOLE)])
 
 
 def test_a_changed_recipe_changes_the_translation() -> None:
     changed = replace(CARTPOLE, learning_rate=0.5, hidden_dims=(8,), discount=0.5, initial_noise_std=0.1)
-    config = to_rsl_rl(changed)
+    config = DIALECT.translate(changed)
     assert config["algorithm"]["learning_rate"] == 0.5
     assert config["algorithm"]["gamma"] == 0.5
     assert config["actor"]["hidden_dims"] == config["critic"]["hidden_dims"] == [8]
@@ -47,7 +48,7 @@ def test_a_stock_recipe_is_what_isaac_lab_trains_its_own_task_with(family: str, 
     from isaaclab.utils import to_dict
     from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 
-    from ledger_lab.recipes.to_rsl_rl import native_config
+    from ledger_lab.runners.rsl_rl.dialect import native_config
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
@@ -63,8 +64,8 @@ def test_a_stock_recipe_is_what_isaac_lab_trains_its_own_task_with(family: str, 
 @STOCK
 def test_the_benchmark_turns_our_recipe_into_the_stock_recipe(family: str, recipe: PpoRecipe) -> None:
     from benchmarks.time_to_target import stock_overrides
-    from ledger_lab.recipes.to_rsl_rl import native_config
     from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.runners.rsl_rl.dialect import native_config
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()

@@ -1,0 +1,58 @@
+"""Reads and writes single settings of a library's configuration, be it of dictionaries or of dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
+from typing import Any
+
+ABSENT = object()
+"""Returned for a path that does not exist. ``MISSING`` is a value: that of a field which nobody has set."""
+
+
+def children(node: Any) -> dict[str, Any]:
+    """Return the settings below a node of a configuration; empty for a value."""
+    if isinstance(node, Mapping):
+        return {str(key): value for key, value in node.items()}
+    if hasattr(node, "__dataclass_fields__"):
+        return dict(vars(node))
+    return {str(index): item for index, item in enumerate(node)} if isinstance(node, list) else {}
+
+
+def follow(node: Any, path: Sequence[str]) -> Any:
+    """Return the node at a path, or :data:`ABSENT` if the path does not exist."""
+    for name in path:
+        node = children(node).get(name, ABSENT)
+    return node
+
+
+def read_setting(agent_cfg: Any, override: str) -> Any:
+    """Return the value that an override of the agent's configuration would replace; ``None`` if there is none.
+
+    Args:
+        agent_cfg: The agent's configuration.
+        override: Name of the override, like ``agent.algorithm.gamma``.
+    """
+    value = follow(agent_cfg, override.split(".")[1:])
+    return None if value is ABSENT or value is MISSING else value
+
+
+def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
+    """Set the value that an override of the agent's configuration would replace.
+
+    Args:
+        agent_cfg: The agent's configuration; it is modified. Dictionaries that are missing are made.
+        override: Name of the override, like ``agent.algorithm.gamma``.
+        value: The value.
+    """
+    node = agent_cfg
+    *groups, name = override.split(".")[1:]
+    for group in groups:
+        below = children(node).get(group, ABSENT)
+        if below is ABSENT:
+            below = node[group] = {}
+        node = below
+    if isinstance(node, Mapping):
+        node[name] = value  # type: ignore[index]
+    else:
+        setattr(node, name, value)

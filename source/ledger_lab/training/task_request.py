@@ -1,0 +1,27 @@
+"""What a user asks of every program that trains a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger_lab.recipes.libraries import LIBRARIES
+from ledger_lab.terminal.flags import DEFAULT_TASK
+from ledger_lab.terminal.request import FlagGroup, SimulationRequest, flag
+
+TASK = FlagGroup("task")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest(SimulationRequest):
+    """What a user asks of a program that trains a task."""
+
+    overrides: tuple[str, ...] = ()
+    """Hydra overrides."""
+    task: str = flag(
+        DEFAULT_TASK,
+        f"Gymnasium id of the task; scripts/list_envs.py lists all tasks (default: {DEFAULT_TASK}).",
+        group=TASK,
+    )
+    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=TASK)
+    num_envs: int | None = flag(None, "Number of environments per process (default: set by the task).", group=TASK)
+    seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=TASK)
