@@ -6,13 +6,14 @@ import errno
 import io
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ledger_lab.files import sync_folder
+from ledger_lab.files import naming, sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.rows import Row
@@ -62,7 +63,8 @@ class Journal:
 
         Args:
             path: File to create; its folder exists.
-            on_trouble: Called once when rows could not be written and wait.
+            on_trouble: Called once when rows could not be written and wait, and when rows are lost for good because
+                they could not be written at the end of a ``with`` block that an exception ended.
 
         Raises:
             FileExistsError: If the journal exists: it has, or had, another writer.
@@ -85,12 +87,13 @@ class Journal:
 
         Raises:
             OSError: If a durable row could not be written or synchronized to disk. It is not lost: it waits for the
-                next call.
+                next call. Errors name the file.
             ValueError: If a number is not finite; nothing is written.
         """
         self._append(row)
         if isinstance(row, TALLIED):
-            self._tally()
+            with suppress(OSError):  # the file can't be read; a tally only saves readers time
+                self._tally()
 
     def _append(self, row: Row) -> bytes:
         """Write a row, and return its line."""
@@ -104,6 +107,7 @@ class Journal:
             if row.DURABLE or tail.written[1] >= SYNC_AT_LEAST_EVERY:
                 self._sync()
         except OSError as error:
+            naming(error, self.path)
             if row.DURABLE:
                 raise
             if not self._in_trouble:
@@ -130,8 +134,12 @@ class Journal:
         Raises:
             OSError: If the disk still cannot be written.
         """
-        self._write()
-        self._sync()
+        try:
+            self._write()
+            self._sync()
+        except OSError as error:
+            naming(error, self.path)
+            raise
 
     def _write(self) -> None:
         """Write the lines that are not known to be complete in the file, over any partial copy."""
@@ -175,8 +183,8 @@ class Journal:
         try:
             self.settle()
         finally:
-            os.close(self._file)
-            self._file = -1
+            descriptor, self._file = self._file, -1  # closed, even if the system reports an error
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         """Return the journal."""
@@ -188,6 +196,8 @@ class Journal:
         """Close the file. An exception that ended the context has priority over an error in closing."""
         try:
             self.close()
-        except OSError:
+        except OSError as trouble:
             if error is None:
                 raise
+            lost = f"{len(self._tail.lines)} rows are lost: {trouble.strerror}"
+            self._on_trouble(OSError(trouble.errno, lost, str(self.path)))

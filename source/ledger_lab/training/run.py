@@ -78,7 +78,7 @@ def train_run(
     with errors_once_per_machine(os.environ):
         request = parse(TrainRequest, argv)
         world = read_world(os.environ, distributed=request.distributed)
-    terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first, recorded=True)
     try:
         on_gpu = request.device != "cpu" and torch.cuda.is_available()
         with joined(world, on_gpu=on_gpu, allow_public_address=request.allow_public_address) as group:
