@@ -119,8 +119,8 @@ def attempt_life(
     """Run an attempt, and write its end before anything else can go wrong.
 
     :attr:`Attempt.error` holds the exception that ended the attempt early; it is not raised. If the end can't be
-    written where it belongs, it is written into the worker's own journal. If that fails, too, an attempt that would have
-    ended well ends by this error.
+    written where it belongs, it is written into the worker's own journal. If that fails, too, an attempt that would
+    have ended well ends by this error.
 
     Args:
         writer: Writes into a journal that already holds the attempt's start.
