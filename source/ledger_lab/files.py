@@ -47,7 +47,7 @@ def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
         with suppress(OSError):  # a disk that fails must not hide the error
             unfinished.unlink(missing_ok=True)
         if cause is not None:
-            raise naming(cause, path) from error
+            raise OSError(cause.errno, cause.strerror, str(path)) from error
         if isinstance(error, OSError):
             naming(error, path)
         raise

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -50,6 +51,25 @@ class _Tail:
         return hash_of(self.lines[-1]) if self.lines else self.previous
 
 
+class _Clock:
+    """The time of day, which goes on if somebody sets the clock of the system back.
+
+    Otherwise, the rows of a live run would suddenly be old, and other hosts would count it as lost.
+    """
+
+    def __init__(self) -> None:
+        """Begin with the clock of the system."""
+        self._seen = datetime.now(UTC), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def now(self) -> datetime:
+        """Return the time of the system's clock, or a later one if the clock was set back."""
+        before, then_ns = self._seen
+        now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = max(datetime.now(UTC), before + timedelta(microseconds=(now_ns - then_ns) // 1000))
+        self._seen = now, now_ns
+        return now
+
+
 class Journal:
     """An append-only file of hash-chained rows, written by exactly one process, in one thread at a time.
 
@@ -71,7 +91,7 @@ class Journal:
         """
         self.path = path
         self._on_trouble, self._in_trouble = on_trouble, False
-        self._redactor = Redactor()
+        self._redactor, self._clock = Redactor(), _Clock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         self._tail, self._tallied = _Tail(begin=0, sequence=0, previous=GENESIS), Tallied()
         sync_folder(path.parent)
@@ -98,7 +118,7 @@ class Journal:
     def _append(self, row: Row) -> bytes:
         """Write a row, and return its line."""
         data = encode_value(self._redactor.row(row)) if row.DURABLE else encode_fields(row)
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = self._clock.now().isoformat(timespec="milliseconds")
         tail = self._tail
         line = encode_line(tail.sequence + len(tail.lines), now, type(row).__name__, data, tail.newest)
         tail.lines.append(line)

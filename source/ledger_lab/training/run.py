@@ -46,7 +46,7 @@ from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
-from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_settings
+from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_settings, show_trouble
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
@@ -115,7 +115,7 @@ def _carry_out(
     with ExitStack() as shutdown:
         with _errors_of_beginning(plan):
             terminal.keep_log(plan.log)
-            writer = _begin(plan, group, started_ns, link, shutdown)
+            writer = _begin(plan, group, started_ns, link, shutdown, console)
         start_mirrors(plan.run_dir, plan.request.mirror if plan.world.first else [])
         shutdown.enter_context(metered_compilation(writer.clock))
         shutdown.enter_context(metered_collectives(writer.clock))
@@ -159,7 +159,9 @@ def _keep_configuration(plan: TrainPlan) -> None:
         (folder / "ledger_lab.diff").write_text(Redactor().text(changes), encoding="utf-8")
 
 
-def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack) -> RunWriter:
+def _begin(
+    plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack, console: Console
+) -> RunWriter:
     """Declare the run, let the supervisor watch its attempt, and begin the attempt.
 
     Returns:
@@ -172,7 +174,8 @@ def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, sh
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
-        journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-{attempt}-{rank}.jsonl"))
+        path = plan.run_dir / f"journal-{attempt}-{rank}.jsonl"
+        journal = shutdown.enter_context(Journal(path, functools.partial(show_trouble, console)))
         writers.append(
             RunWriter(
                 journal.append,
