@@ -20,6 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.launch import read_world
 from ledger_lab.ledger import CheckpointSaved, Journal, Status
+from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
@@ -32,6 +33,7 @@ from ledger_lab.runners import Policy
 from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.cpu_graphs import recorded_physics
+from ledger_lab.runners.event_files import lossy_event_files
 from ledger_lab.runners.process_group import ProcessGroup, joined
 from ledger_lab.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
 from ledger_lab.supervision.attempt import Attempt, attempt_life
@@ -46,7 +48,7 @@ from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
-from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_settings, show_trouble
+from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_loss, show_settings, show_trouble
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
@@ -202,7 +204,12 @@ def _begin(
         open_journal()
     (writer,) = writers
     supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
-    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
+    try:
+        link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
+    except OSError as error:  # the supervisor cannot write the end
+        writer.start(plan.env_cfg.seed)
+        writer.append(writer.end(status_of(error), error, lambda: None))
+        raise
     writer.start(plan.env_cfg.seed)
     return writer
 
@@ -230,6 +237,7 @@ def _train_and_judge(
         view = None if slots is None else TrainingView(env, slots)
         record = functools.partial(record_checkpoint, plan, writer)
         trainer = plan.adapter.trainer(env if view is None else view, plan.agent_cfg, writer.directory, clock, record)
+        stack.enter_context(lossy_event_files(functools.partial(show_loss, console)))
 
         def snapshot() -> CheckpointSaved:
             return CheckpointSaved.from_data(group.first(lambda: trainer.save().to_data()))

@@ -104,6 +104,11 @@ def show_trouble(console: Console, error: OSError) -> None:
     console.print(f"the journal cannot be written: {error}", style="bold yellow", soft_wrap=True)
 
 
+def show_loss(console: Console, error: OSError) -> None:
+    """Print that a TensorBoard file ends early."""
+    console.print(f"figures for TensorBoard are lost, and the training goes on: {error.strerror}", soft_wrap=True)
+
+
 def show_how_to_resume(plan: TrainPlan, console: Console) -> None:
     """Print the command that resumes an interrupted run."""
     processes = plan.world.size if plan.world.one_machine else 1
