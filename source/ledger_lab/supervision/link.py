@@ -156,6 +156,7 @@ class Link:
             raise ConnectionError("the supervisor of this process has ended") from error
         if isinstance(received, answer):
             return received
+        assert isinstance(received, Failed)
         if received.errno is None:
             raise OSError(received.reason)
         raise OSError(received.errno, received.reason, received.filename)
