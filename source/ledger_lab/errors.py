@@ -20,7 +20,8 @@ class UserError(Exception):
 def as_user_error(error: BaseException) -> UserError | None:
     """Return the error for the user behind an error of the system; ``None`` if it is anything else.
 
-    Any program can meet these: names that no file can have, and limits of the system on this user or process.
+    Any program can meet these: names that no file can have, limits of the system on this user or process, and a disk
+    that fails.
 
     Args:
         error: The error.
@@ -29,6 +30,8 @@ def as_user_error(error: BaseException) -> UserError | None:
         return error
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return UserError(f"{error.filename}: {error.strerror}: give a shorter name")
+    if isinstance(error, OSError) and error.errno in _OF_DISK and error.filename is not None:
+        return UserError(f"{error.filename}: {error.strerror}: {_OF_DISK[error.errno]}")
     if isinstance(error, OSError) and error.errno == errno.EAGAIN and _started_process(error):
         return UserError(f"cannot start a process ({error.strerror}): {_FEWER_PROCESSES}")
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
@@ -41,6 +44,15 @@ def as_user_error(error: BaseException) -> UserError | None:
         return UserError(f"cannot start a thread: {_FEWER_PROCESSES}")
     return None
 
+
+_OF_DISK = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or ask for a larger quota",
+    errno.EROFS: "the system may have made the disk read-only after an error; see dmesg",
+    errno.EIO: "the disk or its server may be broken; see dmesg",
+    errno.ESTALE: "the server of this file system has removed or replaced the file",
+}
+"""Errors of a disk or a file server, with what to do."""
 
 _FEWER_PROCESSES = "the limit of this user or container is reached; end some processes, or raise the limit (ulimit -u)"
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ledger_lab.errors import UserError
 
-_LEAST_FREE_BYTES = 1 << 20
-"""Free space below which a failed save is reported as a full disk [B], because torch does not report the cause."""
+_PROBE_BYTES = 1 << 20
+"""Bytes that are written after a failed save to learn the cause [B], because torch does not report it."""
+
+_SCRATCH_BYTES = 1 << 26
+"""Free space that a folder for scratch files should have [B]."""
 
 
 @contextmanager
@@ -31,7 +34,7 @@ def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
         Path to write to.
 
     Raises:
-        OSError: If the disk is full.
+        OSError: If the disk can't be written. It names the file.
     """
     owner = f".{os.getpid()}" if shared else ""
     unfinished = path.with_name(f"{path.name}{owner}.partial")
@@ -42,11 +45,56 @@ def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
         unfinished.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        full = isinstance(error, RuntimeError) and shutil.disk_usage(path.parent).free < _LEAST_FREE_BYTES
-        unfinished.unlink(missing_ok=True)
-        if full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        cause = _fault_of_disk(unfinished) if isinstance(error, RuntimeError) else None
+        with suppress(OSError):  # a disk that fails must not hide the error
+            unfinished.unlink(missing_ok=True)
+        if cause is not None:
+            raise OSError(cause.errno, cause.strerror, str(path)) from error
+        if isinstance(error, OSError):
+            naming(error, path)
         raise
+
+
+def _fault_of_disk(unfinished: Path) -> OSError | None:
+    """Return the error of the system when more is written to a file; ``None`` if the disk takes it."""
+    try:
+        with unfinished.open("ab") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None
+
+
+def naming(error: OSError, path: Path) -> OSError:
+    """Return an error of the system with the file that it is about; the system names no open file.
+
+    Args:
+        error: The error.
+        path: The file.
+    """
+    if error.errno is not None and error.filename is None:
+        error.filename = str(path)
+    return error
+
+
+def scratch_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """Create a folder for scratch files that only this user may enter; where the temporary folder is full, in memory.
+
+    Args:
+        prefix: What its name begins with.
+
+    Raises:
+        OSError: If no folder can be written.
+    """
+    memory = "/dev/shm"
+    try:
+        usual = tempfile.gettempdir()
+        full = shutil.disk_usage(usual).free < _SCRATCH_BYTES
+    except OSError:  # no temporary folder can be written
+        full = True
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=memory if full and os.access(memory, os.W_OK) else None)
 
 
 def file_sha256(path: Path) -> str:

@@ -124,6 +124,9 @@ HOW: dict[str, Callable[[], object]] = {
     "leave_a_child": leave_a_child,
 }
 
+_BEFORE_THE_WORK: dict[str, Callable[[], object]] = {"fail_before_the_work": fail}
+"""How an attempt ends that has begun, before it works."""
+
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Make an attempt of it."""
@@ -131,7 +134,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         wait()
     run_dir, grace_s = Path(argv[0]), float(argv[4]) if len(argv) > 4 else None
     log, clock = run_dir / "console.log", PhaseClock(started_ns)
-    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+    with Journal(run_dir / "journal-1-0.jsonl", lambda error: print(f"trouble: {error}", flush=True)) as journal:
         journal.append(declared("aaaaaaaa"))
         link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", log, grace_s=grace_s)
         journal.append(
@@ -144,6 +147,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
                 wall_ns=clock.wall_ns(),
             )
         )
+        if argv[1] in _BEFORE_THE_WORK:
+            _BEFORE_THE_WORK[argv[1]]()
         with attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt:
             clock.set_base(Phase.UNATTRIBUTED)
             HOW[argv[1]]()

@@ -46,7 +46,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         UserError: If the request can't be carried out. No row is written then.
     """
     request = parse(EvaluateRequest, argv)
-    terminal = Terminal(quiet_libraries=request.quiet_libraries)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries, recorded=True)
     try:
         _carry_out(plan_evaluation(request), terminal, PhaseClock(started_ns), link)
     finally:

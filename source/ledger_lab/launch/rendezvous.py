@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
+from ledger_lab.files import scratch_folder
 from ledger_lab.launch.addresses import ALLOW, bound_listener, require_private
 from ledger_lab.launch.world import STORE
 
@@ -109,6 +109,6 @@ def safe_rendezvous(args: Namespace) -> Iterator[None]:
     rendezvous_handler_registry.register(_SINGLE, _SingleLauncher)
     args.standalone, args.rdzv_backend, args.rdzv_endpoint = False, _SINGLE, ""
     args.local_addr = args.local_addr or "localhost"
-    with tempfile.TemporaryDirectory(prefix="ledger_lab_") as folder:  # only this user may enter it
+    with scratch_folder("ledger_lab_") as folder:  # only this user may enter it
         os.environ[STORE] = str(Path(folder) / "store")
         yield

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import io
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ledger_lab.files import sync_folder
+from ledger_lab.files import naming, sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.rows import Row
@@ -49,6 +51,25 @@ class _Tail:
         return hash_of(self.lines[-1]) if self.lines else self.previous
 
 
+class _Clock:
+    """The time of day, which goes on if somebody sets the clock of the system back.
+
+    Otherwise, the rows of a live run would suddenly be old, and other hosts would count it as lost.
+    """
+
+    def __init__(self) -> None:
+        """Begin with the clock of the system."""
+        self._seen = datetime.now(UTC), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def now(self) -> datetime:
+        """Return the time of the system's clock, or a later one if the clock was set back."""
+        before, then_ns = self._seen
+        now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        now = max(datetime.now(UTC), before + timedelta(microseconds=(now_ns - then_ns) // 1000))
+        self._seen = now, now_ns
+        return now
+
+
 class Journal:
     """An append-only file of hash-chained rows, written by exactly one process, in one thread at a time.
 
@@ -62,14 +83,15 @@ class Journal:
 
         Args:
             path: File to create; its folder exists.
-            on_trouble: Called once when rows could not be written and wait.
+            on_trouble: Called once when rows could not be written and wait, and when rows are lost for good because
+                they could not be written at the end of a ``with`` block that an exception ended.
 
         Raises:
             FileExistsError: If the journal exists: it has, or had, another writer.
         """
         self.path = path
         self._on_trouble, self._in_trouble = on_trouble, False
-        self._redactor = Redactor()
+        self._redactor, self._clock = Redactor(), _Clock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         self._tail, self._tallied = _Tail(begin=0, sequence=0, previous=GENESIS), Tallied()
         sync_folder(path.parent)
@@ -85,17 +107,18 @@ class Journal:
 
         Raises:
             OSError: If a durable row could not be written or synchronized to disk. It is not lost: it waits for the
-                next call.
+                next call. Errors name the file.
             ValueError: If a number is not finite; nothing is written.
         """
         self._append(row)
         if isinstance(row, TALLIED):
-            self._tally()
+            with suppress(OSError):  # the file can't be read; a tally only saves readers time
+                self._tally()
 
     def _append(self, row: Row) -> bytes:
         """Write a row, and return its line."""
         data = encode_value(self._redactor.row(row)) if row.DURABLE else encode_fields(row)
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = self._clock.now().isoformat(timespec="milliseconds")
         tail = self._tail
         line = encode_line(tail.sequence + len(tail.lines), now, type(row).__name__, data, tail.newest)
         tail.lines.append(line)
@@ -104,6 +127,7 @@ class Journal:
             if row.DURABLE or tail.written[1] >= SYNC_AT_LEAST_EVERY:
                 self._sync()
         except OSError as error:
+            naming(error, self.path)
             if row.DURABLE:
                 raise
             if not self._in_trouble:
@@ -130,8 +154,12 @@ class Journal:
         Raises:
             OSError: If the disk still cannot be written.
         """
-        self._write()
-        self._sync()
+        try:
+            self._write()
+            self._sync()
+        except OSError as error:
+            naming(error, self.path)
+            raise
 
     def _write(self) -> None:
         """Write the lines that are not known to be complete in the file, over any partial copy."""
@@ -175,8 +203,8 @@ class Journal:
         try:
             self.settle()
         finally:
-            os.close(self._file)
-            self._file = -1
+            descriptor, self._file = self._file, -1  # closed, even if the system reports an error
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         """Return the journal."""
@@ -188,6 +216,8 @@ class Journal:
         """Close the file. An exception that ended the context has priority over an error in closing."""
         try:
             self.close()
-        except OSError:
+        except OSError as trouble:
             if error is None:
                 raise
+            lost = f"{len(self._tail.lines)} rows are lost: {trouble.strerror}"
+            self._on_trouble(OSError(trouble.errno, lost, str(self.path)))

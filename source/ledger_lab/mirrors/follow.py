@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 
+from ledger_lab.files import naming
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
@@ -54,12 +55,17 @@ class JournalTail:
 
         Raises:
             LedgerDamageError: If a line is not what its writer wrote.
+            OSError: If the file can't be read.
         """
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read(_CHUNK_BYTES)
-            if b"\n" not in data and len(data) == _CHUNK_BYTES:
-                data += file.readline()  # a row longer than a chunk
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(_CHUNK_BYTES)
+                if b"\n" not in data and len(data) == _CHUNK_BYTES:
+                    data += file.readline()  # a row longer than a chunk
+        except OSError as error:
+            naming(error, self.path)
+            raise
         entries = []
         for line in data.split(b"\n")[:-1]:
             entries.append(self._entry(line + b"\n"))
@@ -97,8 +103,9 @@ class RunFollower:
 
         Raises:
             LedgerDamageError: If a journal is damaged.
+            OSError: If the directory or a journal can't be read.
         """
-        for path in self._run_dir.glob("journal-*.jsonl"):
+        for path in self._run_dir.iterdir():
             if _FOLLOWED.fullmatch(path.name):
                 self._tails.setdefault(path.name, JournalTail(path))
         placed: list[tuple[datetime, JournalEntry]] = []

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.files import scratch_folder
 from ledger_lab.launch import STORE, World, bound_listener, hub_address, machine_addresses, require_private
 from ledger_lab.ledger.endings import RanksDifferError
 
@@ -276,7 +276,7 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
             os.environ.setdefault(variable, _LOOPBACK_INTERFACE)
     else:
         require_private([os.environ["MASTER_ADDR"], *machine_addresses(os.environ)], allow=allow_public_address)
-    with tempfile.TemporaryDirectory(prefix="ledger_lab_rank_") as folder:
+    with scratch_folder("ledger_lab_rank_") as folder:
         try:
             store = _meet(world)
             dist.init_process_group(

@@ -118,7 +118,9 @@ def attempt_life(
 ) -> Iterator[Attempt]:
     """Run an attempt, and write how it ended before anything else can go wrong.
 
-    Nothing is raised: :attr:`Attempt.error` holds the exception that ended the attempt early.
+    :attr:`Attempt.error` holds the exception that ended the attempt early; it is not raised. If the end can't be
+    written where it belongs, it is written into the worker's own journal. If that fails, too, an attempt that would
+    have ended well ends by this error.
 
     Args:
         writer: Writes into a journal that already holds the attempt's start.
@@ -126,6 +128,9 @@ def attempt_life(
         write_end: Writes the row of the end; called with the row and the program's exit status.
         grace_s: Time that the attempt may take to end after a signal [s].
         resumable: Whether a state on disk already allows the run to be resumed.
+
+    Raises:
+        ConnectionError: If the supervisor has ended.
     """
     attempt = Attempt(grace_s, resumable)
     with _signals_heard(attempt):
@@ -137,7 +142,17 @@ def attempt_life(
         # Nothing may interrupt what follows: no second signal, and no device that fails again.
         for signum in (*ENDING, signal.SIGALRM):
             signal.signal(signum, signal.SIG_IGN)
-        write_end(writer.end(attempt.status, attempt.error, peak_gpu_memory_bytes), attempt.exit_status)
+        row = writer.end(attempt.status, attempt.error, peak_gpu_memory_bytes)
+        try:
+            write_end(row, attempt.exit_status)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            try:
+                writer.append(row)
+            except OSError:
+                if attempt.error is None:
+                    attempt.status, attempt.error = status_of(error), error
 
 
 @contextmanager

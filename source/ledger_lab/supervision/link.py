@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ledger_lab.ledger import AttemptEnded
-from ledger_lab.ledger.endings import CollectiveError
+from ledger_lab.ledger.endings import CollectiveError, reason_of, status_of
 from ledger_lab.supervision.channel import Channel
-from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
+from ledger_lab.supervision.messages import (
+    Begin,
+    Done,
+    End,
+    Ended,
+    Explain,
+    Failed,
+    Join,
+    Listen,
+    Listening,
+    Message,
+    MessageError,
+    decode,
+)
 
 _ANSWER_S = 60.0
 """How long to wait for an answer [s]: the supervisor may be waiting for a disk."""
@@ -102,6 +115,21 @@ class Link:
                 Done,
             )
 
+    @contextmanager
+    def errors_explained(self) -> Iterator[None]:
+        """Let the supervisor know the exception that leaves the context.
+
+        If the attempt has begun and has no end yet, the supervisor writes this as its end when the process has ended.
+        """
+        try:
+            yield
+        except SystemExit:
+            raise
+        except BaseException as error:
+            with suppress(OSError, MessageError):
+                self._ask(Explain(status=status_of(error), reason=reason_of(error)), Done)
+            raise
+
     def end(self, row: AttemptEnded, exit_status: int) -> None:
         """Let the supervisor write how the attempt ended.
 
@@ -128,4 +156,7 @@ class Link:
             raise ConnectionError("the supervisor of this process has ended") from error
         if isinstance(received, answer):
             return received
-        raise OSError(received.reason if isinstance(received, Failed) else "no answer")
+        assert isinstance(received, Failed)
+        if received.errno is None:
+            raise OSError(received.reason)
+        raise OSError(received.errno, received.reason, received.filename)

@@ -103,6 +103,15 @@ class Begin(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Explain(Message):
+    """A process says by which error it is about to end, in case nothing else is known. Answered by :class:`Done`."""
+
+    status: Status
+    reason: str
+    """The error in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class End(Message):
     """A process says how its attempt ended. Answered by :class:`Ended`."""
 
@@ -129,6 +138,10 @@ class Failed(Message):
     """A supervisor could not do what it was asked."""
 
     reason: str
+    errno: int | None = None
+    """Number of an error of the system."""
+    filename: str | None = None
+    """File of an error of the system."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from ledger_lab.ledger import (
     EvaluationEnded,
     Journal,
     ShutdownEnded,
+    Status,
     SupervisionStarted,
     TelemetryStarted,
 )
@@ -41,7 +42,19 @@ from ledger_lab.supervision.channel import Channel
 from ledger_lab.supervision.forked import become_worker, end_with, noted_signals, open_standard_streams
 from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.messages import Begin, Done, End, Ended, Failed, Join, Listen, Listening, Message, decode
+from ledger_lab.supervision.messages import (
+    Begin,
+    Done,
+    End,
+    Ended,
+    Explain,
+    Failed,
+    Join,
+    Listen,
+    Listening,
+    Message,
+    decode,
+)
 from ledger_lab.supervision.peers import Peers
 from ledger_lab.terminal.console import EXIT_USER_ERROR, tell_error
 from ledger_lab.terminal.exit_status import (
@@ -108,7 +121,13 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
         become_worker(supervisor_pid)
         from ledger_lab.terminal.script import run_script
 
-        run_script(lambda argv: program(argv, started_ns, Link(theirs)))
+        link = Link(theirs)
+
+        def explained(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
+            with link.errors_explained():
+                return program(argv, started_ns, link)
+
+        run_script(explained)
     theirs.close()
     sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
 
@@ -160,6 +179,7 @@ class Supervisor:
         self._reserves: dict[int, IO[bytes]] = {}
         self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
+        self._explained: Explain | None = None
         self._exit_status: int | None = None
         self._end_is_written = False
         self._kills = OutOfMemoryKills()
@@ -234,7 +254,10 @@ class Supervisor:
             return False
         for message in messages:
             try:
-                answer = self._handle(decode(message, Listen, Join, Begin, End))
+                answer = self._handle(decode(message, Listen, Join, Begin, Explain, End))
+            except OSError as error:
+                reason = (error.strerror or str(error))[:_LONGEST_REASON]
+                answer = Failed(reason=reason, errno=error.errno, filename=error.filename and str(error.filename))
             except Exception as error:  # noqa: BLE001 - no error may end the supervisor
                 answer = Failed(reason=f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
             with suppress(OSError):  # the worker has ended while it waited
@@ -259,6 +282,9 @@ class Supervisor:
                 return Done()
             case Begin():
                 self._begin(message)
+                return Done()
+            case Explain():
+                self._explained = message
                 return Done()
             case End():
                 if message.secondhand and self._peers is not None:
@@ -391,6 +417,8 @@ class Supervisor:
             self._sampler.close()
         code = os.waitstatus_to_exitcode(wait_status)
         status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
+        if self._explained is not None and code > 0 and status is Status.CRASHED:
+            status, reason = self._explained.status, self._explained.reason
         end = self._ended_row(
             status=status,
             reason=reason,
@@ -431,7 +459,7 @@ class Supervisor:
                 journal.close()
         except OSError as error:
             if not self._end_is_written:
-                _print(f"the end could not be written: {error}; the ledger will count this attempt as lost")
+                _print(f"the end could not be written: {error}; unless the worker wrote it, the attempt counts as lost")
                 return 1
             _print(f"the end of the shutdown could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-import tempfile
 import traceback
-from collections.abc import Iterable
+from collections.abc import Buffer, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -31,25 +32,40 @@ class Terminal:
     """Reserves the terminal for LedgerLab, and redirects all other output of the process to a log file.
 
     Isaac Lab, Warp and the system's libraries print hundreds of lines on both standard streams, partly from C. They go
-    to a temporary file first, and to ``console.log`` in the run's directory once that exists.
+    to memory first, and to ``console.log`` in the run's directory once that exists. If the file can't be written, the
+    output is lost, LedgerLab says so once, and the work goes on.
     """
 
-    def __init__(self, *, quiet_libraries: bool = True, speaks: bool = True) -> None:
+    def __init__(self, *, quiet_libraries: bool = True, speaks: bool = True, recorded: bool = False) -> None:
         """Redirect the output.
 
         Args:
             quiet_libraries: Whether the libraries' output goes to the log instead of the terminal.
             speaks: Whether LedgerLab prints anything; of several processes, only the first prints.
+            recorded: Whether the ledger holds the results. The work then continues if the terminal, or the file in its
+                place, can't be written.
         """
         self._saved = [os.dup(1), os.dup(2)]
         out = os.dup(1) if speaks else os.open(os.devnull, os.O_WRONLY)
-        self._out = os.fdopen(out, "w", encoding="utf-8", errors="replace")
+        self._lost: set[str] = set()
+        """What was lost and told."""
+        if recorded:
+            self._out = _lossy(out, "utf-8", "replace", self._tell_loss_of_terminal)
+        else:
+            self._out = os.fdopen(out, "w", encoding="utf-8", errors="replace")
         self.console = make_console(self._out)
         self._log: IO[bytes] | None = None
         self.log: Path | None = None
         """File with the libraries' output; ``None`` if it has no name yet, or the output stays on the terminal."""
+        self._streams = (sys.stdout, sys.stderr)
         if quiet_libraries:
-            self._send_to(tempfile.TemporaryFile())  # noqa: SIM115 - open until the output is restored
+            _flush()
+            sys.stdout, sys.stderr = (
+                _lossy(descriptor, stream.encoding or "utf-8", stream.errors or "replace", self._tell_loss)
+                for descriptor, stream in zip((1, 2), self._streams, strict=True)
+            )
+            # Not a temporary file: the folder for these may be full.
+            self._send_to(os.fdopen(os.memfd_create("output of the libraries"), "w+b"))
 
     def keep_log(self, path: Path) -> None:
         """Move the libraries' output so far to a file, and continue in that file.
@@ -61,16 +77,21 @@ class Terminal:
             return
         _flush()
         self._log.seek(0)
-        log = path.open("wb")
-        log.write(self._log.read())
-        log.flush()
+        log: IO[bytes]
+        try:
+            log = path.open("wb", buffering=0)
+            self.log = path
+            log.write(self._log.read())
+        except OSError as error:
+            self._tell_loss(error)
+            log = log if self.log is not None else open(os.devnull, "wb")  # noqa: SIM115 - open until the end
         self._log.close()
         self._send_to(log)
-        self.log = path
 
     def restore(self) -> None:
         """Restore both streams."""
         _flush()
+        sys.stdout, sys.stderr = self._streams
         for stream, saved in zip((1, 2), self._saved, strict=True):
             os.dup2(saved, stream)
             os.close(saved)
@@ -78,12 +99,55 @@ class Terminal:
             self._log.close()
         self._out.flush()
 
+    def _tell_loss(self, error: OSError) -> None:
+        """Say once that output of the libraries is lost."""
+        if "libraries" not in self._lost:
+            self._lost.add("libraries")
+            with suppress(OSError):
+                where = "" if self.log is None else f" for {self.log}"
+                self.console.print(f"output{where} is lost, and the work goes on: {error.strerror}", soft_wrap=True)
+
+    def _tell_loss_of_terminal(self, error: OSError) -> None:
+        """Say once, in the log, that output for the terminal is lost."""
+        if "terminal" not in self._lost:
+            self._lost.add("terminal")
+            print(f"output for the terminal is lost: {error.strerror}", file=sys.stderr)
+
     def _send_to(self, log: IO[bytes]) -> None:
         """Point both streams at a file."""
         _flush()
         self._log = log
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
+
+
+def _lossy(descriptor: int, encoding: str, errors: str, on_loss: Callable[[OSError], None]) -> TextIO:
+    """Return a stream that drops what can't be written to a descriptor."""
+    return io.TextIOWrapper(io.BufferedWriter(_Lossy(descriptor, on_loss)), encoding, errors, line_buffering=True)
+
+
+class _Lossy(io.FileIO):
+    """A descriptor whose errors do not reach the writer."""
+
+    def __init__(self, descriptor: int, on_loss: Callable[[OSError], None]) -> None:
+        """Write to a descriptor. Closing closes the descriptor, unless it is a standard stream.
+
+        Args:
+            descriptor: The descriptor.
+            on_loss: Called with the error when output is lost.
+        """
+        super().__init__(descriptor, "w", closefd=descriptor > 2)
+        self._on_loss = on_loss
+
+    def write(self, data: Buffer, /) -> int:
+        """Write some bytes, or drop them unless nobody reads any more."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._on_loss(error)
+            return memoryview(data).nbytes
 
 
 class PlainConsole(Console):

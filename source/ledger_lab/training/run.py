@@ -20,6 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.launch import read_world
 from ledger_lab.ledger import CheckpointSaved, Journal, Status
+from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
@@ -32,6 +33,7 @@ from ledger_lab.runners import Policy
 from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.cpu_graphs import recorded_physics
+from ledger_lab.runners.event_files import lossy_event_files
 from ledger_lab.runners.process_group import ProcessGroup, joined
 from ledger_lab.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
 from ledger_lab.supervision.attempt import Attempt, attempt_life
@@ -46,7 +48,7 @@ from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
-from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_settings
+from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_loss, show_settings, show_trouble
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
@@ -78,7 +80,7 @@ def train_run(
     with errors_once_per_machine(os.environ):
         request = parse(TrainRequest, argv)
         world = read_world(os.environ, distributed=request.distributed)
-    terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first, recorded=True)
     try:
         on_gpu = request.device != "cpu" and torch.cuda.is_available()
         with joined(world, on_gpu=on_gpu, allow_public_address=request.allow_public_address) as group:
@@ -115,7 +117,7 @@ def _carry_out(
     with ExitStack() as shutdown:
         with _errors_of_beginning(plan):
             terminal.keep_log(plan.log)
-            writer = _begin(plan, group, started_ns, link, shutdown)
+            writer = _begin(plan, group, started_ns, link, shutdown, console)
         start_mirrors(plan.run_dir, plan.request.mirror if plan.world.first else [])
         shutdown.enter_context(metered_compilation(writer.clock))
         shutdown.enter_context(metered_collectives(writer.clock))
@@ -159,7 +161,9 @@ def _keep_configuration(plan: TrainPlan) -> None:
         (folder / "ledger_lab.diff").write_text(Redactor().text(changes), encoding="utf-8")
 
 
-def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack) -> RunWriter:
+def _begin(
+    plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack, console: Console
+) -> RunWriter:
     """Declare the run, let the supervisor watch its attempt, and begin the attempt.
 
     Returns:
@@ -172,7 +176,8 @@ def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, sh
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
-        journal = shutdown.enter_context(Journal(plan.run_dir / f"journal-{attempt}-{rank}.jsonl"))
+        path = plan.run_dir / f"journal-{attempt}-{rank}.jsonl"
+        journal = shutdown.enter_context(Journal(path, functools.partial(show_trouble, console)))
         writers.append(
             RunWriter(
                 journal.append,
@@ -199,7 +204,12 @@ def _begin(plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, sh
         open_journal()
     (writer,) = writers
     supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
-    link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
+    try:
+        link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
+    except OSError as error:  # the supervisor cannot write the end
+        writer.start(plan.env_cfg.seed)
+        writer.append(writer.end(status_of(error), error, lambda: None))
+        raise
     writer.start(plan.env_cfg.seed)
     return writer
 
@@ -227,6 +237,7 @@ def _train_and_judge(
         view = None if slots is None else TrainingView(env, slots)
         record = functools.partial(record_checkpoint, plan, writer)
         trainer = plan.adapter.trainer(env if view is None else view, plan.agent_cfg, writer.directory, clock, record)
+        stack.enter_context(lossy_event_files(functools.partial(show_loss, console)))
 
         def snapshot() -> CheckpointSaved:
             return CheckpointSaved.from_data(group.first(lambda: trainer.save().to_data()))

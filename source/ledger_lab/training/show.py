@@ -99,6 +99,16 @@ def show_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, 
         )
 
 
+def show_trouble(console: Console, error: OSError) -> None:
+    """Print that rows of a journal wait for the disk, or are lost."""
+    console.print(f"the journal cannot be written: {error}", style="bold yellow", soft_wrap=True)
+
+
+def show_loss(console: Console, error: OSError) -> None:
+    """Print that a TensorBoard file ends early."""
+    console.print(f"figures for TensorBoard are lost, and the training goes on: {error.strerror}", soft_wrap=True)
+
+
 def show_how_to_resume(plan: TrainPlan, console: Console) -> None:
     """Print the command that resumes an interrupted run."""
     processes = plan.world.size if plan.world.one_machine else 1

@@ -1,0 +1,63 @@
+"""Programs that read a ledger from a disk that fails, or write beside one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import script
+from tests.fakes.ledgers import write_run
+from tests.faults.conftest import Disk
+
+READERS = {
+    "report": ["report"],
+    "sql": ["report", "--sql", "select * from runs"],
+    "verify": ["verify_ledger"],
+    "mirror": ["mirror", "--to", "tensorboard", "--once"],
+}
+
+
+def ask(reader: str, ledger: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a reader."""
+    name, *flags = READERS[reader]
+    which: list[str | Path] = [ledger / "rsl_rl" / "e" / "aa"] if reader == "mirror" else ["--log_root", ledger]
+    return script(name, *flags, *which, *more)
+
+
+@pytest.fixture
+def ledger(disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A ledger with one run, which no cache knows."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_run(disk.behind, "aa")
+    return disk.path
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("fault", [{"error": "EIO", "operations": ["read"]}, {"error": "ESTALE"}])
+def test_what_cannot_be_read_is_named_in_one_line(
+    disk: Disk, ledger: Path, reader: str, fault: dict[str, str], tmp_path: Path
+) -> None:
+    disk.fail(**fault)
+    done = ask(reader, ledger, *(["--dir", tmp_path / "board"] if reader == "mirror" else []))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert str(ledger) in line and os.strerror(5 if fault["error"] == "EIO" else 116) in line
+
+
+@pytest.mark.parametrize("reader", ["report", "sql", "verify"])
+def test_a_read_only_ledger_can_be_read(disk: Disk, ledger: Path, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(disk.path / "cache"))
+    disk.fail("EROFS")
+    done = ask(reader, ledger)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("error", ["EDQUOT", "EROFS"])
+def test_a_mirror_that_cannot_write_says_so_in_one_line(disk: Disk, ledger: Path, error: str) -> None:
+    disk.fail(error)
+    done = ask("mirror", disk.behind, "--dir", disk.path / "board")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stdout + done.stderr and "board" in done.stderr
