@@ -86,7 +86,7 @@ def record_run(
     require_folder_name("library", library)
     require_folder_name("experiment", experiment)
     try:
-        rule = VerdictRule(target_success)
+        rule = VerdictRule.of_version(1, target_success)
     except ValueError as error:
         raise UserError(f"target_success {target_success}: must lie above 0 and not above 1") from error
     if not rule.is_decidable(len(panel.seeds)):

@@ -186,7 +186,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         if panel.id != self._declared.panel_id:
             raise UserError(f"panel {panel.name}: the run declared another panel; screen on that panel")
-        needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
+        needed = self.rule.screening_needs(outcomes.episodes)
         return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, needed, exactness)
 
     def confirm(

@@ -66,7 +66,7 @@ class Judge:
         self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
         self._clock.share(*self._share)  # always: held-out slots are also simulated between two panels
-        self._rule = VerdictRule(plan.panel.target_success)
+        self._rule = VerdictRule.of_version(1, plan.panel.target_success)
         self._evaluation: _Evaluation | None = None
         self._confirmations = 0
         self._screened: int | None = None
@@ -197,7 +197,7 @@ class Judge:
         saved = self._snapshot()
         self._screened = saved.iteration
         number = self._confirmations + 1
-        needed = self._rule.screening_needs(number, len(self._plan.panel.episodes))
+        needed = self._rule.screening_needs(len(self._plan.panel.episodes))
         self._begin(_Evaluation(self._load(saved), saved, "screening", number, self._plan.panel, needed))
 
     def _confirm(self, screened: _Evaluation) -> None:
