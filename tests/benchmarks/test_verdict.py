@@ -33,7 +33,7 @@ def scenario(final: float, panels: int, *, same_outcomes: bool, curve: str = "st
 @pytest.mark.parametrize("same_outcomes", [False, True])
 @pytest.mark.parametrize("panels", [20, 100])
 @pytest.mark.parametrize("curve", ["stays", "rises in a line", "rises in an S", "falls in a line", "swings"])
-@pytest.mark.parametrize("final", [0.80, 0.85, 0.88, 0.895, 0.8999, 0.95, 0.99])
+@pytest.mark.parametrize("final", [0.80, 0.88, 0.895, 0.8999, 0.95])
 def test_a_run_passes_a_checkpoint_below_the_target_no_more_often_than_its_budget_allows(
     final: float, curve: str, panels: int, same_outcomes: bool
 ) -> None:

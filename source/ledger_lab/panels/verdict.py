@@ -272,14 +272,10 @@ class VerdictRule:
         if not self.extension:
             return needed, standing.risk - errors[needed]
         alternative = self.alternative(episodes)
-        ratio = _likelihood_ratio(episodes, self.target_success, alternative)
-        fails = 1 - _error_by_successes(episodes, alternative)  # with at least 0, 1, ... successes needed
-        while True:
-            factor = (standing.risk - errors[needed]) / np.maximum(fails[needed], np.finfo(float).tiny)
-            passes = (factor * ratio[needed - 1] >= 1) & (needed > 1)
-            if not passes.any():
-                return needed, factor
-            needed = needed - passes
+        reaching_1 = _risks_that_reach_1(episodes, self.target_success, alternative)
+        needed = np.minimum(needed, np.searchsorted(-reaching_1, -standing.risk))
+        fails = 1 - _error_by_successes(episodes, alternative)[needed]
+        return needed, (standing.risk - errors[needed]) / np.maximum(fails, np.finfo(float).tiny)
 
 
 RULE_VERSION = 2
@@ -291,7 +287,7 @@ def _error_by_successes(episodes: int, success: float) -> Numbers:
     """Return the probabilities that a policy has at least 0, 1, ..., ``episodes + 1`` successes."""
     from scipy.special import bdtrc  # scipy.stats takes a second to import, at the start of every training
 
-    return np.array([bdtrc(float(successes), episodes, success) for successes in range(-1, episodes + 1)])
+    return np.asarray(bdtrc(np.arange(-1.0, episodes + 1), episodes, success))
 
 
 @cache
@@ -300,6 +296,16 @@ def _likelihood_ratio(episodes: int, target: float, alternative: float) -> Numbe
     if target == 1:
         return np.ones(episodes + 1)
     successes = np.arange(episodes + 1)
-    return np.exp(
-        successes * log(alternative / target) + (episodes - successes) * log((1 - alternative) / (1 - target))
-    )
+    logarithm = successes * log(alternative / target) + (episodes - successes) * log((1 - alternative) / (1 - target))
+    return np.maximum(np.exp(logarithm), np.finfo(float).tiny)
+
+
+@cache
+def _risks_that_reach_1(episodes: int, target: float, alternative: float) -> Numbers:
+    """Return the risks from which on 0, 1, ..., ``episodes`` successes reach 1, if one success more passes in any case.
+
+    Written as ``1 - sum over s < c of P(s) (1 - L(s) / L(c - 1))``, with the likelihood ratio L that rises with the
+    successes, the risk falls with the successes ``c - 1``: the table is sorted.
+    """
+    at_target, at_alternative = (_error_by_successes(episodes, success)[1:] for success in (target, alternative))
+    return at_target + (1 - at_alternative) / _likelihood_ratio(episodes, target, alternative)
