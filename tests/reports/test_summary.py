@@ -80,6 +80,20 @@ def test_a_vanished_run_is_lost_and_a_live_run_is_running(tmp_path: Path) -> Non
     assert summary_of(tmp_path / "dead").wall_s == 5.0
 
 
+def test_all_panels_of_a_confirmation_count(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(9,))
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        for extension, (successes, needed) in enumerate([(8, 9), (9, 10), (10, 9)]):
+            row = result("aa", "model_1.pt", successes, f"p1-fresh{extension}", purpose="confirmation")
+            fresh = replace(row.outcomes, seed=[1000 * (extension + 1) + seed for seed in row.outcomes.seed])
+            journal.append(replace(row, extension=extension, needed=needed, outcomes=fresh))
+    (run,) = read_ledger(tmp_path).runs
+    summary = summarize_run(run)
+    assert summary.target_reached and summary.checkpoints[0].confirmed
+    assert (summary.heldout_successes, summary.heldout_episodes) == (27, 30)
+    assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (27, 30)
+
+
 def test_only_a_valid_confirmation_proves_the_target(tmp_path: Path) -> None:
     write_run(tmp_path / "screened", "aa", scores=(5, 10))
     write_run(tmp_path / "refuted", "bb", scores=(5, 10), confirmation=8)

@@ -8,7 +8,7 @@ from ledger_lab.panels.comparison import Comparison, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
 from ledger_lab.panels.intervals import lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
-from ledger_lab.panels.verdict import ERROR_BUDGET, VerdictRule
+from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, VerdictRule
 
 __all__ = [
     "ERROR_BUDGET",
@@ -17,6 +17,7 @@ __all__ = [
     "Panel",
     "PanelIdentity",
     "VerdictRule",
+    "RULE_VERSION",
     "compare_paired",
     "differing_fields",
     "few_differences",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import exp, log, sqrt
@@ -9,6 +10,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ledger_lab.ledger import PanelResult
 
 ERROR_BUDGET = 0.05
 """Highest probability that a run claims a target which its checkpoint does not reach."""
@@ -179,21 +182,6 @@ class VerdictRule:
         fewer = 1 - _error_by_successes(episodes, self.target_success)[1:]  # P(at most 0, 1, ... successes)
         return int(np.argmax(fewer > self.screening_level))
 
-    def confirmation_needs(self, k: int, episodes: int) -> int:
-        """Return the fewest successes that pass the k-th confirmation of a run, where none is extended (version 1).
-
-        Args:
-            k: Number of the confirmation in its run, from 1.
-            episodes: Episodes of each confirmation, at least 1.
-
-        Returns:
-            The number of successes; the number of episodes plus 1 if not even success in every episode is enough.
-        """
-        standing = self.begin(Standing.of(self.error_budget))
-        for _ in range(k - 1):
-            standing = self.begin(self.after(standing, 0, episodes))
-        return int(self.needs(standing, episodes))
-
     def alternative(self, episodes: int) -> float:
         """Return the success rate that an extension is most sensitive to.
 
@@ -261,6 +249,21 @@ class VerdictRule:
         """
         promising = standing.risk >= self.futility * standing.stake
         return ~standing.passed & promising & (standing.panels > 0) & (self.extension > 0)
+
+    def replay(self, results: Iterable[PanelResult]) -> Standing:
+        """Return the standing after the confirmations of a run.
+
+        Args:
+            results: Scores of their panels. The episodes of an invalid score count as failures, because what makes a
+                score invalid may depend on the episodes.
+        """
+        standing = Standing.of(self.error_budget)
+        for row in sorted(results, key=lambda row: (row.confirmation or 0, row.extension)):
+            if row.extension == 0:
+                standing = self.begin(standing)
+            successes = row.outcomes.successes if row.invalid is None else 0
+            standing = self.after(standing, successes, row.outcomes.episodes)
+        return standing
 
     def _panel(self, standing: Standing, episodes: int) -> tuple[NDArray[np.int64], Numbers]:
         """Return the successes that a panel needs, and the factor of the likelihood ratio if it does not pass."""

@@ -18,7 +18,7 @@ from ledger_lab.ledger import RunDeclared, declare_cohort, require_cohort_name
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
-from ledger_lab.panels import VerdictRule
+from ledger_lab.panels import RULE_VERSION, VerdictRule
 from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.run import RecordedRun
 
@@ -86,7 +86,7 @@ def record_run(
     require_folder_name("library", library)
     require_folder_name("experiment", experiment)
     try:
-        rule = VerdictRule.of_version(1, target_success)
+        rule = VerdictRule(target_success)
     except ValueError as error:
         raise UserError(f"target_success {target_success}: must lie above 0 and not above 1") from error
     if not rule.is_decidable(len(panel.seeds)):
@@ -126,6 +126,7 @@ def record_run(
         eval_every=None,
         stop_at_target=True,
         error_budget=rule.error_budget,
+        verdict_rule=RULE_VERSION,
         stop_on=[],
         physics=physics,
         timing="host",
