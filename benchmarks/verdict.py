@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.panels import wilson_interval
+from ledger_lab.panels import anytime_interval, wilson_interval
 from ledger_lab.panels.verdict import RULE_VERSION, Standing, VerdictRule
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -39,6 +39,9 @@ _FAILURES = {
 }
 """Final failure rate of the policies by curve, as a multiple of the failure rate that the target allows."""
 
+
+_COVERED_FAILURES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1)
+"""Failure rates of the policies whose intervals are examined, as multiples of what the target allows."""
 
 _SETTINGS = {
     "stake": "Share of the remaining error budget that the first panel of a confirmation may risk",
@@ -112,6 +115,20 @@ class Finding:
     """90th percentile of the same."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How often the interval of a confirmation that passed holds the true success of the policy."""
+
+    success: float
+    """True success rate."""
+    confirmations: int
+    passes: int
+    covered: int
+    """Passes whose interval, as reports show it, holds the true success rate."""
+    covered_by_wilson: int
+    """The same for Wilson's interval, which ignores that the pass selects."""
+
+
 def bench_verdict(argv: Sequence[str]) -> int:
     """Simulate runs whose true success is known, and print how often and how soon they pass.
 
@@ -168,8 +185,17 @@ def bench_verdict(argv: Sequence[str]) -> int:
             rng = np.random.default_rng([args.seed, len(findings)])
             findings.append(examine(scenario, rule, args.episodes, args.runs, rng))
             progress.advance(len(findings))
+    rates = [round(1 - failures * (1 - args.target), 9) for failures in _COVERED_FAILURES]
+    stream = np.random.default_rng([args.seed, len(findings)])
+    coverages = [examine_interval(rate, rule, args.episodes, args.runs, stream) for rate in rates]
     _print(findings, rule, args.episodes, console)
-    write_findings(args.json, rule=asdict(rule), findings=[asdict(finding) for finding in findings])
+    _print_coverages(coverages, console)
+    write_findings(
+        args.json,
+        rule=asdict(rule),
+        findings=[asdict(finding) for finding in findings],
+        intervals=[asdict(coverage) for coverage in coverages],
+    )
     return 0
 
 
@@ -196,6 +222,41 @@ def examine(scenario: Scenario, rule: VerdictRule, episodes: int, runs: int, rng
         soon=int(((passes.panels > 0) & (passes.panels <= _SOON)).sum()),
         median_panels=median,
         p90_panels=p90,
+    )
+
+
+def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int, rng: Generator) -> Coverage:
+    """Simulate the first confirmation of many runs, and the interval of those that pass.
+
+    Args:
+        success: True success rate of the policy.
+        rule: The rule.
+        episodes: Episodes of the panel.
+        runs: How many confirmations.
+        rng: Random stream.
+    """
+    standing = rule.begin(Standing.of(rule.error_budget, (runs,)))
+    won = np.zeros(runs, dtype=np.int64)
+    running = np.arange(runs)
+    while running.size:
+        successes = rng.binomial(episodes, success, running.size)
+        won[running] += successes
+        now = rule.after(_of_runs(standing, running), successes, episodes)
+        _replace(standing, running, now)
+        running = running[rule.goes_on(now)]
+    passed = standing.passed
+    counts = list(zip(won[passed].tolist(), (episodes * standing.panels[passed]).tolist(), strict=True))
+
+    def covered(interval: Callable[[int, int], tuple[float, float]]) -> int:
+        ends = {each: interval(*each) for each in set(counts)}
+        return sum(ends[each][0] <= success <= ends[each][1] for each in counts)
+
+    return Coverage(
+        success=success,
+        confirmations=runs,
+        passes=len(counts),
+        covered=covered(anytime_interval),
+        covered_by_wilson=covered(wilson_interval),
     )
 
 
@@ -333,6 +394,20 @@ def _print(findings: Sequence[Finding], rule: VerdictRule, episodes: int, consol
         f"{percent(rule.error_budget, 0)} allowed; naive: up to {percent(naive)}",
         sep="\n",
     )
+
+
+def _print_coverages(coverages: Sequence[Coverage], console: Console) -> None:
+    """Print how often intervals of proven policies hold the true success."""
+    table = Table(title="95 % intervals of confirmations that passed: share that holds the true success")
+    table.box, table.pad_edge, table.title_justify = None, False, "left"
+    for header in ("true success", "passes", "shown interval", "Wilson"):
+        table.add_column(header, justify="right")
+    for each in coverages:
+        shares = [MISSING] * 2
+        if each.passes:
+            shares = [percent(count / each.passes) for count in (each.covered, each.covered_by_wilson)]
+        table.add_row(f"{100 * each.success:g} %", percent(each.passes / each.confirmations), *shares)
+    console.print("", table, sep="\n")
 
 
 def _error_cells(finding: Finding) -> list[str]:

@@ -14,6 +14,7 @@ from benchmarks.verdict import (
     bench_verdict,
     draw_looks,
     examine,
+    examine_interval,
     pass_by_rule,
     pass_naively,
 )
@@ -123,6 +124,13 @@ def test_a_pass_is_judged_by_the_screened_checkpoint() -> None:
     naive = pass_naively(looks, success, 0.9, 256)
     assert naive.false.all()
     assert (naive.panels == 1).all()
+
+
+def test_the_interval_of_a_proven_policy_holds_its_success_although_the_pass_selects() -> None:
+    found = examine_interval(0.905, RULE, 256, 4000, np.random.default_rng(7))
+    assert found.passes > 50
+    assert found.covered / found.passes >= 0.95
+    assert found.covered_by_wilson / found.passes < 0.5
 
 
 def test_the_script_prints_and_writes_every_scenario(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, Status, read_ledger
+from ledger_lab.panels import anytime_interval
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_run
@@ -92,6 +93,7 @@ def test_all_panels_of_a_confirmation_count(tmp_path: Path) -> None:
     assert summary.target_reached and summary.checkpoints[0].confirmed
     assert (summary.heldout_successes, summary.heldout_episodes) == (27, 30)
     assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (27, 30)
+    assert summary.heldout_interval == anytime_interval(27, 30)
 
 
 def test_only_a_valid_confirmation_proves_the_target(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int)
     summaries = [summarize_run(run) for run in read_ledger(tmp_path).runs]
     out = StringIO()
     Console(file=out, width=width).print(render_report(summaries, summarize_cohorts(summaries), width))
-    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [59.6, 98.2]"):
+    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [45.5, 100.0]"):
         assert text in out.getvalue()
     assert ("updates/min" in out.getvalue()) == (width >= 200)
 

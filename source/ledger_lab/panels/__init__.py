@@ -6,7 +6,7 @@ inside a simulation.
 
 from ledger_lab.panels.comparison import Comparison, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
-from ledger_lab.panels.intervals import lower_bound, wilson_interval
+from ledger_lab.panels.intervals import anytime_interval, lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
 from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, VerdictRule
 
@@ -24,6 +24,7 @@ __all__ = [
     "is_panel_file",
     "find_panels",
     "load_panel",
+    "anytime_interval",
     "lower_bound",
     "wilson_interval",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
-from ledger_lab.panels import wilson_interval
+from ledger_lab.panels import anytime_interval, wilson_interval
 from ledger_lab.reports.columns import Shown, figure
 from ledger_lab.units import MISSING, duration, quantity
 
@@ -122,3 +122,16 @@ def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
     """
     share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
     return share, wilson_interval(share * seeds, seeds)
+
+
+def proven_share_of(confirmation: Confirmation) -> tuple[float, tuple[float, float]]:
+    """Return the share of successes of a confirmation that ended with its pass, and its 95 % interval.
+
+    The pass selects fortunate episodes. An interval for a fixed number of episodes would lie too high, and an interval
+    that holds at any number of episodes does not (:func:`~ledger_lab.panels.anytime_interval`).
+
+    Args:
+        confirmation: The confirmation.
+    """
+    successes, episodes = confirmation.outcomes.successes, confirmation.outcomes.episodes
+    return successes / episodes, anytime_interval(successes, episodes)

@@ -9,7 +9,13 @@ from functools import cached_property
 from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
 from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.checkpoints import CheckpointSummary, Confirmation, ScoredCheckpoint
+from ledger_lab.reports.checkpoints import (
+    CheckpointSummary,
+    Confirmation,
+    ScoredCheckpoint,
+    proven_share_of,
+    share_of,
+)
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, summarize_energy
@@ -152,6 +158,13 @@ class RunFacts:
         if self.proof is not None:
             return self.proof.outcomes
         return next((self._scores[key].outcomes for key in keys if key in self._scores), None)
+
+    @cached_property
+    def success(self) -> tuple[float, tuple[float, float]] | None:
+        """Share of these episodes that succeeded, and its 95 % interval."""
+        if self.proof is not None:
+            return proven_share_of(self.proof)
+        return share_of(self.outcomes) if self.outcomes else None
 
     def _progress(self) -> tuple[int, int]:
         """Return iterations and environment steps of the training, without lost ones."""
