@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -15,24 +15,40 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.panels import wilson_interval
-from ledger_lab.panels.verdict import VerdictRule
+from ledger_lab.panels import anytime_interval, wilson_interval
+from ledger_lab.panels.verdict import RULE_VERSION, Standing, VerdictRule
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import MISSING, percent
 
 _LENGTHS = (20, 100)
-"""Panels in a run; each panel is a look (one screening) or a confirmation."""
+"""Panels in a run; each panel is a look (one screening), or belongs to a confirmation."""
 
-_STAYS, _LINE, _S = "stays", "rises in a line", "rises in an S"
+_SOON = 20
+"""Panels within which a slightly good policy should pass."""
+
+_STAYS, _LINE, _S, _FALLS, _SWINGS = "stays", "rises in a line", "rises in an S", "falls in a line", "swings"
 
 _FAILURES = {
-    _STAYS: (2.0, 1.5, 1.2, 1.1, 1.05, 1.001, 0.7, 0.5, 0.3, 0.1),
-    _LINE: (1.2, 1.05, 0.7, 0.5, 0.3, 0.1),
-    _S: (1.2, 1.05, 0.7, 0.5, 0.3, 0.1),
+    _STAYS: (2.0, 1.5, 1.2, 1.1, 1.05, 1.001, 0.8, 0.7, 0.5, 0.3, 0.1),
+    _LINE: (1.2, 1.05, 1.001, 0.7, 0.5, 0.3, 0.1),
+    _S: (1.2, 1.05, 1.001, 0.7, 0.5, 0.3, 0.1),
+    _FALLS: (2.0, 1.5, 1.2, 1.05),
+    _SWINGS: (1.2, 1.05, 1.001),
 }
 """Final failure rate of the policies by curve, as a multiple of the failure rate that the target allows."""
+
+
+_COVERED_FAILURES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1)
+"""Failure rates of the policies whose intervals are examined, as multiples of what the target allows."""
+
+_SETTINGS = {
+    "stake": "Share of the remaining error budget that the first panel of a confirmation may risk",
+    "extension": "Share of the remaining error budget that its extension may risk besides",
+    "futility": "Share of its stake below which a confirmation ends",
+}
+"""Numbers of the rule that can be varied, with what they mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +65,21 @@ class Scenario:
 
     @property
     def success(self) -> NDArray[np.float64]:
-        """True success rate at each panel, never falling; shape (panels,)."""
-        time = np.arange(1, self.panels + 1) / self.panels
+        """True success rate at each panel; shape (panels,).
+
+        Where the rate falls, failures double over the run. Where it swings, failures are by a fifth fewer in every
+        other five panels.
+        """
+        panel = np.arange(self.panels)
+        time, failures = (panel + 1) / self.panels, 1 - self.final
         curves = {
-            _STAYS: np.ones(self.panels),
-            _LINE: np.minimum(1.0, 2 * time),
-            _S: 1 / (1 + np.exp((0.3 - time) / 0.05)),
+            _STAYS: np.full(self.panels, self.final),
+            _LINE: self.final * np.minimum(1.0, 2 * time),
+            _S: self.final / (1 + np.exp((0.3 - time) / 0.05)),
+            _FALLS: 1 - failures * (1 + time) / 2,
+            _SWINGS: 1 - failures * np.where(panel // 5 % 2, 1, 0.8),
         }
-        return self.final * curves[self.curve]
+        return curves[self.curve]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +106,27 @@ class Finding:
     naive_false_passes: int
     """The same for a naive rule: pass at the first look whose share reaches the target."""
     without_pass: int
+    soon: int
+    """Runs that passed within 20 panels (screenings and confirmations)."""
     median_panels: float | None
     """Median number of panels (screenings and confirmations) until the pass; ``None`` if less than half of the runs
     passed."""
     p90_panels: float | None
     """90th percentile of the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How often the interval of a confirmation that passed holds the true success of the policy."""
+
+    success: float
+    """True success rate."""
+    confirmations: int
+    passes: int
+    covered: int
+    """Passes whose interval, as reports show it, holds the true success rate."""
+    covered_by_wilson: int
+    """The same for Wilson's interval, which ignores that the pass selects."""
 
 
 def bench_verdict(argv: Sequence[str]) -> int:
@@ -107,7 +146,7 @@ def bench_verdict(argv: Sequence[str]) -> int:
         description="Measure how often LedgerLab confirms a policy that is below its target, and how soon it "
         "confirms a good policy. The benchmark simulates runs of policies whose true success is "
         "known, without physics. A run scores its policy again and again. If a score is high enough "
-        "(screening), the next score uses fresh seeds and decides (confirmation). For comparison, a "
+        "(screening), the next scores use fresh seeds and decide (confirmation). For comparison, a "
         "naive rule accepts the first score that reaches the target. The output has two cases for a "
         "policy that does not change: its scores are independent, or they are equal because the seeds "
         "are equal. Scores of real policies lie in between.",
@@ -123,19 +162,25 @@ def bench_verdict(argv: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=20000, help="Number of runs of each policy (default: 20000).")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the simulation (default: 0).")
     parser.add_argument(
-        "--stake",
-        type=float,
-        default=VerdictRule.stake,
-        help=f"Share of the remaining error budget that one confirmation uses (default: {VerdictRule.stake:g}, as in "
-        "train.py). The error budget is the probability that a run confirms a policy below its target.",
+        "--rule",
+        type=int,
+        choices=range(1, RULE_VERSION + 1),
+        default=RULE_VERSION,
+        help=f"Version of the rule (default: {RULE_VERSION}). Version 1 does not extend confirmations.",
     )
+    for name, what in _SETTINGS.items():
+        parser.add_argument(f"--{name}", type=float, help=f"{what} (default: as in the rule).")
     add_json(parser, "every figure")
     args = parser.parse_args(argv)
     if args.runs < 1 or args.episodes < 1 or args.seed < 0:
         raise UserError("--runs and --episodes must be at least 1, and --seed at least 0")
-    if not (0 < args.target < 1 and 0 < args.stake < 1):
-        raise UserError("--target and --stake must lie between 0 and 1")
-    rule = VerdictRule(args.target, stake=args.stake)
+    if not 0 < args.target < 1:
+        raise UserError("--target must lie between 0 and 1")
+    given = {name: value for name in _SETTINGS if (value := getattr(args, name)) is not None}
+    try:
+        rule = replace(VerdictRule.of_version(args.rule, args.target), **given)
+    except ValueError as error:
+        raise UserError(" ".join(f"--{name} {value:g}" for name, value in given.items()) + ": out of range") from error
     if not rule.is_decidable(args.episodes):
         raise UserError(f"--episodes {args.episodes}: too few to prove a success of {args.target:g}")
 
@@ -147,8 +192,17 @@ def bench_verdict(argv: Sequence[str]) -> int:
             rng = np.random.default_rng([args.seed, len(findings)])
             findings.append(examine(scenario, rule, args.episodes, args.runs, rng))
             progress.advance(len(findings))
+    rates = [round(1 - failures * (1 - args.target), 9) for failures in _COVERED_FAILURES]
+    stream = np.random.default_rng([args.seed, len(findings)])
+    coverages = [examine_interval(rate, rule, args.episodes, args.runs, stream) for rate in rates]
     _print(findings, rule, args.episodes, console)
-    write_findings(args.json, rule=asdict(rule), findings=[asdict(finding) for finding in findings])
+    _print_coverages(coverages, console)
+    write_findings(
+        args.json,
+        rule=asdict(rule),
+        findings=[asdict(finding) for finding in findings],
+        intervals=[asdict(coverage) for coverage in coverages],
+    )
     return 0
 
 
@@ -172,16 +226,52 @@ def examine(scenario: Scenario, rule: VerdictRule, episodes: int, runs: int, rng
         false_passes=int(passes.false.sum()),
         naive_false_passes=int(naive.false.sum()),
         without_pass=int((passes.panels == 0).sum()),
+        soon=int(((passes.panels > 0) & (passes.panels <= _SOON)).sum()),
         median_panels=median,
         p90_panels=p90,
+    )
+
+
+def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int, rng: Generator) -> Coverage:
+    """Simulate the first confirmation of many runs, and the interval of those that pass.
+
+    Args:
+        success: True success rate of the policy.
+        rule: The rule.
+        episodes: Episodes of the panel.
+        runs: How many confirmations.
+        rng: Random stream.
+    """
+    standing = rule.begin(Standing.of(rule.error_budget, (runs,)))
+    won = np.zeros(runs, dtype=np.int64)
+    running = np.arange(runs)
+    while running.size:
+        successes = rng.binomial(episodes, success, running.size)
+        won[running] += successes
+        now = rule.after(_of_runs(standing, running), successes, episodes)
+        _replace(standing, running, now)
+        running = running[rule.goes_on(now)]
+    passed = standing.passed
+    counts = list(zip(won[passed].tolist(), (episodes * standing.panels[passed]).tolist(), strict=True))
+
+    def covered(interval: Callable[[int, int], tuple[float, float]]) -> int:
+        ends = {each: interval(*each) for each in set(counts)}
+        return sum(ends[each][0] <= success <= ends[each][1] for each in counts)
+
+    return Coverage(
+        success=success,
+        confirmations=runs,
+        passes=len(counts),
+        covered=covered(anytime_interval),
+        covered_by_wilson=covered(wilson_interval),
     )
 
 
 def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> NDArray[np.int64]:
     """Draw the successes on the screening's panel at each look.
 
-    If outcomes stay the same, each seed has a difficulty that is uniform in (0, 1), and the policy succeeds on it once
-    its true success rate exceeds the difficulty. The rate never falls, so only seeds that failed so far are redrawn.
+    If outcomes stay the same, each seed has a difficulty that is uniform in (0, 1), and the policy succeeds on it
+    where its true success rate exceeds the difficulty.
 
     Returns:
         Numbers of successes; shape (panels, runs).
@@ -189,12 +279,13 @@ def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> 
     success = scenario.success
     if not scenario.same_outcomes:
         return rng.binomial(episodes, success[:, None], (len(success), runs))
-    looks = np.zeros((len(success), runs), dtype=np.int64)
+    rates, rate_of = np.unique(success, return_inverse=True)
+    easier = np.zeros((len(rates), runs), dtype=np.int64)
     reached, before = np.zeros(runs, dtype=np.int64), 0.0
-    for index, now in enumerate(success):
-        reached = looks[index] = reached + rng.binomial(episodes - reached, (now - before) / (1 - before))
+    for index, now in enumerate(rates):
+        reached = easier[index] = reached + rng.binomial(episodes - reached, (now - before) / (1 - before))
         before = now
-    return looks
+    return easier[rate_of]
 
 
 def pass_by_rule(
@@ -210,24 +301,41 @@ def pass_by_rule(
         rng: Random stream of the confirmations.
 
     Returns:
-        When the runs passed. A checkpoint screened at the last panel is confirmed after it.
+        When the runs passed. A checkpoint that is being confirmed at the last panel is confirmed to the end after it.
     """
     panels, runs = looks.shape
-    numbers = range(1, panels // 2 + 2)
-    screening = np.array([rule.screening_needs(k, episodes) for k in numbers])
-    confirmation = np.array([rule.confirmation_needs(k, episodes) for k in numbers])
-    failed, passed = np.zeros((2, runs), dtype=np.int64)
-    candidate, false = np.zeros((2, runs), dtype=np.bool_)
-    for panel in range(panels + 1):
-        confirming, true = np.flatnonzero(candidate), success[panel - 1]
-        passes = rng.binomial(episodes, true, len(confirming)) >= confirmation[failed[confirming]]
-        failed[confirming[~passes]] += 1
-        passed[confirming[passes]] = panel + 1
-        false[confirming[passes]] = true < rule.target_success
+    screening = rule.screening_needs(episodes)
+    standing = Standing.of(rule.error_budget, (runs,))
+    screened, passed = np.full(runs, -1), np.zeros(runs, dtype=np.int64)
+    false = np.zeros(runs, dtype=np.bool_)
+    for panel in itertools.count():
+        confirming = np.flatnonzero(screened >= 0)
+        if panel >= panels and not confirming.size:
+            return Passes(panels=passed, false=false)
+        true = success[screened[confirming]]
+        now = rule.after(_of_runs(standing, confirming), rng.binomial(episodes, true), episodes)
+        _replace(standing, confirming, now)
+        passed[confirming[now.passed]] = panel + 1
+        false[confirming] = now.passed & (true < rule.target_success)
+        screened[confirming[~rule.goes_on(now)]] = -1
         if panel < panels:
-            candidate = (passed == 0) & (looks[panel] >= screening[failed])
-            candidate[confirming] = False
-    return Passes(panels=passed, false=false)
+            free = (passed == 0) & (screened < 0)
+            free[confirming] = False
+            begun = np.flatnonzero(free & (looks[panel] >= screening))
+            screened[begun] = panel
+            _replace(standing, begun, rule.begin(_of_runs(standing, begun)))
+    raise AssertionError
+
+
+def _of_runs(standing: Standing, runs: NDArray[np.int64]) -> Standing:
+    """Return the standing of some runs."""
+    return Standing(*(numbers[runs] for numbers in vars(standing).values()))
+
+
+def _replace(standing: Standing, runs: NDArray[np.int64], by: Standing) -> None:
+    """Replace the standing of some runs."""
+    for name, numbers in vars(by).items():
+        getattr(standing, name)[runs] = numbers
 
 
 def pass_naively(
@@ -264,12 +372,13 @@ def _print(findings: Sequence[Finding], rule: VerdictRule, episodes: int, consol
     for table in (wrong, soon):
         table.box, table.pad_edge, table.title_justify = None, False, "left"
         for header in ("policy", "true success", "panels"):
-            table.add_column(f"\n{header}")
-    soon.add_column("\nfirst good", justify="right")
+            table.add_column(header)
+    soon.add_column("first good", justify="right")
+    times = ("median", "90 %", f"by {_SOON}", "never", "too early", "naive")
     for looks in ("independent looks", "same outcomes"):
-        for table, headers in ((wrong, ("rule", "naive")), (soon, ("median", "90 %", "never", "too early", "naive"))):
-            for line, header in zip((looks, *[""] * 4), headers, strict=False):
-                table.add_column(f"{line}\n{header}", justify="right")
+        for table, (first, *others) in ((wrong, ("rule", "naive")), (soon, times)):
+            for header in (f"{looks}: {first}", *others):
+                table.add_column(header, justify="right")
 
     for pair in itertools.batched(findings, 2):
         scenario = pair[0].scenario
@@ -294,6 +403,20 @@ def _print(findings: Sequence[Finding], rule: VerdictRule, episodes: int, consol
     )
 
 
+def _print_coverages(coverages: Sequence[Coverage], console: Console) -> None:
+    """Print how often intervals of proven policies hold the true success."""
+    table = Table(title="95 % intervals of confirmations that passed: share that holds the true success")
+    table.box, table.pad_edge, table.title_justify = None, False, "left"
+    for header in ("true success", "passes", "shown interval", "Wilson"):
+        table.add_column(header, justify="right")
+    for each in coverages:
+        shares = [MISSING] * 2
+        if each.passes:
+            shares = [percent(count / each.passes) for count in (each.covered, each.covered_by_wilson)]
+        table.add_row(f"{100 * each.success:g} %", percent(each.passes / each.confirmations), *shares)
+    console.print("", table, sep="\n")
+
+
 def _error_cells(finding: Finding) -> list[str]:
     """Return the false passes of the rule, with their interval, and of the naive rule."""
     low, high = wilson_interval(finding.false_passes, finding.runs)
@@ -304,5 +427,5 @@ def _error_cells(finding: Finding) -> list[str]:
 def _pass_cells(finding: Finding) -> list[str]:
     """Return how soon a good policy passed, and how often it passed before it was good."""
     times = [MISSING if value is None else f"{value:.0f}" for value in (finding.median_panels, finding.p90_panels)]
-    shares = (finding.without_pass, finding.false_passes, finding.naive_false_passes)
+    shares = (finding.soon, finding.without_pass, finding.false_passes, finding.naive_false_passes)
     return [*times, *(percent(share / finding.runs, 2) for share in shares)]

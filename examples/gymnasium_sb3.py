@@ -118,10 +118,12 @@ class Recorder(BaseCallback):
         with self._run.phase("evaluate"):
             screening = self._run.screen(saved, PANEL, take(self.model, PANEL.seeds))
             print(f"iteration {self._iteration}: {screening.outcomes.successes} of {EPISODES} held-out episodes")
-            if screening.passes:
+            confirms = screening.passes
+            while confirms:
                 fresh = PANEL.fresh(EPISODES)
                 confirmation = self._run.confirm(saved, fresh, take(self.model, fresh.seeds))
                 print(f"confirmation: {confirmation.outcomes.successes} of {EPISODES}, {confirmation.needed} needed")
+                confirms = self._run.extends(saved)
 
 
 def main() -> None:

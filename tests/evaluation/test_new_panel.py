@@ -46,7 +46,8 @@ def test_the_program_writes_a_panel_file_and_prints_the_next_steps(tmp_path: Pat
     assert panel.seeds == tuple(range(256))
     assert [(cell.name, cell.perturbations) for cell in panel.cells] == [("nominal", ())]
     assert panel.success_function == "ledger_lab.tasks.cartpole.success:succeeded"
-    first, left, then = finished.stdout.splitlines()
+    first, chance, left, then = finished.stdout.splitlines()
+    assert "needs 241 of 256" in chance and "true 95 %" in chance and "79 %" in chance
     assert first == "wrote ledgerlab_cartpole.toml: 256 episodes of 5 s of LedgerLab-Cartpole"
     assert "left to do" in left and "has no attribute 'succeeded'" in left
     assert then.endswith("scripts/train.py --task LedgerLab-Cartpole --panel ledgerlab_cartpole.toml")
@@ -57,7 +58,9 @@ def test_arguments_are_written_to_the_panel_file(tmp_path: Path, capfd: pytest.C
     arguments = ["--task", "LedgerLab-Cartpole", "--seeds", "40", "--target", "0.75", "--success", function]
     panel = load(tmp_path, written(tmp_path, *arguments))
     assert (len(panel.episodes), panel.target_success, panel.success_function) == (40, 0.75, function)
-    assert "left to do: panel mine" in capfd.readouterr().out, "the function needs parameters"
+    printed = capfd.readouterr().out
+    assert "left to do: panel mine" in printed, "the function needs parameters"
+    assert "most good policies need several panels" in printed
 
 
 @pytest.mark.parametrize("task", TASKS)

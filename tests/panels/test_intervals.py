@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import comb
 
+import numpy as np
 import pytest
 
-from ledger_lab.panels.intervals import lower_bound
+from ledger_lab.panels.intervals import anytime_interval, lower_bound, wilson_interval
 
 
 def at_least(successes: int, episodes: int, share: float) -> float:
@@ -45,3 +46,26 @@ def test_the_bound_exceeds_the_true_share_no_more_often_than_claimed() -> None:
 def test_impossible_counts_are_refused(successes: int, episodes: int) -> None:
     with pytest.raises(ValueError, match="successes of"):
         lower_bound(successes, episodes)
+
+
+def test_the_anytime_interval_holds_at_all_numbers_of_trials_together() -> None:
+    rng, missed = np.random.default_rng(7), 0
+    for _ in range(200):
+        successes = np.cumsum(rng.random(400) < 0.9)
+        ends = [anytime_interval(int(successes[n - 1]), n) for n in range(10, 401, 10)]
+        missed += any(not low <= 0.9 <= high for low, high in ends)
+    assert missed / 200 <= 0.05
+
+
+@pytest.mark.parametrize(("successes", "episodes"), [(0, 1), (1, 1), (0, 256), (256, 256), (241, 256), (128, 256)])
+def test_the_anytime_interval_is_wider_than_wilsons_and_holds_the_share(successes: int, episodes: int) -> None:
+    low, high = anytime_interval(successes, episodes)
+    assert 0 <= low <= successes / episodes <= high <= 1
+    narrow = wilson_interval(successes, episodes)
+    assert high - low > narrow[1] - narrow[0]
+
+
+@pytest.mark.parametrize(("successes", "episodes"), [(0, 0), (2, 1), (-1, 3)])
+def test_the_anytime_interval_refuses_impossible_counts(successes: int, episodes: int) -> None:
+    with pytest.raises(ValueError, match="episodes"):
+        anytime_interval(successes, episodes)

@@ -5,12 +5,26 @@ from __future__ import annotations
 from fractions import Fraction
 from math import comb
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
 from ledger_lab.panels.intervals import lower_bound
-from ledger_lab.panels.verdict import ERROR_BUDGET, VerdictRule
+from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, Standing, VerdictRule
 
-RULE = VerdictRule(0.9)
+RULE = VerdictRule.of_version(RULE_VERSION, 0.9)
+FIRST = VerdictRule.of_version(1, 0.9)
+
+
+def begun(rule: VerdictRule = RULE) -> Standing:
+    """Return the standing at the first confirmation of a run."""
+    return rule.begin(Standing.of(rule.error_budget))
+
+
+def for_each_result(risk: float, panels: int, episodes: int) -> Standing:
+    """Return a standing before a panel, once for each number of successes that the panel may have."""
+    shape = episodes + 1
+    return Standing(np.full(shape, 0.01), np.full(shape, 0.02), np.full(shape, risk), np.full(shape, panels))
 
 
 def exact_error(needed: int, episodes: int, target: Fraction) -> Fraction:
@@ -21,58 +35,132 @@ def exact_error(needed: int, episodes: int, target: Fraction) -> Fraction:
     )
 
 
-def test_later_confirmations_need_more_successes() -> None:
-    assert [RULE.confirmation_needs(k, 256) for k in (1, 2, 5, 10, 20)] == [241, 242, 243, 244, 247]
+@pytest.mark.parametrize("panels", [0, 1])
+@pytest.mark.parametrize("risk", [1e-6, 0.025, 0.3, 0.95])
+@pytest.mark.parametrize(("target", "episodes"), [(0.9, 256), (0.9, 40), (0.5, 20), (0.99, 600), (0.05, 8), (0.9, 1)])
+def test_the_risk_is_a_test_martingale_at_the_target_and_rises_with_the_successes(
+    target: float, episodes: int, risk: float, panels: int
+) -> None:
+    rule, successes = VerdictRule(target), np.arange(episodes + 1)
+    before = for_each_result(risk, panels, episodes)
+    after = rule.after(before, successes, episodes)
+    assert (after.risk * binom.pmf(successes, episodes, target)).sum() == pytest.approx(risk, rel=1e-9)
+    assert (np.diff(after.risk) >= 0).all(), "so that the risk of a policy below the target is lower"
+    assert (after.passed == (successes >= rule.needs(before, episodes))).all()
+    assert after.risk.min() >= 0 and after.risk.max() <= 1
 
 
-def test_the_risk_of_a_confirmation_follows_the_binomial_distribution() -> None:
-    for k in (1, 2, 7):
-        expected = exact_error(RULE.confirmation_needs(k, 256), 256, Fraction(9, 10))
-        assert RULE.confirmation_error(k, 256) == pytest.approx(float(expected), rel=1e-9)
+def test_the_first_panel_is_an_exact_test_that_risks_its_stake() -> None:
+    assert RULE.first_needs(256) == 241
+    confidence = 1 - RULE.stake * ERROR_BUDGET
+    assert lower_bound(240, 256, confidence) < RULE.target_success <= lower_bound(241, 256, confidence)
 
 
-@pytest.mark.parametrize(("target", "episodes"), [(0.9, 256), (0.9, 50), (0.5, 20), (0.99, 600), (0.05, 8)])
-def test_all_confirmations_together_risk_no_more_than_the_budget(target: float, episodes: int) -> None:
-    rule = VerdictRule(target)
-    assert 0 < sum(rule.confirmation_error(k, episodes) for k in range(1, 400)) <= ERROR_BUDGET
+def test_a_near_miss_is_extended_and_its_successes_count() -> None:
+    first = begun()
+    missed = RULE.after(first, 240, 256)
+    assert not missed.passed and RULE.goes_on(missed)
+    assert RULE.needs(missed, 256) < RULE.needs(RULE.after(first, 237, 256), 256)
+    assert RULE.after(RULE.after(missed, 240, 256), 240, 256).passed, "by three panels that do not pass alone"
 
 
-def test_one_success_less_would_risk_more_than_the_stake() -> None:
-    left = ERROR_BUDGET
-    for k in range(1, 30):
-        needed = RULE.confirmation_needs(k, 256)
-        confidence = 1 - RULE.stake * left
-        assert lower_bound(needed - 1, 256, confidence) < RULE.target_success <= lower_bound(needed, 256, confidence)
-        left -= RULE.confirmation_error(k, 256)
+def test_a_clear_miss_is_not_extended() -> None:
+    assert not RULE.goes_on(RULE.after(begun(), 231, 256))
+    assert not RULE.goes_on(RULE.after(begun(), 256, 256)), "a pass needs no extension"
+    assert not RULE.goes_on(begun()), "an extension follows a panel"
 
 
-def test_the_screening_needs_the_target_share() -> None:
-    assert RULE.screening_needs(1, 256) == RULE.screening_needs(9, 256) == 231
-    assert VerdictRule(0.55).screening_needs(1, 100) == 55
-    assert VerdictRule(0.01).screening_needs(1, 10) == 1
+def test_an_extension_that_loses_its_evidence_ends() -> None:
+    missed = RULE.after(begun(), 240, 256)
+    assert not RULE.goes_on(RULE.after(missed, 215, 256))
+
+
+def test_a_confirmation_returns_what_it_did_not_lose_and_never_a_gain() -> None:
+    first = begun()
+    staked = (RULE.stake + RULE.extension) * ERROR_BUDGET
+    assert float(first.stake) == pytest.approx(staked)
+    promising, lost = RULE.after(first, 240, 256), RULE.after(first, 200, 256)
+    for after, left in ((promising, ERROR_BUDGET), (lost, ERROR_BUDGET - staked)):
+        again = RULE.begin(after)
+        assert float(again.left + again.stake) == pytest.approx(left, rel=1e-3)
+
+
+def test_panels_of_any_size_extend_a_confirmation() -> None:
+    standing = begun()
+    for episodes in (256, 10, 1, 100, 4000):
+        standing = RULE.after(standing, round(0.94 * episodes), episodes)
+    assert standing.passed
+
+
+def test_the_alternative_comes_closer_with_the_size_of_the_panel() -> None:
+    assert RULE.alternative(256) == pytest.approx(0.92, abs=0.001)
+    assert 0.9 < RULE.alternative(10_000) < RULE.alternative(256) < RULE.alternative(16) < 1
+
+
+def test_the_screening_refuses_only_what_refutes_the_target() -> None:
+    needed = RULE.screening_needs(256)
+    assert needed == 224
+    assert binom.cdf(needed - 1, 256, 0.9) <= 0.1 < binom.cdf(needed, 256, 0.9)
+    assert FIRST.screening_needs(256) == 231
+    assert VerdictRule(0.55, screening_level=None).screening_needs(100) == 55
+    assert VerdictRule(0.01, screening_level=None).screening_needs(10) == 1
+
+
+@pytest.mark.parametrize(("episodes", "chance"), [(64, 0.16), (128, 0.38), (256, 0.79), (512, 0.98)])
+def test_the_chance_to_pass_at_once_grows_with_the_panel(episodes: int, chance: float) -> None:
+    needed = RULE.first_needs(episodes)
+    assert RULE.first_pass_chance(0.95, episodes) == pytest.approx(chance, abs=0.005)
+    assert RULE.first_pass_chance(0.95, episodes) == pytest.approx(
+        float(exact_error(needed, episodes, Fraction(95, 100))), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("target", "episodes"), [(1.0, 10_000), (0.9, 39), (0.5, 1)])
 def test_a_target_that_cannot_be_proven_is_not_decidable(target: float, episodes: int) -> None:
     rule = VerdictRule(target)
     assert not rule.is_decidable(episodes)
-    assert rule.confirmation_needs(1, episodes) == rule.screening_needs(1, episodes) == episodes + 1
-    assert rule.confirmation_error(1, episodes) == 0
+    assert rule.first_needs(episodes) == episodes + 1
+    assert rule.first_pass_chance(1.0, episodes) == 0
 
 
-def test_a_small_panel_runs_out_of_confirmations() -> None:
-    assert RULE.is_decidable(40)
-    assert RULE.confirmation_needs(1, 40) == 40
-    assert RULE.confirmation_needs(2, 40) == RULE.screening_needs(2, 40) == 41
+def test_version_1_confirms_each_checkpoint_once() -> None:
+    needed, standing = [], begun(FIRST)
+    for _ in range(20):
+        needed.append(int(FIRST.needs(standing, 256)))
+        standing = FIRST.begin(FIRST.after(standing, 240 if len(needed) % 2 else 0, 256))
+    assert [needed[k - 1] for k in (1, 2, 5, 10, 20)] == [241, 242, 243, 244, 247]
+    assert not FIRST.goes_on(FIRST.after(begun(FIRST), 240, 256))
 
 
-@pytest.mark.parametrize("fields", [(0.0, 0.05, 0.3), (1.1, 0.05, 0.3), (0.9, 0.0, 0.3), (0.9, 0.05, 1.0)])
-def test_fields_that_are_not_probabilities_are_refused(fields: tuple[float, float, float]) -> None:
+@pytest.mark.parametrize(("target", "episodes"), [(0.9, 256), (0.9, 50), (0.5, 20), (0.99, 600), (0.05, 8)])
+def test_version_1_risks_no_more_than_the_budget(target: float, episodes: int) -> None:
+    rule, risks = VerdictRule.of_version(1, target), []
+    standing = begun(rule)
+    for _ in range(60):
+        needed = int(rule.needs(standing, episodes))
+        risks.append(float(exact_error(needed, episodes, Fraction(str(target)))))
+        assert risks[-1] <= rule.stake * (standing.left + standing.stake) * (1 + 1e-9)
+        standing = rule.begin(rule.after(standing, 0, episodes))
+    assert 0 < sum(risks) <= ERROR_BUDGET
+
+
+def test_an_unknown_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="version 3"):
+        VerdictRule.of_version(3, 0.9)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"target_success": 0.0}, {"target_success": 1.1}, {"error_budget": 0.0}, {"stake": 1.0}, {"extension": 0.7},
+        {"step": 0.0}, {"futility": -1.0}, {"screening_level": 0.0},
+    ],
+)  # fmt: skip
+def test_fields_out_of_range_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="no rule"):
-        VerdictRule(*fields)
+        VerdictRule(**{"target_success": 0.9, **fields})
 
 
-@pytest.mark.parametrize(("k", "episodes"), [(0, 256), (1, 0)])
-def test_confirmation_zero_and_zero_episodes_are_refused(k: int, episodes: int) -> None:
-    with pytest.raises(ValueError, match="confirmation"):
-        RULE.confirmation_needs(k, episodes)
+def test_a_panel_without_episodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 episodes"):
+        RULE.needs(begun(), 0)

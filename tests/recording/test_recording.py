@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import signal
@@ -10,10 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Run, Status, read_ledger
+from ledger_lab.panels import RULE_VERSION, VerdictRule, lower_bound
+from ledger_lab.panels.verdict import Standing
 from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
 from ledger_lab.reports import summarize_run
 
@@ -94,7 +98,8 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
         assert confirmation.passes
         assert run.target_reached
     recorded = only_run(tmp_path)
-    assert [row.confirmation for row in recorded.results] == [1, 1, 2]
+    assert [(row.confirmation, row.extension) for row in recorded.results] == [(1, 0), (1, 0), (1, 1)]
+    assert recorded.declared.verdict_rule == RULE_VERSION
     assert recorded.results[1].panel_id != PANEL.id == recorded.results[0].panel_id
     assert recorded.declared.rl_library == "mine"
     assert recorded.declared.versions["pytest"] == pytest.__version__
@@ -242,6 +247,38 @@ def test_an_invalid_declaration_is_refused_before_anything_is_written(
     with pytest.raises(UserError, match=said):
         begin(tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_near_miss_can_be_extended_and_a_clear_miss_not(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        other = dataclasses.replace(saved, sha256="0" * 64)
+        assert not run.extends(saved), "nothing was confirmed"
+        run.confirm(saved, fresh := PANEL.fresh(100), outcomes(fresh.seeds, 95))
+        assert run.extends(saved) and not run.extends(other)
+        run.confirm(saved, fresh := PANEL.fresh(100), outcomes(fresh.seeds, 80))
+        assert not run.extends(saved)
+        run.confirm(saved, fresh := PANEL.fresh(100), outcomes(fresh.seeds, 95))
+    rows = only_run(tmp_path).results
+    assert [(row.confirmation, row.extension) for row in rows] == [(1, 0), (1, 1), (2, 0)]
+    assert rows[2].needed >= rows[0].needed
+
+
+def test_confirmations_of_chosen_sizes_share_one_error_budget(tmp_path: Path) -> None:
+    rng, runs, wrong = np.random.default_rng(7), 300, 0
+    rule = VerdictRule(0.9)
+    sizes = [n for n in range(40, 600) if rule.first_needs(n) <= n]
+    risk = {n: rule.first_pass_chance(0.9, n) for n in sizes}
+    greedy = sorted(sizes, key=lambda n: -risk[n])[:40]  # which risk nearly all that they may
+    for _ in range(runs):
+        standing = Standing.of(rule.error_budget)
+        for episodes in greedy:
+            standing = rule.begin(standing)
+            standing = rule.after(standing, int(rng.binomial(episodes, 0.9)), episodes)
+            wrong += bool(standing.passed)
+            if standing.passed:
+                break
+    assert lower_bound(wrong, runs, 0.9999) <= rule.error_budget
 
 
 def test_each_confirmation_needs_fresh_seeds(tmp_path: Path) -> None:

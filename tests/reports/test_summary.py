@@ -14,6 +14,7 @@ from rich.console import Console
 from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, Status, read_ledger
+from ledger_lab.panels import anytime_interval
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_run
@@ -78,6 +79,21 @@ def test_a_vanished_run_is_lost_and_a_live_run_is_running(tmp_path: Path) -> Non
     assert summary_of(tmp_path / "alive").status == "running"
     assert [Status(s).failed for s in ("lost", "running")] == [True, False]
     assert summary_of(tmp_path / "dead").wall_s == 5.0
+
+
+def test_all_panels_of_a_confirmation_count(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(9,))
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        for extension, (successes, needed) in enumerate([(8, 9), (9, 10), (10, 9)]):
+            row = result("aa", "model_1.pt", successes, f"p1-fresh{extension}", purpose="confirmation")
+            fresh = replace(row.outcomes, seed=[1000 * (extension + 1) + seed for seed in row.outcomes.seed])
+            journal.append(replace(row, extension=extension, needed=needed, outcomes=fresh))
+    (run,) = read_ledger(tmp_path).runs
+    summary = summarize_run(run)
+    assert summary.target_reached and summary.checkpoints[0].confirmed
+    assert (summary.heldout_successes, summary.heldout_episodes) == (27, 30)
+    assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (27, 30)
+    assert summary.heldout_interval == anytime_interval(27, 30)
 
 
 def test_only_a_valid_confirmation_proves_the_target(tmp_path: Path) -> None:
@@ -159,7 +175,7 @@ def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int)
     summaries = [summarize_run(run) for run in read_ledger(tmp_path).runs]
     out = StringIO()
     Console(file=out, width=width).print(render_report(summaries, summarize_cohorts(summaries), width))
-    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [59.6, 98.2]"):
+    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [45.5, 100.0]"):
         assert text in out.getvalue()
     assert ("updates/min" in out.getvalue()) == (width >= 200)
 

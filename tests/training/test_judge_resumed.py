@@ -1,4 +1,4 @@
-"""A judge in a resumed run keeps all confirmations, and uses the seeds of each one for one policy only."""
+"""A judge extends near misses. In a resumed run, it keeps all confirmations, and their seeds serve one policy only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
+from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult, read_ledger
 from ledger_lab.meters import PhaseClock
-from ledger_lab.panels import Panel, load_panel
+from ledger_lab.panels import RULE_VERSION, Panel, VerdictRule, load_panel
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.training.judge import Judge
+from tests.conftest import ROOT
 
 PANEL = load_panel("cartpole_v1")
 
@@ -22,7 +23,7 @@ class Slots:
 
     first, count = 0, 256
 
-    def __init__(self, successes: int) -> None:
+    def __init__(self, successes: int | list[int]) -> None:
         self.successes, self.begun, self.went_on = successes, [], []
         self.idle = True
         self.taking = [([1, 2], True), ([0], False)]
@@ -34,7 +35,8 @@ class Slots:
         self.went_on.append(taking)
 
     def outcomes(self) -> list[Outcomes]:
-        return [outcomes(self.begun[-1], self.successes)]
+        successes = self.successes if isinstance(self.successes, int) else self.successes.pop(0)
+        return [outcomes(self.begun[-1], successes)]
 
     def invalid(self, outcomes: Outcomes) -> None:
         return None
@@ -54,19 +56,19 @@ def saved(name: str) -> CheckpointSaved:
     return CheckpointSaved(path=f"{name}.pt", sha256=name, size_bytes=1, iteration=9, env_steps=1, wall_ns=1)
 
 
-def confirmation(number: int, checkpoint: str, successes: int) -> PanelResult:
-    panel = PANEL.confirmation("run", number)
+def confirmation(number: int, checkpoint: str, successes: int, extension: int = 0) -> PanelResult:
+    panel = PANEL.confirmation("run", number, extension)
     return PanelResult(
         run_id="run", checkpoint=f"{checkpoint}.pt", checkpoint_sha256=checkpoint, panel=panel.name, panel_id="p1-x",
-        purpose="confirmation", confirmation=number, needed=241, exactness="bitwise", device="cpu", wall_ns=1,
-        invalid=None, outcomes=outcomes(panel, successes),
+        purpose="confirmation", confirmation=number, extension=extension, needed=241, exactness="bitwise",
+        device="cpu", wall_ns=1, invalid=None, outcomes=outcomes(panel, successes),
     )  # fmt: skip
 
 
 def evaluation(checkpoint: str, number: int, needed: int) -> dict[str, Any]:
     """Return the stored state of a confirmation whose episodes are running."""
     row = saved(checkpoint).to_data()
-    return {"saved": row, "purpose": "confirmation", "confirmation": number, "needed": needed}
+    return {"saved": row, "purpose": "confirmation", "confirmation": number, "extension": 0, "needed": needed}
 
 
 @pytest.fixture
@@ -77,9 +79,12 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         "ledger_lab.training.judge.PanelIdentity", SimpleNamespace(of=lambda *_: SimpleNamespace(id="i"))
     )
 
-    def make(newest: str, successes: int, *earlier: PanelResult) -> tuple[Judge, Slots, list[PanelResult]]:
+    def make(
+        newest: str, successes: int | list[int], *earlier: PanelResult, rule: int = RULE_VERSION
+    ) -> tuple[Judge, Slots, list[PanelResult]]:
         plan: Any = SimpleNamespace(
             run_id="run",
+            verdict_rule=rule,
             panel=PANEL,
             simulation={},
             env_cfg=None,
@@ -138,3 +143,100 @@ def test_a_finished_evaluation_is_not_repeated(judged: Any) -> None:
     state = {**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}
     judge.resume(state, [confirmation(1, "m", 200)], False)
     assert slots.begun == [] and judge.state()["evaluation"] is None
+
+
+def test_a_near_miss_is_extended_on_further_fresh_seeds_until_it_is_proven(judged: Any) -> None:
+    judge, slots, rows = judged("m", [231, 240, 240, 240])
+    judge.after_iteration(1)
+    for iteration in (2, 3, 4):
+        judge.after_iteration(iteration)
+        assert slots.begun[-1] == PANEL.confirmation("run", 1, iteration - 2), "not a newer policy"
+    judge.after_iteration(5)
+    assert [(row.purpose, row.confirmation, row.extension) for row in rows] == [
+        ("screening", 1, 0), ("confirmation", 1, 0), ("confirmation", 1, 1), ("confirmation", 1, 2),
+    ]  # fmt: skip
+    assert [row.confirms for row in rows] == [False, False, False, True]
+    assert rows[1].needed == 241
+    assert judge.confirmed is rows[-1] and judge.ends_training
+    seeds = [seed for row in rows for seed in row.outcomes.seed]
+    assert len(seeds) == len(set(seeds)), "each episode has a seed of its own"
+
+
+def test_a_clear_miss_gives_the_slots_to_the_newest_policy(judged: Any) -> None:
+    judge, _, rows = judged("m", [231, 240, 220, 256])
+    for iteration in range(1, 6):
+        judge.after_iteration(iteration)
+    assert [(row.purpose, row.confirmation, row.extension) for row in rows] == [
+        ("screening", 1, 0), ("confirmation", 1, 0), ("confirmation", 1, 1), ("screening", 2, 0),
+    ]  # fmt: skip
+
+
+def test_a_run_that_declared_the_first_rule_extends_nothing(judged: Any) -> None:
+    judge, _, rows = judged("m", [231, 240, 231, 242], rule=1)
+    for iteration in range(1, 6):
+        judge.after_iteration(iteration)
+    assert [(row.purpose, row.needed) for row in rows] == [
+        ("screening", 231), ("confirmation", 241), ("screening", 231), ("confirmation", 242),
+    ]  # fmt: skip
+    assert judge.confirmed is rows[-1]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_running_extension_continues_where_it_stopped(judged: Any, whole: bool) -> None:
+    earlier = [confirmation(1, "m", 240)]
+    judge, slots, rows = judged("new", [240, 240], *earlier)
+    running = {**evaluation("m", 1, 244), "extension": 1}
+    judge.resume({**STATE, "confirmations": 1, "evaluation": running}, earlier, whole)
+    if whole:
+        slots.begun.append(PANEL.confirmation("run", 1, 1))
+    assert slots.begun == [PANEL.confirmation("run", 1, 1)]
+    judge.after_iteration(10)
+    judge.after_iteration(11)
+    assert [(row.confirmation, row.extension) for row in rows] == [(1, 1), (1, 2)]
+    assert judge.confirmed is rows[-1], "the successes of the first attempt count"
+
+
+def test_a_near_miss_that_ended_after_the_state_was_saved_is_extended(judged: Any) -> None:
+    earlier = [confirmation(1, "m", 240)]
+    judge, slots, _ = judged("new", 240, *earlier)
+    judge.resume({**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}, earlier, False)
+    assert slots.begun == [PANEL.confirmation("run", 1, 1)]
+
+
+def test_what_a_lost_extension_spent_stays_spent(judged: Any) -> None:
+    needed = []
+    for earlier in ([confirmation(1, "lost", 240)], [confirmation(1, "lost", 240), confirmation(1, "lost", 200, 1)]):
+        judge, slots, rows = judged("new", [256, 256], *earlier)
+        judge.resume(STATE, earlier, True)
+        for iteration in (10, 20, 30):
+            judge.after_iteration(iteration)
+        assert slots.begun[-1] == PANEL.confirmation("run", 2)
+        needed.append(rows[-1].needed)
+    assert needed[0] < needed[1]
+
+
+def test_an_invalid_panel_is_not_extended_and_costs_its_whole_stake(judged: Any) -> None:
+    judge, slots, rows = judged("m", [231, 240, 231, 200])
+    judge.after_iteration(1)
+    judge.after_iteration(2)
+    slots.invalid = lambda outcomes: "contacts were dropped"
+    judge.after_iteration(3)
+    slots.invalid = lambda outcomes: None
+    judge.after_iteration(4)
+    judge.after_iteration(5)
+    assert [(row.purpose, row.confirmation) for row in rows] == [
+        ("screening", 1), ("confirmation", 1), ("screening", 2), ("confirmation", 2),
+    ]  # fmt: skip
+    assert rows[-1].needed == 242
+
+
+def test_runs_of_older_ledgers_keep_the_rule_that_they_declared() -> None:
+    runs = read_ledger(ROOT / "records" / "cartpole-cpu").runs
+    assert {run.declared.verdict_rule for run in runs} == {1}
+    for run in runs:
+        rule = VerdictRule.of_version(run.declared.verdict_rule, run.declared.target_success)
+        confirmations = [row for row in run.results if row.purpose == "confirmation"]
+        assert run.proven and confirmations[-1].confirms
+        for at, row in enumerate(confirmations):
+            standing = rule.begin(rule.replay(confirmations[:at]))
+            assert (row.extension, row.needed) == (0, int(rule.needs(standing, row.outcomes.episodes)))

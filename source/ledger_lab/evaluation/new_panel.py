@@ -26,7 +26,7 @@ from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.request import NewPanelRequest
 from ledger_lab.panels import Panel
-from ledger_lab.panels.checks import require_judgeable
+from ledger_lab.panels.checks import Prospects, require_judgeable
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.tasks.registry import require_task, require_task_default
@@ -89,7 +89,12 @@ def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
 
 def _next_steps(panel: Panel, file: Path) -> list[str]:
     """Return lines that say what was written, and what is left to do."""
-    lines = [f"wrote {file}: {len(panel.seeds)} episodes of {panel.episode_length_s:g} s of {panel.task}"]
+    prospects = Prospects.of(panel.target_success, len(panel.episodes))
+    lines = [
+        f"wrote {file}: {len(panel.seeds)} episodes of {panel.episode_length_s:g} s of {panel.task}",
+        str(prospects),
+        *([] if prospects.warning is None else [prospects.warning]),
+    ]
     try:
         resolve_success(panel)
     except UserError as error:

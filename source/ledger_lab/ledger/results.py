@@ -92,8 +92,11 @@ class PanelResult(Row):
     confirmation: Positive | None
     """Number of the confirmation within the run, from 1. For a screening, the number of the next confirmation; for an
     evaluation, ``None``."""
+    extension: Count = 0
+    """Number of the panel within its confirmation; 0 for the first panel, and for other purposes."""
     needed: Count | None
-    """Successes that are needed to pass; ``None`` for an evaluation."""
+    """Successes that are needed to pass; ``None`` for an evaluation. Those of an extension take the successes of the
+    panels before it into account."""
     exactness: Literal["bitwise", "statistical"]
     device: str
     wall_ns: Count

@@ -228,6 +228,9 @@ class RunDeclared(Row):
     stop_at_target: bool
     error_budget: Share
     """Probability that the run confirms a policy below the target."""
+    verdict_rule: Positive = 1
+    """Version of the rule of the verdict. By version 1, a confirmation has one panel; since version 2, a near miss is
+    extended by further panels."""
     stop_on: list[str]
     """Names of the health events that end the run."""
     physics: str

@@ -4,14 +4,21 @@ The names that this module exports need neither torch nor Isaac Lab. The modules
 inside a simulation.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ledger_lab.panels.comparison import Comparison, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
-from ledger_lab.panels.intervals import lower_bound, wilson_interval
+from ledger_lab.panels.intervals import anytime_interval, lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
-from ledger_lab.panels.verdict import ERROR_BUDGET, VerdictRule
+
+if TYPE_CHECKING:
+    from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, VerdictRule
 
 __all__ = [
     "ERROR_BUDGET",
+    "RULE_VERSION",
     "Cell",
     "Comparison",
     "Panel",
@@ -23,6 +30,16 @@ __all__ = [
     "is_panel_file",
     "find_panels",
     "load_panel",
+    "anytime_interval",
     "lower_bound",
     "wilson_interval",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - see the names of the verdict above
+    """Import the verdict when it is asked for: it needs NumPy, and a report does not."""
+    if name not in ("ERROR_BUDGET", "RULE_VERSION", "VerdictRule"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ledger_lab.panels import verdict
+
+    return getattr(verdict, name)

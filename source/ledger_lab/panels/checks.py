@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import psutil
 import torch
@@ -12,10 +12,17 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels import Panel, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
+from ledger_lab.units import percent
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
+
+_EVEN = 0.5
+"""Chance of a good policy below which a panel is worth a warning."""
+
+_STEP, _MOST_EPISODES = 32, 4096
+"""Numbers of episodes that are tried for a better panel: multiples of the first, below the second."""
 
 _BYTES_PER_SLOT = 16_000
 """Memory per slot of the smallest task, the cart-pole on Newton, rounded down [B]."""
@@ -60,6 +67,54 @@ def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
             f"panel {panel.name}: {len(panel.episodes)} episodes are too few to prove a success of "
             f"{panel.target_success:g}: use more seeds, or a lower --target"
         )
+
+
+@dataclass(frozen=True)
+class Prospects:
+    """How likely a good policy is to be proven by the first panel of its confirmation."""
+
+    needed: int
+    """Successes that the first confirmation of a run needs."""
+    episodes: int
+    good: float
+    """True success rate of a policy that fails half as often as the target permits."""
+    chance: float
+    """Probability that this policy passes."""
+    target: float
+
+    @classmethod
+    def of(cls, target: float, episodes: int) -> Self:
+        """Compute the prospects of a panel.
+
+        Args:
+            target: Target in (0, 1].
+            episodes: Episodes of the panel, at least 1.
+        """
+        rule, good = VerdictRule(target), (1 + target) / 2
+        return cls(rule.first_needs(episodes), episodes, good, rule.first_pass_chance(good, episodes), target)
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        return (
+            f"the first confirmation needs {self.needed} of {self.episodes} fresh episodes to prove "
+            f"{100 * self.target:g} %: a policy of true {100 * self.good:g} % passes it with {percent(self.chance, 0)}"
+        )
+
+    @property
+    def warning(self) -> str | None:
+        """Advice for a panel with less than even chances; ``None`` for others."""
+        if self.chance >= _EVEN:
+            return None
+        enough = next(
+            (
+                more
+                for more in range(_STEP, _MOST_EPISODES, _STEP)
+                if more > self.episodes and Prospects.of(self.target, more).chance >= _EVEN
+            ),
+            None,
+        )
+        what = "a lower target" if enough is None else f"{enough} episodes"
+        return f"with less than {percent(_EVEN, 0)}, most good policies need several panels: {what} would be better"
 
 
 def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, lgamma, log, sqrt
 from statistics import NormalDist
 
 
@@ -28,6 +28,45 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
     spread = z * sqrt(share * (1 - share) / episodes + z * z / (4 * episodes * episodes))
     scale = 1 + z * z / episodes
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def anytime_interval(successes: int, episodes: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return an interval of a binomial share that holds at any number of trials, also if results decide the number.
+
+    It holds those shares against which the likelihood, averaged over all shares from 0 to 1, is not larger by a factor
+    of ``1 / (1 - confidence)``. For the true share this ratio is a test martingale, so that by Ville's inequality the
+    interval leaves it out at *any* number of trials with a probability of at most ``1 - confidence`` (Robbins 1970,
+    Annals of Mathematical Statistics 41:1397; Howard et al. 2021, Annals of Statistics 49:1055).
+
+    Args:
+        successes: Number of successes.
+        episodes: Number of independent trials, at least 1.
+        confidence: Confidence level in (0, 1).
+
+    Returns:
+        Lower and upper bound, in [0, 1].
+
+    Raises:
+        ValueError: If there are no trials, or more successes than trials.
+    """
+    if not 0 <= successes <= episodes or episodes < 1:
+        raise ValueError(f"{successes} successes of {episodes} episodes")
+    failures, share = episodes - successes, successes / episodes
+    mean = lgamma(successes + 1) + lgamma(failures + 1) - lgamma(episodes + 2)
+
+    def covered(rate: float) -> bool:
+        parts = ((successes, rate), (failures, 1 - rate))
+        likelihood = sum(count * log(each) if each > 0 else -inf for count, each in parts if count)
+        return likelihood >= mean + log(1 - confidence)
+
+    ends = []
+    for outside in (0.0, 1.0):
+        inside = share
+        for _ in range(0 if covered(outside) else 60):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if covered(middle) else (inside, middle)
+        ends.append(outside)
+    return ends[0], ends[1]
 
 
 def lower_bound(successes: int, episodes: int, confidence: float = 0.95) -> float:

@@ -68,14 +68,15 @@ class Panel:
         names = (cell.name for cell in self.cells for _ in range(each))
         return tuple(zip(names, self.seeds, strict=True))
 
-    def confirmation(self, run_id: str, number: int) -> Panel:
-        """Return the panel of a run's confirmation: the same panel with fresh seeds.
+    def confirmation(self, run_id: str, number: int, extension: int = 0) -> Panel:
+        """Return a panel of a run's confirmation: the same panel with fresh seeds.
 
         Args:
             run_id: The run.
             number: Number of the confirmation in the run, from 1.
+            extension: Number of the panel within the confirmation, from 0.
         """
-        return replace(self, seeds=confirmation_seeds(run_id, number, len(self.episodes)), fresh=True)
+        return replace(self, seeds=confirmation_seeds(run_id, number, len(self.episodes), extension), fresh=True)
 
 
 _MOST_SEEDS = 1_000_000

@@ -34,23 +34,25 @@ def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-def confirmation_seeds(run_id: str, confirmation: int, count: int) -> tuple[int, ...]:
-    """Draw the fresh seeds of a run's confirmation.
+def confirmation_seeds(run_id: str, confirmation: int, count: int, extension: int = 0) -> tuple[int, ...]:
+    """Draw the fresh seeds of a panel of a run's confirmation.
 
-    No panel has any of these seeds. Two confirmations share a seed only if two hashes collide.
+    No panel file has any of these seeds. Two panels of confirmations share a seed only if two hashes collide.
 
     Args:
         run_id: The run.
         confirmation: Number of the confirmation in the run, from 1.
         count: Seeds to draw.
+        extension: Number of the panel within the confirmation, from 0.
 
     Returns:
         Different numbers in [2^32, 2^52).
     """
+    panel = f"{confirmation}.{extension}" if extension else str(confirmation)
     seeds: dict[int, None] = {}
     position = 0
     while len(seeds) < count:
-        text = f"ledger_lab/confirmation/{run_id}/{confirmation}/{position}"
+        text = f"ledger_lab/confirmation/{run_id}/{panel}/{position}"
         number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
         seeds[PANEL_SEED_LIMIT + number % _CONFIRMATION_SEEDS] = None
         position += 1

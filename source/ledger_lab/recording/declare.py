@@ -18,7 +18,7 @@ from ledger_lab.ledger import RunDeclared, declare_cohort, require_cohort_name
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
-from ledger_lab.panels import VerdictRule
+from ledger_lab.panels import RULE_VERSION, VerdictRule
 from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.run import RecordedRun
 
@@ -126,6 +126,7 @@ def record_run(
         eval_every=None,
         stop_at_target=True,
         error_budget=rule.error_budget,
+        verdict_rule=RULE_VERSION,
         stop_on=[],
         physics=physics,
         timing="host",

@@ -16,6 +16,7 @@ from ledger_lab.ledger import FIGURES, CheckpointSaved, Journal, Outcomes, Panel
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels import VerdictRule
+from ledger_lab.panels.verdict import Standing
 from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.writer import RunWriter, require_outcomes
 
@@ -43,7 +44,9 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self.target_reached = False
         """Whether a confirmation proved a checkpoint."""
         self._declared, self._clock, self._peak_gpu_memory_bytes = declared, clock, peak_gpu_memory_bytes
-        self._confirmations = 0
+        self._confirmations, self._extension = 0, 0
+        self._standing, self._confirming = Standing.of(rule.error_budget), ""
+        """What the run may still risk, and the hash of the checkpoint that was confirmed last."""
         self._journal: Journal | None = None
         self._writer: RunWriter | None = None
         self._pid = os.getpid()
@@ -186,8 +189,16 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         if panel.id != self._declared.panel_id:
             raise UserError(f"panel {panel.name}: the run declared another panel: score on that panel")
-        needed = self.rule.screening_needs(self._confirmations + 1, outcomes.episodes)
-        return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, needed, exactness)
+        needed = self.rule.screening_needs(outcomes.episodes)
+        return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, 0, needed, exactness)
+
+    def extends(self, saved: CheckpointSaved) -> bool:
+        """Tell whether a confirmation of this checkpoint may be extended: whether it ended with a near miss.
+
+        Args:
+            saved: The checkpoint.
+        """
+        return self._confirming == saved.sha256 and bool(self.rule.goes_on(self._standing))
 
     def confirm(
         self,
@@ -198,8 +209,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
     ) -> PanelResult:
         """Record a checkpoint's score on fresh seeds. Only a confirmation can prove that the target is reached.
 
-        The number of successes needed grows with the number of confirmations, so that the probability of a wrong
-        claim stays within the run's error budget.
+        If the last confirmation was a near miss of the same checkpoint (:meth:`extends`), this score extends it: the
+        successes of its earlier panels count. Otherwise a new confirmation begins. The number of successes needed
+        depends on the results of all confirmations, so that the probability of a wrong claim stays within the run's
+        error budget, however many panels there are and however large they are.
 
         Args:
             saved: A checkpoint that was screened.
@@ -226,9 +239,16 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             )
         require_outcomes(panel.name, panel.seeds, outcomes)
         self._seen.update(panel.seeds)
-        self._confirmations += 1
-        needed = self.rule.confirmation_needs(self._confirmations, outcomes.episodes)
-        result = self._score(saved, panel, outcomes, "confirmation", self._confirmations, needed, exactness)
+        if self.extends(saved):
+            self._extension += 1
+        else:
+            self._confirmations, self._extension = self._confirmations + 1, 0
+            self._standing, self._confirming = self.rule.begin(self._standing), saved.sha256
+        needed = int(self.rule.needs(self._standing, outcomes.episodes))
+        self._standing = self.rule.after(self._standing, outcomes.successes, outcomes.episodes)
+        result = self._score(
+            saved, panel, outcomes, "confirmation", self._confirmations, self._extension, needed, exactness
+        )
         self.target_reached = self.target_reached or result.confirms
         return result
 
@@ -239,6 +259,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         outcomes: Outcomes,
         purpose: Literal["screening", "confirmation"],
         confirmation: int,
+        extension: int,
         needed: int,
         exactness: Literal["bitwise", "statistical"],
     ) -> PanelResult:
@@ -251,6 +272,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             seeds=panel.seeds,
             purpose=purpose,
             confirmation=confirmation,
+            extension=extension,
             needed=needed,
             exactness=exactness,
         )

@@ -141,10 +141,11 @@ class RunWriter(AttemptWriter):
         """Where this process saves checkpoints."""
         self._run_id, self._device, self._attempt, self._rank = run_id, device, attempt, rank
         self._sha256_of: dict[str, str] = {}
-        self._final: dict[tuple[str, int | None, str], PanelResult] = {}
-        """Results of earlier attempts, by purpose, number of the confirmation, and hash of the checkpoint."""
+        self._final: dict[tuple[str, int | None, int, str], PanelResult] = {}
+        """Results of earlier attempts, by purpose, number of the confirmation, number of the panel within it, and hash
+        of the checkpoint."""
         for row in earlier_results:
-            self._final.setdefault((row.purpose, row.confirmation, row.checkpoint_sha256), row)
+            self._final.setdefault((row.purpose, row.confirmation, row.extension, row.checkpoint_sha256), row)
 
     def declare(self, declared: RunDeclared) -> None:
         """Write what the run is going to do.
@@ -224,6 +225,7 @@ class RunWriter(AttemptWriter):
         confirmation: int,
         needed: int,
         exactness: Literal["bitwise", "statistical"],
+        extension: int = 0,
         invalid: str | None = None,
     ) -> PanelResult:
         """Write a checkpoint's score on a panel, unless an earlier attempt wrote one for the same purpose.
@@ -240,6 +242,7 @@ class RunWriter(AttemptWriter):
             confirmation: Number of the confirmation; for a screening, the number of the next confirmation.
             needed: Successes that the run's rule asks for.
             exactness: Whether a repetition gives the same episodes bit for bit.
+            extension: Number of the panel within the confirmation, from 0.
             invalid: Why the score proves nothing; ``None`` if it is valid.
 
         Returns:
@@ -249,7 +252,7 @@ class RunWriter(AttemptWriter):
             UserError: If the outcomes are not those of the seeds.
         """
         require_outcomes(panel, seeds, outcomes)
-        final = self._final.get((purpose, confirmation, saved.sha256))
+        final = self._final.get((purpose, confirmation, extension, saved.sha256))
         if final is not None:
             return final
         result = PanelResult(
@@ -260,6 +263,7 @@ class RunWriter(AttemptWriter):
             panel_id=panel_id,
             purpose=purpose,
             confirmation=confirmation,
+            extension=extension,
             needed=needed,
             exactness=exactness,
             device=self._device,

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
-from ledger_lab.panels import wilson_interval
+from ledger_lab.panels import anytime_interval, wilson_interval
 from ledger_lab.reports.columns import Shown, figure
 from ledger_lab.units import MISSING, duration, quantity
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A checkpoint's confirmation: its first panel, and the panels that extended it."""
+
+    panels: tuple[PanelResult, ...]
+
+    @property
+    def confirms(self) -> bool:
+        """Whether it proves that the checkpoint reaches the target."""
+        return any(row.confirms for row in self.panels)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """Outcomes of all its episodes, each of which has a seed of its own."""
+        columns = [vars(row.outcomes) for row in self.panels]
+        return Outcomes(**{name: [each for column in columns for each in column[name]] for name in columns[0]})
 
 
 @dataclass(frozen=True)
@@ -21,7 +40,7 @@ class ScoredCheckpoint:
     score: Outcomes | None
     """Its first score on the run's panel."""
     exactness: str | None
-    confirmation: PanelResult | None
+    confirmation: Confirmation | None
 
 
 def _figure[Value](read: Callable[[ScoredCheckpoint], Value], shown: Shown | None = None) -> Value:
@@ -83,7 +102,7 @@ class CheckpointSummary:
             priority=6,
         ),
     )
-    """Successes on the fresh seeds of the checkpoint's confirmation; ``None`` without a confirmation."""
+    """Successes on all fresh seeds of the checkpoint's confirmation; ``None`` without a confirmation."""
     confirmation_episodes: int | None = _figure(
         lambda of: of.confirmation.outcomes.episodes if of.confirmation else None
     )
@@ -103,3 +122,16 @@ def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
     """
     share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
     return share, wilson_interval(share * seeds, seeds)
+
+
+def proven_share_of(confirmation: Confirmation) -> tuple[float, tuple[float, float]]:
+    """Return the share of successes of a confirmation that ended with its pass, and its 95 % interval.
+
+    The pass selects fortunate episodes. An interval for a fixed number of episodes would lie too high, and an interval
+    that holds at any number of episodes does not (:func:`~ledger_lab.panels.anytime_interval`).
+
+    Args:
+        confirmation: The confirmation.
+    """
+    successes, episodes = confirmation.outcomes.successes, confirmation.outcomes.episodes
+    return successes / episodes, anytime_interval(successes, episodes)

@@ -9,7 +9,13 @@ from functools import cached_property
 from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
 from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
 from ledger_lab.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.checkpoints import CheckpointSummary, ScoredCheckpoint
+from ledger_lab.reports.checkpoints import (
+    CheckpointSummary,
+    Confirmation,
+    ScoredCheckpoint,
+    proven_share_of,
+    share_of,
+)
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, summarize_energy
@@ -104,13 +110,18 @@ class RunFacts:
         return next((row.invalid for _, row in reversed(self.judged) if row.invalid is not None), None)
 
     @cached_property
-    def _confirmations(self) -> dict[tuple[str, str], PanelResult]:
-        """The confirmation of each checkpoint; a confirmation that proves the target stays."""
-        found: dict[tuple[str, str], PanelResult] = {}
+    def _confirmations(self) -> dict[tuple[str, str], Confirmation]:
+        """The last confirmation of each checkpoint; a confirmation that proves the target stays."""
+        found: dict[tuple[str, str], Confirmation] = {}
         for _, row in self.judged:
+            if row.invalid is not None or row.purpose != "confirmation":
+                continue
             key = row.checkpoint, row.checkpoint_sha256
-            if row.invalid is None and row.purpose == "confirmation" and not (key in found and found[key].confirms):
-                found[key] = row
+            known = found[key].panels if key in found else ()
+            if any(panel.confirms for panel in known):
+                continue
+            extended = [each for each in known if each.confirmation == row.confirmation]
+            found[key] = Confirmation((*(each for each in extended if each.extension < row.extension), row))
         return found
 
     @cached_property
@@ -136,7 +147,7 @@ class RunFacts:
         return [summarize(CheckpointSummary, each) for each in scored]
 
     @cached_property
-    def proof(self) -> PanelResult | None:
+    def proof(self) -> Confirmation | None:
         """The confirmation that proved that a policy reaches the target."""
         return next((row for row in self._confirmations.values() if row.confirms), None)
 
@@ -144,8 +155,16 @@ class RunFacts:
     def outcomes(self) -> Outcomes | None:
         """Outcomes of the proof; without one, of the last checkpoint that was screened."""
         keys = ((saved.path, saved.sha256) for saved in reversed(self.run.checkpoints))
-        shown = self.proof or next((self._scores[key] for key in keys if key in self._scores), None)
-        return shown.outcomes if shown else None
+        if self.proof is not None:
+            return self.proof.outcomes
+        return next((self._scores[key].outcomes for key in keys if key in self._scores), None)
+
+    @cached_property
+    def success(self) -> tuple[float, tuple[float, float]] | None:
+        """Share of these episodes that succeeded, and its 95 % interval."""
+        if self.proof is not None:
+            return proven_share_of(self.proof)
+        return share_of(self.outcomes) if self.outcomes else None
 
     def _progress(self) -> tuple[int, int]:
         """Return iterations and environment steps of the training, without lost iterations."""

@@ -214,7 +214,7 @@ _RUNS: list[Column[_RunRow]] = [
     ),
     column("declared_usd_per_hour DOUBLE its price [USD/h]", lambda of: of.summary.declared_price["usd_per_hour"]),
     column(
-        "heldout_low DOUBLE lower end of the Wilson interval of heldout_success, 95 %",
+        "heldout_low DOUBLE lower end of the interval of heldout_success, 95 %",
         lambda of: (of.summary.heldout_interval or (None, None))[0],
     ),
     column("heldout_high DOUBLE upper end of interval", lambda of: (of.summary.heldout_interval or (None, None))[1]),
@@ -299,6 +299,7 @@ _PANEL_RESULTS: list[Column[_ResultRow]] = [
     column("panel_id VARCHAR scores of different ids must not be compared", lambda of: of.result.panel_id),
     column("purpose VARCHAR screening, confirmation or evaluation", lambda of: of.result.purpose),
     column("confirmation BIGINT which confirmation of the run, from 1", lambda of: of.result.confirmation),
+    column("extension BIGINT which panel of that confirmation, from 0", lambda of: of.result.extension),
     column("needed BIGINT successes that the run's rule requires", lambda of: of.result.needed),
     column("successes BIGINT", lambda of: of.result.outcomes.successes),
     column("episodes BIGINT", lambda of: of.result.outcomes.episodes),

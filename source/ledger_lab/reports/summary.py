@@ -10,7 +10,7 @@ from ledger_lab import costs
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Run, Status
 from ledger_lab.reports import cells
-from ledger_lab.reports.checkpoints import CheckpointSummary, share_of
+from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.energy import DeviceSummary, Source
@@ -141,13 +141,14 @@ class RunSummary:
     """Successes of the confirmation that proved a policy; without one, of the last checkpoint screened."""
     heldout_episodes: int | None = _figure(lambda of: of.outcomes.episodes if of.outcomes else None)
     heldout_success: float | None = _figure(
-        lambda of: share_of(of.outcomes)[0] if of.outcomes else None,
+        lambda of: of.success[0] if of.success else None,
         Shown("success (95 %)", "of held-out episodes", cells.success_cell, priority=2, align="left"),
     )
-    """Share of held-out episodes that succeeded, each seed and cell counted once, with its 95 % Wilson interval in
-    brackets: of the confirmation that proved a policy; without one, of the last checkpoint that was screened."""
-    heldout_interval: tuple[float, float] | None = _figure(lambda of: share_of(of.outcomes)[1] if of.outcomes else None)
-    """95 % Wilson interval of the share."""
+    """Share of held-out episodes that succeeded, each seed and cell counted once, with its 95 % interval in brackets:
+    of all panels of the confirmation that proved a policy; without one, of the last checkpoint that was screened."""
+    heldout_interval: tuple[float, float] | None = _figure(lambda of: of.success[1] if of.success else None)
+    """95 % interval of the share. That of a proven policy stays valid although its success was selected: it holds at
+    any number of episodes. That of a screening is Wilson's."""
     invalid_reason: str | None = _figure(lambda of: of.invalid_reason)
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""
     target_success: float = _figure(lambda of: of.declared.target_success)

@@ -69,6 +69,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         save_state_every=plan.request.save_state_every,
         stop_at_target=plan.request.stop_at_target,
         error_budget=ERROR_BUDGET,
+        verdict_rule=plan.verdict_rule,
         stop_on=list(plan.request.stop_on),
         physics=physics_name(plan.env_cfg),
         timing=plan.request.timing,

@@ -11,6 +11,7 @@ import torch
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.meters import Phase
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
+from ledger_lab.panels.verdict import Standing
 from ledger_lab.physics import exactness
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners import Policy
@@ -34,6 +35,7 @@ class _Evaluation:
     saved: CheckpointSaved
     purpose: Literal["screening", "confirmation"]
     confirmation: int
+    extension: int
     panel: Panel
     needed: int
 
@@ -42,7 +44,8 @@ class Judge:
     """Chooses the policy that is scored next, and decides what its result means.
 
     Each scored policy is loaded from a checkpoint that was saved and hashed. A policy that passes the screening is
-    confirmed on fresh seeds. Each confirmation uses a share of the run's error budget.
+    confirmed on fresh seeds. Each confirmation uses a share of the run's error budget. A near miss is extended on
+    further fresh seeds, before the newest policy is screened.
     """
 
     def __init__(
@@ -66,12 +69,12 @@ class Judge:
         self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
         self._clock.share(*self._share)  # always: held-out slots are also simulated between two panels
-        self._rule = VerdictRule(plan.panel.target_success)
+        self._rule = VerdictRule.of_version(plan.verdict_rule, plan.panel.target_success)
         self._evaluation: _Evaluation | None = None
         self._confirmations = 0
         self._screened: int | None = None
-        self._spent: dict[int, str] = {}
-        """Hash of the checkpoint that earlier attempts scored in each confirmation, by the confirmation's number."""
+        self._spent: dict[tuple[int, int], PanelResult] = {}
+        """Results of confirmations, earlier attempts included, by the number of the confirmation and of its panel."""
         self.last: PanelResult | None = None
         """The newest result."""
         self.valid = 0
@@ -93,6 +96,7 @@ class Judge:
                 "saved": running.saved.to_data(),
                 "purpose": running.purpose,
                 "confirmation": running.confirmation,
+                "extension": running.extension,
                 "needed": running.needed,
             }
         return {
@@ -114,13 +118,12 @@ class Judge:
         """
         self._confirmations, self._screened = state["confirmations"], state["screened"]
         for row in results:
-            if row.purpose == "confirmation" and row.confirmation is not None:
-                self._spent[row.confirmation] = row.checkpoint_sha256
+            self._keep(row)
         self.valid = sum(row.invalid is None for row in results)
         self.last = results[-1] if results else None
         self.confirmed = next((row for row in results if row.confirms), None)
         if not whole:
-            self._confirmations = max([self._confirmations, *self._spent])
+            self._confirmations = max([self._confirmations, *(number for number, _ in self._spent)])
         evaluation = None if state["evaluation"] is None else self._resumed_evaluation(**state["evaluation"])
         if whole:
             self._evaluation = evaluation
@@ -129,19 +132,27 @@ class Judge:
                 self._slots.go_on([], taking)
             else:
                 self._slots.go_on([evaluation.policy], taking, evaluation.panel)
-        elif evaluation and (evaluation.saved.sha256, evaluation.purpose) not in {
-            (row.checkpoint_sha256, row.purpose) for row in results
-        }:
-            self._begin(evaluation)
+        elif evaluation is not None:
+            of = (evaluation.saved.sha256, evaluation.purpose, evaluation.extension)
+            ended = next((row for row in results if (row.checkpoint_sha256, row.purpose, row.extension) == of), None)
+            if ended is None:
+                self._begin(evaluation)
+            elif ended.purpose == "confirmation":
+                self._go_on(evaluation, ended)
 
     def _resumed_evaluation(
-        self, saved: dict[str, Any], purpose: Literal["screening", "confirmation"], confirmation: int, needed: int
+        self,
+        saved: dict[str, Any],
+        purpose: Literal["screening", "confirmation"],
+        confirmation: int,
+        needed: int,
+        extension: int = 0,
     ) -> _Evaluation:
         """Return the evaluation that was running when the state was saved."""
         row, panel = CheckpointSaved.from_data(saved), self._plan.panel
         if purpose == "confirmation":
-            panel = panel.confirmation(self._plan.run_id, confirmation)
-        return _Evaluation(self._load(row), row, purpose, confirmation, panel, needed)
+            panel = panel.confirmation(self._plan.run_id, confirmation, extension)
+        return _Evaluation(self._load(row), row, purpose, confirmation, extension, panel, needed)
 
     def after_iteration(self, iterations: int) -> list[Judged]:
         """Record the result of a panel that has ended, and begin to score the next policy.
@@ -197,18 +208,41 @@ class Judge:
         saved = self._snapshot()
         self._screened = saved.iteration
         number = self._confirmations + 1
-        needed = self._rule.screening_needs(number, len(self._plan.panel.episodes))
-        self._begin(_Evaluation(self._load(saved), saved, "screening", number, self._plan.panel, needed))
+        needed = self._rule.screening_needs(len(self._plan.panel.episodes))
+        self._begin(_Evaluation(self._load(saved), saved, "screening", number, 0, self._plan.panel, needed))
 
     def _confirm(self, screened: _Evaluation) -> None:
         """Begin to confirm a policy that passed the screening, on fresh seeds."""
         number = self._confirmations + 1
-        if self._spent.get(number, screened.saved.sha256) != screened.saved.sha256:
-            number = max(self._spent) + 1  # an earlier attempt scored another policy on these seeds
+        spent = self._spent.get((number, 0))
+        if spent is not None and spent.checkpoint_sha256 != screened.saved.sha256:
+            number = max(self._spent)[0] + 1  # an earlier attempt scored another policy on these seeds
         self._confirmations = number
-        panel = self._plan.panel.confirmation(self._plan.run_id, number)
-        needed = self._rule.confirmation_needs(number, len(panel.episodes))
-        self._begin(_Evaluation(screened.policy, screened.saved, "confirmation", number, panel, needed))
+        self._confirm_on(screened, number, 0)
+
+    def _go_on(self, ended: _Evaluation, result: PanelResult) -> None:
+        """Extend a confirmation on further fresh seeds if its last panel was a near miss."""
+        standing = self._standing(ended.confirmation, ended.extension + 1)
+        if result.invalid is None and self._rule.goes_on(standing):
+            self._confirm_on(ended, ended.confirmation, ended.extension + 1)
+
+    def _confirm_on(self, scored: _Evaluation, number: int, extension: int) -> None:
+        """Begin a panel of a confirmation."""
+        standing = self._standing(number, extension)
+        if extension == 0:
+            standing = self._rule.begin(standing)
+        panel = self._plan.panel.confirmation(self._plan.run_id, number, extension)
+        needed = int(self._rule.needs(standing, len(panel.episodes)))
+        self._begin(_Evaluation(scored.policy, scored.saved, "confirmation", number, extension, panel, needed))
+
+    def _standing(self, number: int, extension: int) -> Standing:
+        """Return what the run may still risk before a panel of a confirmation."""
+        return self._rule.replay(row for place, row in self._spent.items() if place < (number, extension))
+
+    def _keep(self, result: PanelResult) -> None:
+        """Remember what a panel of a confirmation spent."""
+        if result.purpose == "confirmation" and result.confirmation is not None:
+            self._spent[result.confirmation, result.extension] = result
 
     def _begin(self, evaluation: _Evaluation) -> None:
         """Begin the episodes of an evaluation."""
@@ -216,7 +250,9 @@ class Judge:
         self._slots.begin([evaluation.policy], evaluation.panel)
 
     def _conclude(self) -> list[Judged]:
-        """Write the result of an evaluation that has ended, and begin to confirm a policy that passed its screening.
+        """Write the result of an evaluation that has ended, and begin what follows from it.
+
+        A policy that passed its screening is confirmed, and a near miss of a confirmation is extended.
 
         Returns:
             The result; empty while episodes are running.
@@ -227,10 +263,15 @@ class Judge:
         (outcomes,) = self._slots.outcomes()
         result = self._write(ended, outcomes)
         self._evaluation, self.last = None, result
+        self._keep(result)
         self.valid += result.invalid is None
         if result.confirms:
             self.confirmed = self.confirmed or result
-        elif ended.purpose == "screening" and result.passes and self.confirmed is None:
+        elif self.confirmed is not None:
+            pass
+        elif ended.purpose == "confirmation":
+            self._go_on(ended, result)
+        elif result.passes:
             self._confirm(ended)
         return [Judged(ended.saved, result)]
 
@@ -244,6 +285,7 @@ class Judge:
             seeds=[seed for _, seed in ended.panel.episodes],
             purpose=ended.purpose,
             confirmation=ended.confirmation,
+            extension=ended.extension,
             needed=ended.needed,
             exactness=exactness(self._plan.env_cfg),
             invalid=self._slots.invalid(outcomes),

@@ -16,7 +16,7 @@ from ledger_lab.launch import World, read_world
 from ledger_lab.meters import package_versions
 from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.names import require_folder_name
-from ledger_lab.panels import Panel, PanelIdentity
+from ledger_lab.panels import RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
@@ -82,6 +82,11 @@ class TrainPlan:
     def attempt(self) -> int:
         """Number of the attempt."""
         return 1 if self.resumed is None else self.resumed.attempt
+
+    @property
+    def verdict_rule(self) -> int:
+        """Version of the rule of the verdict: the present one; for a resumed run, the one that it was declared with."""
+        return RULE_VERSION if self.resumed is None else self.resumed.declared.verdict_rule
 
     @property
     def steps_per_iteration(self) -> int:

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
 from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.ledger import AttemptEnded, Status, read_ledger
 from ledger_lab.ledger.endings import reason_of
+from ledger_lab.panels.checks import Prospects
 from ledger_lab.physics import physics_name
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
@@ -46,6 +48,7 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         describe_batch(plan),
         plan.run_dir,
         *_grounds(plan),
+        *_prospects(plan),
         "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         sep="\n",
         soft_wrap=True,
@@ -56,6 +59,15 @@ def _grounds(plan: TrainPlan) -> list[str]:
     """Return a line that names the parts of the scene with LedgerLab's ground, if there are any."""
     places = ", ".join(local_grounds(plan.env_cfg))
     return [f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web"] if places else []
+
+
+def _prospects(plan: TrainPlan) -> list[Text]:
+    """Return how likely a good policy is to pass at once, and a warning if that is unlikely."""
+    if not plan.held_out_slots:
+        return []
+    prospects = Prospects.of(plan.panel.target_success, len(plan.panel.episodes))
+    warning = prospects.warning
+    return [Text(str(prospects)), *([] if warning is None else [Text(warning, style="yellow")])]
 
 
 def report(plan: TrainPlan, console: Console) -> None:

@@ -1,0 +1,36 @@
+"""The prospects of a panel: how likely a good policy is to be proven at once."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from scipy.stats import binom
+
+from ledger_lab.panels.checks import Prospects
+
+
+@pytest.mark.parametrize(("episodes", "chance"), [(64, 0.16), (128, 0.38), (256, 0.79), (512, 0.98)])
+def test_the_chance_is_that_of_a_policy_that_fails_half_as_often_as_it_may(episodes: int, chance: float) -> None:
+    prospects = Prospects.of(0.9, episodes)
+    assert prospects.good == pytest.approx(0.95)
+    assert prospects.chance == pytest.approx(binom.sf(prospects.needed - 1, episodes, 0.95), rel=1e-9)
+    assert prospects.chance == pytest.approx(chance, abs=0.005)
+    for figure in (f"{prospects.needed} of {episodes}", "90 %", "95 %", f"{100 * chance:.0f} %"):
+        assert figure in str(prospects)
+
+
+@pytest.mark.parametrize(("target", "episodes"), [(0.9, 128), (0.9, 20), (0.99, 256), (0.75, 40)])
+def test_a_panel_with_less_than_even_chances_is_told_how_many_episodes_suffice(target: float, episodes: int) -> None:
+    prospects = Prospects.of(target, episodes)
+    assert prospects.chance < 0.5 and prospects.warning is not None
+    (enough,) = map(int, re.findall(r"(\d+) episodes", prospects.warning))
+    assert enough > episodes
+    assert Prospects.of(target, enough).chance >= 0.5
+    assert Prospects.of(target, enough).warning is None
+
+
+def test_a_target_of_every_episode_is_never_proven() -> None:
+    prospects = Prospects.of(1.0, 256)
+    assert prospects.chance == 0
+    assert prospects.warning is not None and "lower target" in prospects.warning
