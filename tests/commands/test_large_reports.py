@@ -59,12 +59,12 @@ def test_a_page_of_many_runs_shows_the_newest_and_says_how_to_see_others(
 ) -> None:
     (tmp_path / "logs").mkdir()
     write_ledger(tmp_path / "logs", runs=5, rows=150)
-    monkeypatch.setattr(module, "_DRAWN_RUNS", 3)
+    monkeypatch.setattr(module, "_SHOWN_RUNS", 3)
     page, root = tmp_path / "page.html", ["--log_root", str(tmp_path / "logs")]
     newest = [run.declared.run_id for run in read_ledger(tmp_path / "logs").runs][2:]
     assert build_report([*root, "--html", str(page)]) == 0
     told = capsys.readouterr()
-    assert "the 2 oldest of 5 are left out; to draw others, name runs or cohorts" in told.err
+    assert "the 2 oldest of 5 are left out; to show others, name runs or cohorts" in told.err
     assert "3 runs" in told.out
     assert "3 of its 5 runs" in page.read_text()
     assert f'"run_id":"{newest[0]}"' in page.read_text()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import AttemptStarted, Journal, read_journal, read_ledger
-from ledger_lab.ledger.digest import LedgerDamageError
+from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, read_journal, read_ledger
 from tests.fakes.ledgers import write_run
 
 SPARSE = 400 << 20
@@ -38,18 +37,18 @@ def read_within(root: Path, most_bytes: int) -> list[str]:
 
 
 def test_a_sparse_file_is_not_read_into_memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger_lab.ledger.digests.PARALLEL_FROM", 1 << 40)  # memory of this process is measured
+    monkeypatch.setattr("ledger_lab.ledger.directories.PARALLEL_FROM", 1 << 40)  # memory of this process is measured
     path = root / "other" / "journal-1-0.jsonl"
     path.touch()
     os.truncate(path, SPARSE)
-    assert read_within(root, SPARSE // 2) == ["the line has no end within 64 MiB: no writer wrote it"]
+    assert read_within(root, SPARSE // 2) == ["the line has no end within 4 MiB: no writer wrote it"]
 
 
 def test_a_line_that_never_ends_is_damage_also_after_sound_rows(root: Path) -> None:
     journal = write_run(root, "aa") / "journal-1-0.jsonl"
     rows = read_journal(journal).count
     os.truncate(journal, 70 << 20)
-    with pytest.raises(LedgerDamageError, match="no end within 64 MiB") as damage:
+    with pytest.raises(LedgerDamageError, match="no end within 4 MiB") as damage:
         read_journal(journal)
     assert damage.value.line == rows + 1
 
@@ -59,7 +58,7 @@ def test_damage_of_many_journals_does_not_keep_them_in_memory(root: Path) -> Non
     packed = b"".join([*(stream.compress(bytes(1 << 20)) for _ in range(80)), stream.flush()])
     for number in range(5):
         (root / "other" / f"journal-{number}-0.jsonl.gz").write_bytes(packed)
-    assert read_within(root, 400 << 20) == ["the line has no end within 64 MiB: no writer wrote it"] * 5
+    assert read_within(root, 400 << 20) == ["the line has no end within 4 MiB: no writer wrote it"] * 5
 
 
 def test_a_journal_of_several_attempts_is_damage(root: Path) -> None:

@@ -35,8 +35,8 @@ from ledger_lab.terminal.progress import ReadingProgress
 _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
-_DRAWN_RUNS = 1000
-"""Runs on a page at most, the newest ones: more take minutes to draw, and a browser long to show."""
+_SHOWN_RUNS = 1000
+"""Runs in the table or on a page at most, the newest ones: nobody reads more, and more take minutes to draw."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
@@ -48,8 +48,10 @@ def report_parser() -> argparse.ArgumentParser:
         name="report.py",
         description=(
             "Show for every run of a ledger: status, held-out success, time to the target, cost, steps per second, "
-            "peak memory and the share of evaluation. Failed runs are included. Runs with damaged journals are left "
-            "out, and the exit status is then 1; scripts/verify_ledger.py checks the ledger itself."
+            "peak memory and the share of evaluation. Failed runs are included. Of more than "
+            f"{_SHOWN_RUNS} runs, the table shows the newest; name runs or cohorts to show others, or write all of "
+            "them with --json. Runs with damaged journals are left out, and the exit status is then 1; "
+            "scripts/verify_ledger.py checks the ledger itself."
         ),
         examples=(
             "report.py --checkpoints",
@@ -72,7 +74,7 @@ def report_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         type=Path,
         help="Write one HTML page with tables and figures. A browser shows it without a network. Of more than "
-        f"{_DRAWN_RUNS} runs, the page shows the newest; name runs or cohorts to show others.",
+        f"{_SHOWN_RUNS} runs, the page shows the newest; name runs or cohorts to show others.",
     )
     what.add_argument(
         "--compare",
@@ -132,10 +134,11 @@ def build_report(argv: Sequence[str]) -> int:
     ledger = whole_ledger(args.log_root)
     runs = selected_runs(ledger.runs, args.runs, args.log_root)
     price = _asked_price(args)
-    if args.html is not None and (older := len(runs) - _DRAWN_RUNS) > 0:
+    for_people = args.json is None and args.compare is None and args.sql is None
+    if for_people and (older := len(runs) - _SHOWN_RUNS) > 0:
         make_console(sys.stderr).print(
-            f"--html: a page shows {_DRAWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to draw "
-            "others, name runs or cohorts: report.py COHORT --html FILE",
+            f"a report shows {_SHOWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to show others, "
+            "name runs or cohorts: report.py COHORT; --json writes all of them",
             soft_wrap=True,
         )
         runs = runs[older:]
@@ -169,7 +172,7 @@ def build_report(argv: Sequence[str]) -> int:
         count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
         make_console().print(f"wrote {args.html}: {count}", soft_wrap=True)
         return _status(ledger)
-    explained = bool(args.runs) or _rows(runs) <= _EXPLAINED_ROWS
+    explained = bool(args.runs) or (rows := sum(run.rows for run in ledger.runs)) <= _EXPLAINED_ROWS
     bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
     if args.json is None:
         console = make_console()
@@ -180,7 +183,7 @@ def build_report(argv: Sequence[str]) -> int:
             for line in absent_cohort_lines(ledger.cohorts):
                 console.print(line)
         if not explained:
-            console.print(f"bottlenecks and advice are left out over {_rows(runs)} rows: name the runs to explain")
+            console.print(f"bottlenecks and advice are left out over {rows} rows: name the runs to explain")
         if args.checkpoints:
             for summary in summaries:
                 console.print(render_checkpoints(summary), "")
@@ -234,15 +237,10 @@ def _write_json(file: str, report: dict[str, Any]) -> None:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
-def _rows(runs: Sequence[Run]) -> int:
-    """Return the number of rows of some runs."""
-    return sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
-
-
 def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> dict[str, Bottleneck]:
     """Find the bottlenecks of runs; advice uses all runs of the ledger."""
-    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
-    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
+    known = {run.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
+    everything = [(run, known.get(run.run_id) or summarize_run(run)) for run in ledger.runs]
     return find_bottlenecks(runs, summaries, everything)
 
 
@@ -289,12 +287,12 @@ def summarize_selected(
     Returns:
         One summary per requested run; and one per cohort, task and panel, over all runs of the cohort.
     """
-    chosen = {run.declared.run_id for run in runs}
-    named = {run.declared.cohort for run in runs} - {None}
-    together = [run for run in ledger.runs if run.declared.run_id in chosen or run.declared.cohort in named]
+    chosen = {run.run_id for run in runs}
+    named = {run.cohort for run in runs} - {None}
+    together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
     summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
-    return [known[run.declared.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
+    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:
@@ -325,12 +323,12 @@ def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) 
     Raises:
         UserError: If no run id starts with a prefix, and no cohort is named like it.
     """
-    cohorts = {run.declared.cohort for run in runs}
+    cohorts = {run.cohort for run in runs}
     for prefix in prefixes:
-        if prefix not in cohorts and not any(run.declared.run_id.startswith(prefix) for run in runs):
-            known = [run.declared.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
+        if prefix not in cohorts and not any(run.run_id.startswith(prefix) for run in runs):
+            known = [run.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
             raise UserError(f"no run or cohort {prefix!r} under {log_root}: {nearest(prefix, known)}")
     if not prefixes:
         return list(runs)
     begun = tuple(prefixes)
-    return [run for run in runs if run.declared.run_id.startswith(begun) or run.declared.cohort in begun]
+    return [run for run in runs if run.run_id.startswith(begun) or run.cohort in begun]

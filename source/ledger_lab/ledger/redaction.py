@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
 
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.row import Row
 
 REDACTED = "[redacted]"
 
