@@ -180,7 +180,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list of the journals that are opened for their rows from now on."""
     opened: list[Path] = []
     real = content_module.open_journal
-    monkeypatch.setattr(content_module, "open_journal", lambda path: (opened.append(path), real(path))[1])
+    monkeypatch.setattr(content_module, "open_journal", lambda path, **how: (opened.append(path), real(path, **how))[1])
     return opened
 
 

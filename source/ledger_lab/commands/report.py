@@ -141,7 +141,7 @@ def build_report(argv: Sequence[str]) -> int:
             "name runs or cohorts: report.py COHORT; --json writes all of them",
             soft_wrap=True,
         )
-        runs = runs[older:]
+        runs = newest_runs(runs)
     if args.compare is not None:
         from ledger_lab.commands.compare import compare_runs, comparison_json, show_comparison
 
@@ -201,6 +201,15 @@ def build_report(argv: Sequence[str]) -> int:
     }
     _write_json(args.json, report)
     return _status(ledger)
+
+
+def newest_runs(runs: Sequence[Run]) -> Sequence[Run]:
+    """Return the runs that a report shows if there are too many.
+
+    Args:
+        runs: Runs, oldest first.
+    """
+    return runs[-_SHOWN_RUNS:]
 
 
 def _status(ledger: Ledger) -> int:

@@ -163,7 +163,7 @@ class JournalContent:
             return []
         lines: list[bytes] = []
         try:
-            with open_journal(self.path) as file:
+            with open_journal(self.path, buffering=0) as file:
                 for place in places:
                     file.seek(place.offset)
                     lines.append(file.read(place.length))

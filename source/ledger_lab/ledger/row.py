@@ -43,6 +43,9 @@ RunId = Annotated[str, msgspec.Meta(pattern=r"\A[\w.+-]{1,128}\Z")]
 PathBelow = Annotated[str, msgspec.Meta(pattern=r"\A(?!/)(?![\s\S]*(?:\A|/)\.\.(?:/|\Z))[^\0]+\Z")]
 """Relative path of a file inside a run's directory; it can't leave the directory."""
 
+_CONTAINERS = frozenset({dict, list})
+"""Values of JSON that hold other values."""
+
 _MOST_NESTED = 64
 """Deepest nesting of the fields of a row: recursive functions process them."""
 
@@ -107,10 +110,12 @@ def _field_names(kind: type[Row]) -> tuple[frozenset[str], tuple[str, ...]]:
 
 def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
     """Tell whether a JSON value is nested deeper than so many levels."""
-    if not isinstance(value, dict | list):
+    if type(value) not in _CONTAINERS:
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_is_nested(each, depth - 1) for each in inner)
+    return depth == 0 or (
+        not _CONTAINERS.isdisjoint(map(type, inner)) and any(_is_nested(each, depth - 1) for each in inner)
+    )
 
 
 def check_fields(kind: type[Row], data: bytes) -> Any:  # noqa: ANN401 - a class of its own per kind
