@@ -203,13 +203,13 @@ def build_report(argv: Sequence[str]) -> int:
     return _status(ledger)
 
 
-def newest_runs(runs: Sequence[Run]) -> Sequence[Run]:
+def newest_runs(runs: Sequence[Run]) -> list[Run]:
     """Return the runs that a report shows if there are too many.
 
     Args:
         runs: Runs, oldest first.
     """
-    return runs[-_SHOWN_RUNS:]
+    return [*runs[-_SHOWN_RUNS:]]
 
 
 def _status(ledger: Ledger) -> int:
