@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import random
 import shutil
@@ -25,6 +26,9 @@ from tests.fakes.ledgers import write_run
 
 SETTLED_S = 0.02
 """Age of a change after which the cache keeps it."""
+
+NUMBERS = itertools.count()
+"""Numbers of new names."""
 
 
 @pytest.fixture(autouse=True)
@@ -109,16 +113,16 @@ def touch(root: Path, chance: random.Random) -> None:
 
 def rename_run(root: Path, chance: random.Random) -> None:
     if path := one_of(root, chance):
-        path.parent.rename(path.parent.with_name(f"renamed-{chance.getrandbits(32):x}"))
+        path.parent.rename(path.parent.with_name(f"renamed-{next(NUMBERS)}"))
 
 
 def copy_run(root: Path, chance: random.Random) -> None:
     if path := one_of(root, chance):
-        shutil.copytree(path.parent, path.parent.with_name(f"copy-{chance.getrandbits(32):x}"))
+        shutil.copytree(path.parent, path.parent.with_name(f"copy-{next(NUMBERS)}"))
 
 
 def add_run(root: Path, chance: random.Random) -> None:
-    write_run(root, f"{chance.getrandbits(32):08x}", cohort=chance.choice([None, "c"]))
+    write_run(root, f"run-{next(NUMBERS)}", cohort=chance.choice([None, "c"]))
 
 
 def compress(root: Path, chance: random.Random) -> None:
