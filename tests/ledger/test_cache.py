@@ -58,7 +58,7 @@ def shown_without_cache(root: Path, empty: Path) -> object:
 
 
 def one_of(root: Path, chance: random.Random) -> Path | None:
-    journals = find_journals(root)
+    journals = [path for path in find_journals(root) if path.is_file()]
     return chance.choice(journals) if journals else None
 
 
