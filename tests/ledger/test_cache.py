@@ -118,7 +118,7 @@ def rename_run(root: Path, chance: random.Random) -> None:
 
 def copy_run(root: Path, chance: random.Random) -> None:
     if path := one_of(root, chance):
-        shutil.copytree(path.parent, path.parent.with_name(f"copy-{next(NUMBERS)}"))
+        shutil.copytree(path.parent, path.parent.with_name(f"copy-{next(NUMBERS)}"), symlinks=True)
 
 
 def add_run(root: Path, chance: random.Random) -> None:
