@@ -22,7 +22,8 @@ from rich.table import Table
 
 from benchmarks import neighbour_appends
 from benchmarks.comparison import add_json, script
-from benchmarks.synthetic_ledger import checkpoint, least_rows, window, write_ledger
+from benchmarks.ledger_stages import STAGES, measure_stages
+from benchmarks.synthetic_ledger import EPISODES, checkpoint, least_rows, window, write_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, Row
 from ledger_lab.meters import hardware_facts
@@ -32,7 +33,10 @@ from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import quantity
 
 _BYTES_PER_ROW = 900
-"""Largest size of a row of a synthetic ledger [B]."""
+"""Largest size of a row of a synthetic ledger with the usual panel [B]."""
+
+_BYTES_PER_RUN = 16_000
+"""Largest size of the other rows of a run, and of what its files take on a disk [B]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,8 @@ class Reporting:
     wall_s: float
     peak_memory_mb: float
     """Peak resident memory of all its processes, sampled 50 times a second [MB = 10⁶ bytes]."""
+    stages_s: dict[str, float] | None
+    """Processor time of each of the stages of a report, in a process of their own [s]; ``None`` for other programs."""
 
 
 def bench_ledger(argv: Sequence[str]) -> int:
@@ -83,9 +89,10 @@ def bench_ledger(argv: Sequence[str]) -> int:
         "forced to the disk once per MiB. With --neighbours, rows of nine numbers are also logged to MLflow with "
         "SQLite, and to Weights & Biases offline. MLflow gets them one row at a time, and then in its largest batches. "
         "Then the benchmark writes ledgers of the sizes in --runs and --rows. It measures the time of "
-        "scripts/report.py (first call and second call) and scripts/verify_ledger.py on each ledger. The largest "
-        "ledger needs about 0.8 kB of disk per row.",
-        epilog="Example: ./isaaclab.sh -p -m benchmarks ledger --runs 1000 --rows 1000000",
+        "scripts/report.py (first call and second call), of each stage of a report, and of scripts/verify_ledger.py on "
+        "each ledger. The largest ledger needs about 0.8 kB of disk per row.",
+        epilog="Examples: ./isaaclab.sh -p -m benchmarks ledger --runs 1000 --rows 1000000; many small runs: --runs "
+        "100000 --rows 2000000 --episodes 16 --other_files 8",
     )
     parser.add_argument(
         "--appends",
@@ -106,6 +113,18 @@ def bench_ledger(argv: Sequence[str]) -> int:
         nargs="*",
         default=[1_000_000, 10_000_000],
         help="Numbers of rows; one ledger is written for each (default: 1000000 10000000).",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=int,
+        default=EPISODES,
+        help=f"Number of held-out episodes of the panel (default: {EPISODES}).",
+    )
+    parser.add_argument(
+        "--other_files",
+        type=int,
+        default=0,
+        help="Number of empty files beside the two journals of each run, such as checkpoints (default: 0).",
     )
     parser.add_argument(
         "--folder", type=Path, help="Folder to write to, on the disk to measure (default: a temporary folder)."
@@ -133,12 +152,12 @@ def bench_ledger(argv: Sequence[str]) -> int:
             with Progress(console, f"runs written, of {quantity(rows)} rows together", runs) as progress:
                 root = folder / f"ledger-{runs}-{rows}"
                 root.mkdir()
-                write_ledger(root, runs, rows, progress.advance)
+                write_ledger(root, runs, rows, progress.advance, episodes=args.episodes, other_files=args.other_files)
             time.sleep(3.0)  # digests are cached only of journals without recent writes
             reportings += _report(root, folder / f"cache-{runs}-{rows}", runs, rows)
             shutil.rmtree(root)
         if reportings:
-            console.print(_reporting_table(reportings))
+            console.print(_reporting_table(reportings), _stages_table(reportings))
         if "mlflow" in neighbours and "read_s" in neighbours["mlflow"]:
             found = neighbours["mlflow"]
             console.print(f"MLflow returns the history of {found['read_rows']} rows in {found['read_s']:.2f} s")
@@ -176,10 +195,12 @@ def _check(args: argparse.Namespace) -> None:
     for runs, rows in zip(args.runs, args.rows, strict=True):
         if runs < 1 or rows < runs * least_rows():
             raise UserError(f"{runs} runs have at least {least_rows()} rows each: --rows {max(runs, 1) * least_rows()}")
+    if args.episodes < 1 or args.other_files < 0:
+        raise UserError(f"--episodes {args.episodes} --other_files {args.other_files}: at least 1 and 0")
     if args.folder is not None and not args.folder.is_dir():
         raise UserError(f"--folder {args.folder} is not a folder: name another folder")
     needed, free = (
-        max(args.rows, default=0) * _BYTES_PER_ROW,
+        max(args.rows, default=0) * _BYTES_PER_ROW + max(args.runs, default=0) * _BYTES_PER_RUN,
         shutil.disk_usage(args.folder or tempfile.gettempdir()).free,
     )
     if needed > free:
@@ -290,6 +311,7 @@ def _report(root: Path, cache: Path, runs: int, rows: int) -> list[Reporting]:
                 kept_digests=kept_digests,
                 wall_s=wall_s,
                 peak_memory_mb=peak_mb,
+                stages_s=measure_stages(root, cache / "stages") if program == "report.py" else None,
             )
         )
     return reportings
@@ -324,6 +346,16 @@ def _appending_table(appendings: Sequence[Appending]) -> Table:
         ours = durable if each.fsync == "each row" else telemetry
         ratio = "" if each is ours else f"{ours.rows_per_s / each.rows_per_s:.1f} × ({ours.how})"
         table.add_row(each.name, each.how, each.fsync, p50, p99, quantity(each.rows_per_s), ratio)
+    return table
+
+
+def _stages_table(reportings: Sequence[Reporting]) -> Table:
+    """Draw the processor time of the stages of reports."""
+    table = Table("runs", "processor time of a report", *STAGES, box=None, pad_edge=False)
+    for each in reportings:
+        if each.stages_s is not None:
+            spent = (f"{each.stages_s[stage]:.1f} s" for stage in STAGES)
+            table.add_row(quantity(each.runs), "again" if each.kept_digests else "the first time", *spent)
     return table
 
 

@@ -24,6 +24,7 @@ def test_killed_writers_lose_no_durable_row(tmp_path: Path) -> None:
 
 def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
     arguments = ["--appends", "100", "--runs", "3", "--rows", "120", "--neighbours", "false", "--folder", tmp_path]
+    arguments += ["--episodes", "16", "--other_files", "2"]
     finished = benchmark("ledger", *arguments, "--json", tmp_path / "found.json")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads((tmp_path / "found.json").read_text())
@@ -33,6 +34,9 @@ def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
         ("report.py", True),
         ("verify_ledger.py", False),
     ]
+    first, again, verified = (each["stages_s"] for each in found["reporting"])
+    assert first.keys() == again.keys() == {"find", "load", "assemble", "keep", "summarize", "render"}
+    assert min(first.values()) >= 0 and verified is None
     assert "mlflow: not measured" in finished.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json"]
 
@@ -43,6 +47,7 @@ def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
         (["--appends", "5"], "--appends 5: a 99th percentile needs at least 100"),
         (["--runs", "3"], "--runs names 1 ledgers, --rows 2"),
         (["--runs", "3", "--rows", "4"], "3 runs have at least 15 rows each: --rows 45"),
+        (["--episodes", "0"], "--episodes 0 --other_files 0: at least 1 and 0"),
         (["--folder", "nowhere"], "--folder nowhere is not a folder"),
         (["--rows", "1000000000000", "--runs", "1"], "GB are free: name a folder"),
         (["--neighbours", "no-such-python"], "--neighbours no-such-python is not a program"),

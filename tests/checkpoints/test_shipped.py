@@ -15,7 +15,7 @@ import ledger_lab.pretrained
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY
 from ledger_lab.ledger import PanelResult, find_journals, read_ledger
-from ledger_lab.ledger.digest import open_journal
+from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run

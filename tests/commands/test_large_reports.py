@@ -59,14 +59,33 @@ def test_a_page_of_many_runs_shows_the_newest_and_says_how_to_see_others(
 ) -> None:
     (tmp_path / "logs").mkdir()
     write_ledger(tmp_path / "logs", runs=5, rows=150)
-    monkeypatch.setattr(module, "_DRAWN_RUNS", 3)
+    monkeypatch.setattr(module, "_SHOWN_RUNS", 3)
     page, root = tmp_path / "page.html", ["--log_root", str(tmp_path / "logs")]
     newest = [run.declared.run_id for run in read_ledger(tmp_path / "logs").runs][2:]
     assert build_report([*root, "--html", str(page)]) == 0
     told = capsys.readouterr()
-    assert "the 2 oldest of 5 are left out; to draw others, name runs or cohorts" in told.err
+    assert "the 2 oldest of 5 are left out; to show others, name runs or cohorts" in told.err
     assert "3 runs" in told.out
     assert "3 of its 5 runs" in page.read_text()
     assert f'"run_id":"{newest[0]}"' in page.read_text()
     assert build_report([*root, "00000000", "--html", str(page)]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_table_of_many_runs_shows_the_newest_and_json_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ledger(tmp_path, runs=5, rows=150)
+    monkeypatch.setattr(module, "_SHOWN_RUNS", 3)
+    root = ["--log_root", str(tmp_path)]
+    assert build_report(root) == 0
+    told = capsys.readouterr()
+    assert "the 2 oldest of 5 are left out" in told.err
+    assert "00000004" in told.out and "00000001" not in told.out
+    assert "5 runs, 5 reached the target" in told.out, "the whole cohort counts"
+    assert build_report([*root, "00000001"]) == 0
+    assert "00000001" in capsys.readouterr().out
+    assert build_report([*root, "--json", "-"]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert len(json.loads(told.out)["runs"]) == 5

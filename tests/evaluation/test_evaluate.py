@@ -16,11 +16,11 @@ from ledger_lab.ledger import (
     Status,
     Telemetry,
     TelemetryStarted,
+    find_journals,
     read_journal,
     read_ledger,
 )
 from ledger_lab.ledger.content import JournalContent
-from ledger_lab.ledger.digest import find_journals
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import compare_paired, find_panels, wilson_interval
 from tests.conftest import one_run_dir, script

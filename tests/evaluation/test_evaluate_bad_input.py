@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved, Journal, PanelResult, RunDeclared, read_journal, read_ledger
-from ledger_lab.ledger.digest import find_journals
+from ledger_lab.ledger import (
+    CheckpointSaved,
+    Journal,
+    PanelResult,
+    RunDeclared,
+    find_journals,
+    read_journal,
+    read_ledger,
+)
 from ledger_lab.panels import find_panels
 from tests.conftest import one_run_dir, script
 

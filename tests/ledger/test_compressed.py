@@ -10,7 +10,7 @@ import pytest
 from benchmarks.synthetic_ledger import write_ledger
 from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.ledger import LedgerDamageError, find_journals, read_journal, read_ledger
-from ledger_lab.ledger import digest as digest_module
+from ledger_lab.ledger import compressed as compressed_module
 from ledger_lab.reports import summarize_run
 
 
@@ -44,8 +44,8 @@ def test_a_compressed_journal_reads_like_the_journal(ledger: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (lambda data: data[:-20], "cut off, or something follows"),
-        (lambda data: data + b"more", "cut off, or something follows"),
+        (lambda data: data[:-20], "the compressed journal is cut off"),
+        (lambda data: data + b"more", "something follows the compressed journal"),
         (lambda data: b"no gzip" + data, "the compressed journal is damaged"),
         (lambda data: gzip.compress(gzip.decompress(data).replace(b"PhaseWindow", b"PhaseWindov", 1)), "its hash"),
     ],
@@ -58,6 +58,6 @@ def test_a_damaged_compressed_journal_is_detected(ledger: Path, spoil: object, c
 
 
 def test_a_journal_with_too_many_decompressed_bytes_is_refused(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digest_module, "_MOST_DECOMPRESSED", 1 << 10)
+    monkeypatch.setattr(compressed_module, "_MOST_DECOMPRESSED", 1 << 10)
     with pytest.raises(LedgerDamageError, match="more than 0 MiB"):
         read_journal(compress(find_journals(ledger)[0]))

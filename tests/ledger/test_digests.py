@@ -17,7 +17,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, LedgerDamageError, PhaseWindow, find_journals, read_journal, read_ledger
 from ledger_lab.ledger import cache as cache_module
 from ledger_lab.ledger import content as content_module
-from ledger_lab.ledger import digests as digests_module
+from ledger_lab.ledger import directories as directories_module
+from ledger_lab.ledger import listing as listing_module
+from ledger_lab.ledger import reader as reader_module
 from ledger_lab.ledger.cache import cache_file
 from ledger_lab.ledger.tally import WindowSums
 from ledger_lab.reports import summarize_run
@@ -28,7 +30,7 @@ from tests.fakes.ledgers import result, window, write_run
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A small ledger that is read as if it were a large one, and left alone long enough."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(digests_module, "CACHED_FROM", 1)
+    monkeypatch.setattr(reader_module, "CACHED_FROM", 1)
     monkeypatch.setattr(cache_module, "SETTLED_NS", 20_000_000)
     root = tmp_path / "logs"
     root.mkdir()
@@ -40,9 +42,11 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that names every journal that is verified from now on."""
     paths: list[Path] = []
-    real = digests_module.digest_journal
+    real = directories_module.digest_journal
     monkeypatch.setattr(
-        digests_module, "digest_journal", lambda path, thorough: (paths.append(path), real(path, thorough=thorough))[1]
+        directories_module,
+        "digest_journal",
+        lambda path, thorough: (paths.append(path), real(path, thorough=thorough))[1],
     )
     return paths
 
@@ -149,8 +153,8 @@ def test_a_small_ledger_is_not_cached(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_several_processes_give_the_same_digests_as_one(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = read_ledger(ledger, use_cache=False)
     seen: list[tuple[int, int]] = []
-    monkeypatch.setattr(digests_module, "PARALLEL_FROM", 0)
-    monkeypatch.setattr(digests_module, "_BATCH", 1)
+    monkeypatch.setattr(directories_module, "PARALLEL_FROM", 0)
+    monkeypatch.setattr(directories_module, "_BATCH", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     pools: list[int] = []
@@ -205,9 +209,12 @@ def test_the_number_of_rows_in_memory_is_limited(ledger: Path, monkeypatch: pyte
 
 def test_deleted_journals_are_skipped_and_unreadable_journals_are_errors(ledger: Path) -> None:
     paths = find_journals(ledger)
+    listing = listing_module.list_journals(ledger)
     paths[0].unlink()
-    assert list(digests_module.digest_journals(paths)) == paths[1:]
     paths[1].unlink()
     paths[1].mkdir()
-    assert "is no file" in str(digests_module.digest_journals(paths)[paths[1]])
+    directories, _ = directories_module.digest_directories(listing)
+    found = {directory.path / name: each for directory in directories for name, each in directory.found.items()}
+    assert list(found) == paths[1:]
+    assert "is no file" in str(found[paths[1]])
     assert find_journals(ledger) == paths[2:], "a folder is no journal"

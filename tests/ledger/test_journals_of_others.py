@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import (
     AttemptStarted,
     Journal,
+    LedgerDamageError,
     ShutdownEnded,
     Status,
     TelemetryStarted,
@@ -25,6 +25,8 @@ from ledger_lab.ledger import (
     reader,
 )
 from ledger_lab.ledger.anchors import anchors_of
+from ledger_lab.ledger.directories import Directory
+from ledger_lab.ledger.listing import list_journals
 from ledger_lab.ledger.liveness import identify_process
 from tests.conftest import script
 from tests.fakes.ledgers import result, write_run
@@ -176,15 +178,16 @@ def test_rows_written_while_the_ledger_is_read_are_not_damage(tmp_path: Path, mo
     path, late = run_dir / "journal-1-0.jsonl", run_dir / "journal-2-0.jsonl"
     whole = path.read_bytes()
     cut(path, 1)
-    digest = reader.digest_journals
+    digest = reader.digest_directories
 
-    def digest_while_others_write(*args: object) -> object:
-        found = digest(*args)  # type: ignore[arg-type]
+    def digest_while_others_write(*args: object, **how: bool) -> object:
+        ((early,), size) = digest(*args, **how)  # type: ignore[arg-type]
         path.write_bytes(whole)
         second_attempt(run_dir)
-        return {**found, **digest([late], None)}
+        ((later,), _) = digest(list_journals(tmp_path))
+        return [Directory(early.name, {**early.found, late.name: later.found[late.name]})], size
 
-    monkeypatch.setattr(reader, "digest_journals", digest_while_others_write)
+    monkeypatch.setattr(reader, "digest_directories", digest_while_others_write)
     (run,) = read_ledger(tmp_path).runs
     assert len(run.attempts) == 2
 
@@ -199,7 +202,7 @@ def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)  # root may read everything
-    with pytest.raises(UserError, match=r"cannot read .*aa: Permission denied"):
+    with pytest.raises(LedgerDamageError, match=r"aa:1: cannot be read: Permission denied"):
         find_journals(tmp_path)
 
 

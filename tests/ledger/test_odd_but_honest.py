@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
     Journal,
+    LedgerDamageError,
     Status,
     SupervisionStarted,
     find_journals,
@@ -130,14 +130,14 @@ def test_what_is_deleted_or_compressed_while_the_ledger_is_read_disturbs_no_read
 ) -> None:
     write_run(tmp_path, "sound")
     run_dir = write_run(tmp_path, "aa")
-    digest = reader.digest_journals
+    digest = reader.digest_directories
 
-    def digest_before_the_change(*args: object) -> object:
-        found = digest(*args)  # type: ignore[arg-type]
+    def digest_before_the_change(*args: object, **how: bool) -> object:
+        found = digest(*args, **how)  # type: ignore[arg-type]
         change(run_dir)
         return found
 
-    monkeypatch.setattr(reader, "digest_journals", digest_before_the_change)
+    monkeypatch.setattr(reader, "digest_directories", digest_before_the_change)
     assert sorted(run.declared.run_id for run in read_ledger(tmp_path).runs) == left
 
 
@@ -183,7 +183,7 @@ def test_links_that_lead_nowhere_are_passed_over_and_those_that_nobody_may_follo
             """Close nothing."""
 
     monkeypatch.setattr(os, "scandir", lambda path: Listing(map(Entry, scandir(path))))
-    with pytest.raises(UserError, match="cannot read .*hidden: Permission denied"):
+    with pytest.raises(LedgerDamageError, match="hidden:1: cannot be read: Permission denied"):
         find_journals(tmp_path)
 
 

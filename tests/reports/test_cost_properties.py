@@ -41,6 +41,7 @@ from ledger_lab.ledger import (
     reader,
 )
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
+from ledger_lab.ledger.listing import Listing
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import declared, result, window
 
@@ -349,10 +350,12 @@ def test_bounds_and_counts_are_consistent(drawn: list[DrawnRun]) -> None:
 def test_the_order_of_journals_and_runs_does_not_matter(drawn: list[DrawnRun], shuffler: random.Random) -> None:
     with written(drawn) as root:
         summaries, cohorts = summarized(read_ledger(root))
-        shuffled_journals = reader.find_journals(root)
-        shuffler.shuffle(shuffled_journals)
-        for found in (reader.find_journals(root)[::-1], shuffled_journals):
-            with mock.patch.object(reader, "find_journals", return_value=found):
+        listed = [*reader.list_journals(root).directories.items()]
+        shuffled_directories = listed.copy()
+        shuffler.shuffle(shuffled_directories)
+        for found in (listed[::-1], shuffled_directories):
+            listing = Listing({name: dict(reversed(journals.items())) for name, journals in found})
+            with mock.patch.object(reader, "list_journals", return_value=listing):
                 assert summarized(read_ledger(root)) == (summaries, cohorts)
         ledger = read_ledger(root)
     shuffled = summaries.copy()

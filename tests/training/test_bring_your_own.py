@@ -15,8 +15,7 @@ import torch
 
 from ledger_lab.assets import CARTPOLE_USD
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import PanelResult, read_journal, read_ledger
-from ledger_lab.ledger.digest import find_journals
+from ledger_lab.ledger import PanelResult, find_journals, read_journal, read_ledger
 from ledger_lab.panels import load_panel
 from tests.conftest import SHORT, script
 

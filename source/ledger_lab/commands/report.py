@@ -37,8 +37,8 @@ from ledger_lab.terminal.request import Request, flag, log_root_flag
 _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
-_DRAWN_RUNS = 1000
-"""Largest number of runs on a page. More runs take minutes to draw, and a browser long to show."""
+_SHOWN_RUNS = 1000
+"""Largest number of runs in the table or on a page. More runs take minutes to draw, and a browser long to show."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
@@ -53,7 +53,9 @@ class ReportRequest(Request):
         description=(
             "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
             "environment steps per second, peak memory and the share of time that evaluation took. Failed runs are "
-            "shown, too. If a journal is damaged, its run is left out, and the exit status is 1. "
+            "shown, too. Of more "
+            f"than {_SHOWN_RUNS} runs, the table shows the newest runs. To show others, name runs or cohorts; --json "
+            "writes all runs. If a journal is damaged, its run is left out, and the exit status is 1. "
             "scripts/verify_ledger.py then shows the damage."
         ),
         terms=("run", "cohort", "target", "held-out", "journal", "ledger", "cell"),
@@ -76,7 +78,7 @@ class ReportRequest(Request):
     html: Path | None = flag(
         None,
         "Write an HTML page with tables and plots, which works without a network. The page shows at most "
-        f"{_DRAWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
+        f"{_SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
         metavar="FILE",
     )
     compare: tuple[str, str] | None = flag(
@@ -168,13 +170,14 @@ def build_report(argv: Sequence[str]) -> int:
     if request.compare is not None:
         _compare(request, request.compare, ledger, runs, price)
         return 1 if ledger.damage else 0
-    if request.html is not None and (older := len(runs) - _DRAWN_RUNS) > 0:
+    to_files = request.json is not None or request.sql is not None
+    if not to_files and (older := len(runs) - _SHOWN_RUNS) > 0:
         make_console(sys.stderr).print(
-            f"--html: a page shows {_DRAWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to draw "
-            "others, name runs or cohorts: report.py COHORT --html FILE",
+            f"a report shows {_SHOWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to show others, "
+            "name runs or cohorts: report.py COHORT; --json writes all of them",
             soft_wrap=True,
         )
-        runs = runs[older:]
+        runs = newest_runs(runs)
     contents = Contents(runs, *summarize_selected(ledger, runs, price))
     if request.sql is not None:
         from ledger_lab.commands.query import answer_sql
@@ -185,6 +188,15 @@ def build_report(argv: Sequence[str]) -> int:
     else:
         _show(request, ledger, contents, price)
     return 1 if ledger.damage else 0
+
+
+def newest_runs(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that a report shows if there are too many.
+
+    Args:
+        runs: Runs, oldest first.
+    """
+    return [*runs[-_SHOWN_RUNS:]]
 
 
 def _compare(
@@ -224,7 +236,7 @@ def _draw(request: ReportRequest, file: Path, ledger: Ledger, contents: Contents
 def _show(request: ReportRequest, ledger: Ledger, contents: Contents, price: Price | None) -> None:
     """Show the table, or write all figures as JSON."""
     runs, summaries, cohorts = contents.runs, contents.summaries, contents.cohorts
-    rows = sum(journal.count for run in runs for attempt in run.attempts for journal in attempt.journals)
+    rows = sum(run.rows for run in ledger.runs)
     explained = bool(request.runs) or rows <= _EXPLAINED_ROWS
     bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
     if request.json is not None:
@@ -262,8 +274,8 @@ def _write_json(name: str, report: dict[str, Any]) -> None:
 
 def _bottlenecks(ledger: Ledger, runs: Sequence[Run], summaries: Sequence[RunSummary]) -> dict[str, Bottleneck]:
     """Find the bottlenecks of runs; advice uses all runs of the ledger."""
-    known = {run.declared.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
-    everything = [(run, known.get(run.declared.run_id) or summarize_run(run)) for run in ledger.runs]
+    known = {run.run_id: summary for run, summary in zip(runs, summaries, strict=True)}
+    everything = [(run, known.get(run.run_id) or summarize_run(run)) for run in ledger.runs]
     return find_bottlenecks(runs, summaries, everything)
 
 
@@ -301,12 +313,12 @@ def summarize_selected(
     Returns:
         One summary per requested run; and one per cohort, task and panel, over all runs of the cohort.
     """
-    chosen = {run.declared.run_id for run in runs}
-    named = {run.declared.cohort for run in runs} - {None}
-    together = [run for run in ledger.runs if run.declared.run_id in chosen or run.declared.cohort in named]
+    chosen = {run.run_id for run in runs}
+    named = {run.cohort for run in runs} - {None}
+    together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
     summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
-    return [known[run.declared.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
+    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:
@@ -337,12 +349,12 @@ def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) 
     Raises:
         UserError: If no run id starts with a prefix, and no cohort is named like it.
     """
-    cohorts = {run.declared.cohort for run in runs}
+    cohorts = {run.cohort for run in runs}
     for prefix in prefixes:
-        if prefix not in cohorts and not any(run.declared.run_id.startswith(prefix) for run in runs):
-            known = [run.declared.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
+        if prefix not in cohorts and not any(run.run_id.startswith(prefix) for run in runs):
+            known = [run.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
             raise UserError(f"no run or cohort {prefix!r} under {log_root}: {nearest(prefix, known)}")
     if not prefixes:
         return list(runs)
     begun = tuple(prefixes)
-    return [run for run in runs if run.declared.run_id.startswith(begun) or run.declared.cohort in begun]
+    return [run for run in runs if run.run_id.startswith(begun) or run.cohort in begun]

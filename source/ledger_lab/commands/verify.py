@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, find_journals
-from ledger_lab.ledger.assembly import assemble_ledger
-from ledger_lab.ledger.digests import digest_journals
+from ledger_lab.ledger import LedgerDamageError, read_ledger
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import Program
@@ -53,19 +51,19 @@ def verify_ledger(argv: Sequence[str]) -> int:
         UserError: If there is nothing to check.
     """
     request = VerifyRequest.parse(argv)
-    journals = find_journals(request.log_root)
-    if not journals:
-        raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
     with ReadingProgress(make_console(sys.stderr), "verifying journals, MB") as progress:
-        digests = digest_journals(journals, on_progress=progress.show)
+        ledger = read_ledger(request.log_root, on_progress=progress.show, use_cache=False, tolerate_damage=True)
+    if not ledger.directories and not ledger.damage:
+        raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
     console = make_console()
-    ledger = assemble_ledger(request.log_root, digests)
     for damage in ledger.damage:
         console.print(f"damaged: {damage}", soft_wrap=True)
+    found = [(each.path / name, found) for each in ledger.directories for name, found in each.found.items()]
     rows = torn = 0
-    for path, digest in digests.items():
-        if isinstance(digest, LedgerDamageError):
+    for path, digested in found:
+        if isinstance(digested, LedgerDamageError):
             continue
+        _, digest = digested
         rows += digest.rows
         if digest.torn_bytes:
             torn += 1
@@ -78,5 +76,5 @@ def verify_ledger(argv: Sequence[str]) -> int:
         console.print(
             f"telemetry left out: of {len(left_out)} supervised processes; the first: {first}", soft_wrap=True
         )
-    console.print(f"{len(digests)} journals, {rows} rows, {torn} torn, {len(ledger.damage)} damaged")
+    console.print(f"{len(found)} journals, {rows} rows, {torn} torn, {len(ledger.damage)} damaged")
     return 1 if ledger.damage else 0

@@ -2,10 +2,11 @@
 
 from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.digest import LedgerDamageError, find_journals
 from ledger_lab.ledger.journal import Journal
+from ledger_lab.ledger.listing import LedgerDamageError, find_journals
 from ledger_lab.ledger.reader import read_ledger
 from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, CapacityUsed, Outcomes, PanelResult
+from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.rows import (
     FIGURES,
     Anchor,
@@ -19,7 +20,6 @@ from ledger_lab.ledger.rows import (
     Health,
     HostSample,
     PhaseWindow,
-    Row,
     RunDeclared,
     ShutdownEnded,
     Status,

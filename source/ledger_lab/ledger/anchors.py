@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, is_journal, open_journal
+from ledger_lab.ledger.compressed import open_journal
+from ledger_lab.ledger.digest import Digest, digest_journal
 from ledger_lab.ledger.encoding import hash_of
+from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError, is_journal
 from ledger_lab.ledger.rows import Anchor
 
 
@@ -29,7 +31,7 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
     """
     anchors = {}
     for path in sorted(directory.glob("journal-*")):
-        if path in but or not is_journal(path):
+        if path in but or not is_journal(path.name):
             continue
         try:
             _, digest = digest_journal(path, thorough=False)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.anchors import Anchored, require_anchored
+from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
-from ledger_lab.ledger.digest import COMPRESSED, Digest, LedgerDamageError, digest_journal, find_journals
+from ledger_lab.ledger.digest import Digest
+from ledger_lab.ledger.directories import Directory, read_directory
+from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
     AttemptStarted,
@@ -26,60 +30,56 @@ from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run, attempt_number
 from ledger_lab.ledger.states import StateRestored, StateSaved
 
 
-def assemble_ledger(root: Path, digests: Mapping[Path, Digest | LedgerDamageError]) -> Ledger:
+def assemble_ledger(root: Path, directories: Sequence[Directory], unreadable: Iterable[LedgerDamageError]) -> Ledger:
     """Build runs and cohorts from journals. A damaged run does not make the others unreadable.
 
     Args:
         root: The directory that contains them.
-        digests: Digest or damage of each journal.
-
-    Raises:
-        UserError: If a journal can no longer be read.
+        directories: The journals.
+        unreadable: Directories that can't be read.
     """
-    damage: list[LedgerDamageError] = []
-    by_directory: dict[Path, list[JournalContent]] = {}
-    damaged: set[Path] = set()
-    for path, digest in _without_drafts(digests).items():
-        if isinstance(digest, LedgerDamageError):
-            damage.append(digest)
-            damaged.add(path.parent)
-        else:
-            by_directory.setdefault(path.parent, []).append(JournalContent.stored(path, digest))
     by_id: dict[str, list[Run]] = {}
-    for directory, journals in by_directory.items():
-        if directory in damaged:
-            continue
-        try:
-            run = _assemble_live(directory, journals)
-        except LedgerDamageError as error:
-            damage.append(error)
-            damaged.add(directory)
-        else:
-            if run is not None:
-                by_id.setdefault(run.declared.run_id, []).append(run)
+    for directory in directories:
+        if not directory.damage and (run := _run_in(directory)) is not None:
+            by_id.setdefault(run.run_id, []).append(run)
+    damage = [*unreadable, *(each for directory in directories for each in directory.damage)]
     runs = []
     for run_id, found in by_id.items():
         also = f"run {run_id} lies in {found[0].directory}, too"
         damage += (LedgerDamageError(run.directory, 1, also) for run in found[1:])
         if len(found) == 1:
             runs += found
-    runs.sort(key=lambda run: (run.declared_at, run.declared.run_id))
-    journals = [journal for directory, each in by_directory.items() if directory not in damaged for journal in each]
-    torn = tuple(journal for journal in journals if journal.torn_bytes)
-    cohorts = _cohorts(journals, runs, damage)
-    return Ledger(root, tuple(runs), cohorts, torn, tuple(journals), tuple(damage))
+    runs.sort(key=lambda run: (run.declared_at, run.run_id))
+    # A directory whose gist is known declares no cohort.
+    others = [directory for directory in directories if directory.gist is None and not directory.damage]
+    cohorts = _cohorts([journal for directory in others for journal in directory.journals], runs, damage)
+    return Ledger(root, tuple(runs), cohorts, tuple(directories), tuple(damage))
 
 
-def _without_drafts(digests: Mapping[Path, Digest | LedgerDamageError]) -> dict[Path, Digest | LedgerDamageError]:
-    """Leave compressed journals out that lie unfinished, or as the same rows, beside the journal that gzip reads."""
-    kept = dict(digests)
-    for path, digest in digests.items():
-        plain = digests.get(path.with_suffix("")) if path.suffix == COMPRESSED else None
-        if isinstance(plain, Digest) and (
-            isinstance(digest, LedgerDamageError) or (digest.rows, digest.last_hash) == (plain.rows, plain.last_hash)
-        ):
-            del kept[path]
-    return kept
+def _run_in(directory: Directory) -> Run | None:
+    """Return the run of a directory, if there is one; append what is wrong with the directory to its damage."""
+    if directory.gist is not None:
+        return Run.known(directory.path, directory.gist, partial(_assemble_known, directory))
+    try:
+        run = _assemble_live(directory.path, directory.journals)
+    except LedgerDamageError as error:
+        directory.damage.append(error)
+        return None
+    if run is not None and not any(journal.places(CohortDeclared) for journal in directory.journals):
+        directory.gist = Gist(run.run_id, run.cohort, run.declared_at.isoformat(), run.rows)
+    return run
+
+
+def _assemble_known(directory: Directory) -> Run:
+    """Build the run that an earlier reader built from the same journals.
+
+    Raises:
+        LedgerDamageError: If the journals have changed meanwhile, and no longer make a run.
+    """
+    run = _assemble_live(directory.path, directory.journals)
+    if run is None:
+        raise LedgerDamageError(directory.path, 1, "its run was removed while the ledger was read")
+    return run
 
 
 def _cohorts(
@@ -97,7 +97,7 @@ def _cohorts(
                 damage.append(LedgerDamageError(journal.path, 1, what))
     members: dict[str | None, list[str]] = {}
     for run in runs:
-        members.setdefault(run.declared.cohort, []).append(run.declared.run_id)
+        members.setdefault(run.cohort, []).append(run.run_id)
     return tuple(
         Cohort(name, size, tuple(members.get(name, ())))
         for name, (size, _) in sorted(declared.items())
@@ -202,7 +202,6 @@ def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | Non
 
     Raises:
         LedgerDamageError: As for :func:`_assemble`.
-        UserError: If a journal can't be read.
     """
     try:
         return _assemble(directory, journals, journals)
@@ -212,30 +211,16 @@ def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | Non
     return _assemble(directory, journals if all(each.path in kept for each in journals) else later, later)
 
 
-def _read_again(directory: Path) -> list[JournalContent]:
+def _read_again(path: Path) -> list[JournalContent]:
     """Read all journals of one directory.
 
     Raises:
-        LedgerDamageError: If one is damaged.
-        UserError: If one can't be read.
+        LedgerDamageError: If one is damaged, or can't be read.
     """
-    found: dict[Path, Digest | LedgerDamageError] = {}
-    for path in find_journals(directory):
-        if path.parent == directory:
-            try:
-                found[path] = digest_journal(path, thorough=False)[1]
-            except LedgerDamageError as damage:
-                found[path] = damage
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise UserError(f"cannot read {path}: {error.strerror}") from error
-    journals = []
-    for path, digest in _without_drafts(found).items():
-        if isinstance(digest, LedgerDamageError):
-            raise digest
-        journals.append(JournalContent.stored(path, digest))
-    return journals
+    directory = read_directory(path)
+    for damage in directory.damage:
+        raise damage
+    return directory.journals
 
 
 def _assemble(directory: Path, journals: list[JournalContent], later: list[JournalContent]) -> Run | None:

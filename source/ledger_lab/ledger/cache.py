@@ -1,36 +1,125 @@
-"""Cache of the digests of journals. A digest is used only if its journal has not changed since it was read.
+"""Cache of what earlier readers found out about the directories of a ledger; it counts only while nothing has changed.
 
-A journal is unchanged if its inode, size, modification time and change time are the same as when every line was
-verified. No program can set the change time. The cache holds sums and positions of rows. The rows themselves are read
-from the journal, and their hashes are verified each time. ``scripts/verify_ledger.py`` does not use the cache. There is
-one JSON file per ledger root in ``$XDG_CACHE_HOME/ledger_lab`` (by default ``~/.cache/ledger_lab``), outside of any
+An entry counts while name, inode, size, modification time and change time of each journal of a directory are the same
+as when every line was verified; no program can set the change time. An entry holds sums and positions of rows, never
+rows: each row is read from its journal, and its hash is verified. ``scripts/verify_ledger.py`` does not use the cache.
+There is one file per ledger root in ``$XDG_CACHE_HOME/ledger_lab`` (by default ``~/.cache/ledger_lab``), outside of any
 ledger. It may be deleted at any time.
+
+The file begins with the digests of each directory, in JSON. A table of all directories follows, and a last line of
+fixed length with the size and the checksum of the table. The table has the checksums of the digests, which are read
+only where they are needed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
-import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import orjson
 
-from ledger_lab.ledger.digest import Digest, Stamp
-from ledger_lab.ledger.encoding import VERSION
+from ledger_lab.ledger.digest import Digest
+from ledger_lab.ledger.listing import Stamp
 
 SETTLED_NS = 2_000_000_000
 """Minimum age of a journal's last change before its digest is cached [ns]. Within one tick of the file system's clock,
 two changes can have the same time."""
 
-_FORMAT = f"ledger_lab digests 3 of rows {VERSION}".encode()
-"""Version of the format; raise it whenever the meaning of a digest changes."""
+_END = b"%016d %s\n"
+_END_LENGTH = 16 + 1 + 64 + 1
 
-Digests = Mapping[Path, tuple[Stamp, Digest]]
-"""Digests, each with the stamp that its journal had when it was read."""
+_CODE = ("ledger", "costs")
+"""Packages whose code decides what an entry holds."""
+
+
+class Gist(NamedTuple):
+    """What a report needs of a run that it does not show."""
+
+    run_id: str
+    cohort: str | None
+    declared_at: str
+    """When the run was declared, ISO 8601."""
+    rows: int
+    """Rows of all its attempts."""
+
+
+class Entry(NamedTuple):
+    """What the cache holds about the journals of a directory."""
+
+    stamps: dict[str, Stamp]
+    """Stamps of its journals when they were read, by name."""
+    gist: Gist | None
+    """The run that all these journals together make; ``None`` if they make none, or it is not known."""
+    read: Callable[[], bytes]
+    """Reads the digests of the journals, as JSON; empty if they are damaged."""
+
+    def digests(self) -> dict[str, tuple[Stamp, Digest]]:
+        """Return the digests with their stamps, by the names of the journals; none if they are damaged."""
+        try:
+            found = [Digest.from_data(data) for data in orjson.loads(self.read())]
+        except (ValueError, TypeError, KeyError):
+            return {}
+        return {name: (stamp, digest) for (name, stamp), digest in zip(self.stamps.items(), found, strict=True)}
+
+
+class Cache:
+    """The cache of one ledger, as it was when the reader began."""
+
+    def __init__(self, root: Path) -> None:
+        """Read the table of a cache; it is empty if the file is missing, damaged, or somebody else could write it.
+
+        Args:
+            root: Root of the ledger.
+        """
+        self._root = os.fspath(root)
+        self._table: dict[str, list[Any]] = {}
+        with contextlib.suppress(OSError, ValueError):  # the journals still hold everything
+            self._file = os.open(cache_file(root), os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file)
+            self._table = self._read_table()
+
+    def _read_table(self) -> dict[str, list[Any]]:
+        """Return the table of the open file.
+
+        Raises:
+            OSError: If it can't be read.
+            ValueError: If it is damaged.
+        """
+        status = os.fstat(self._file)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            return {}
+        end = os.pread(self._file, _END_LENGTH, status.st_size - _END_LENGTH)
+        size = int(end[:16])
+        table = _pread(self._file, size, status.st_size - _END_LENGTH - size)
+        if end != _end(table):
+            return {}
+        found: dict[str, list[Any]] = orjson.loads(table)
+        return found
+
+    def entry(self, directory: str) -> Entry | None:
+        """Return the entry of a directory.
+
+        Args:
+            directory: Its path, which begins with that of the root.
+        """
+        known = self._table.get(directory.removeprefix(self._root))
+        if known is None:
+            return None
+        stamps, gist, *place = known
+
+        def read() -> bytes:
+            offset, length, checksum = place
+            digests = _pread(self._file, length, offset)
+            return digests if sha256(digests).hexdigest() == checksum else b""
+
+        return Entry({name: Stamp(*stamp) for name, stamp in stamps.items()}, gist and Gist(*gist), read)
 
 
 def cache_file(root: Path) -> Path:
@@ -40,49 +129,19 @@ def cache_file(root: Path) -> Path:
         root: Root of the ledger.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "ledger_lab" / f"digests-{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
+    return Path(home) / "ledger_lab" / f"digests-{sha256(os.fsencode(root.resolve())).hexdigest()[:32]}"
 
 
-def load_digests(root: Path) -> dict[Path, tuple[Stamp, Digest]]:
-    """Return the cached digests of a ledger; none if the file is missing, damaged, or that of another ledger.
-
-    Args:
-        root: Root of the ledger.
-    """
-    try:
-        with cache_file(root).open("rb") as file:
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
-                return {}
-            head, _, content = file.read().partition(b"\n")
-        if head != _head(content):
-            return {}
-        return {
-            root / name: (Stamp(*stamp), Digest.from_data(digest))
-            for name, (stamp, digest) in orjson.loads(content).items()
-        }
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}  # the journals still hold everything
-
-
-def keep_digests(root: Path, digests: Digests) -> None:
-    """Replace the cached digests of a ledger.
+def keep(root: Path, entries: Iterable[tuple[str, Entry]]) -> None:
+    """Replace the cache of a ledger.
 
     The file is replaced as a whole: concurrent readers see the old file or the new file. If it can't be written, the
     next reader only takes longer.
 
     Args:
         root: Root of the ledger.
-        digests: The digests. Digests of journals that have just changed are not kept.
+        entries: The entries by directory. Journals that have just changed are left out by :func:`settled`.
     """
-    now_ns, prefix = time.time_ns(), len(os.fspath(root / "_")) - 1
-    content = orjson.dumps(
-        {
-            os.fspath(path)[prefix:]: [stamp, digest]
-            for path, (stamp, digest) in digests.items()
-            if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS and _is_utf8(os.fspath(path))
-        },
-        default=list,  # named tuples
-    )
     if not (target := cache_file(root)).is_absolute():
         return  # nobody's home is known
     with contextlib.suppress(OSError):
@@ -90,11 +149,50 @@ def keep_digests(root: Path, digests: Digests) -> None:
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".digests-")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_head(content) + b"\n" + content)
+                table = orjson.dumps(dict(_written(os.fspath(root), entries, file)), default=list)  # named tuples
+                file.write(table + _end(table))
             os.replace(name, target)
         except OSError:
             os.unlink(name)
             raise
+
+
+def settled(found: dict[str, tuple[Stamp, Digest]], gist: Gist | None, now_ns: int) -> Entry:
+    """Return the entry of a directory that was read, without the journals that have just changed.
+
+    Args:
+        found: Stamps and digests of its journals, by name.
+        gist: The run that all of them make.
+        now_ns: The time [ns].
+    """
+    kept = {
+        name: (stamp, digest)
+        for name, (stamp, digest) in found.items()
+        if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS
+    }
+    stamps = {name: stamp for name, (stamp, _) in kept.items()}
+    digests = [digest for _, digest in kept.values()]
+    return Entry(stamps, gist if len(kept) == len(found) else None, lambda: orjson.dumps(digests, default=list))
+
+
+def _written(root: str, entries: Iterable[tuple[str, Entry]], file: IO[bytes]) -> Iterator[tuple[str, list[Any]]]:
+    """Write the digests of directories, and yield the lines of the table."""
+    offset = 0
+    for directory, entry in entries:
+        if entry.stamps and _is_utf8("".join((directory, *entry.stamps))) and (digests := entry.read()):
+            file.write(digests)
+            checksum = sha256(digests).hexdigest()
+            yield directory.removeprefix(root), [entry.stamps, entry.gist, offset, len(digests), checksum]
+            offset += len(digests)
+
+
+def _pread(file: int, length: int, offset: int) -> bytes:
+    """Return bytes of a file; the system returns at most 2 GiB at once."""
+    parts: list[bytes] = []
+    while length > 0 and (part := os.pread(file, length, offset)):
+        parts.append(part)
+        length, offset = length - len(part), offset + len(part)
+    return b"".join(parts)
 
 
 def _is_utf8(text: str) -> bool:
@@ -106,6 +204,18 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _head(content: bytes) -> bytes:
-    """Return the first line of a cache file: its format, and a checksum of the rest."""
-    return _FORMAT + b" " + hashlib.sha256(content).hexdigest().encode()
+def _end(table: bytes) -> bytes:
+    """Return the last line of a cache file: the size of its table, and a checksum of the table and our code."""
+    return _END % (len(table), sha256(_code() + table).hexdigest().encode())
+
+
+@cache
+def _code() -> bytes:
+    """Return a hash of the code that makes digests and runs from journals, so that no other version reads an entry.
+
+    Raises:
+        OSError: If the source can't be read.
+    """
+    package = Path(__file__).parents[1]
+    sources = (path.read_bytes() for name in _CODE for path in sorted((package / name).glob("*.py")))
+    return sha256(b"\0".join(sources)).digest()

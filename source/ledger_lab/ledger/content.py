@@ -12,7 +12,8 @@ from typing import NamedTuple, Self, TypeVar, cast
 import orjson
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.digest import Digest, LedgerDamageError, Place, digest_journal, open_journal
+from ledger_lab.ledger.compressed import open_journal
+from ledger_lab.ledger.digest import Digest, Place, digest_journal
 from ledger_lab.ledger.encoding import (
     GENESIS,
     hash_of_body,
@@ -23,8 +24,9 @@ from ledger_lab.ledger.encoding import (
     what_is_wrong,
 )
 from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.listing import LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.tally import TALLIED, Tally, WindowSums
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 
@@ -162,7 +164,7 @@ class JournalContent:
             return []
         lines: list[bytes] = []
         try:
-            with open_journal(self.path) as file:
+            with open_journal(self.path, buffering=0) as file:
                 for place in places:
                     file.seek(place.offset)
                     lines.append(file.read(place.length))

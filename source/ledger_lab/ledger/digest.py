@@ -6,24 +6,23 @@ line. It adds up the rows since the last tally (:mod:`ledger_lab.ledger.tally`),
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, compress, count, repeat
-from operator import attrgetter, not_
+from operator import not_
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import orjson
 
-from ledger_lab.errors import UserError
+from ledger_lab.ledger.compressed import Inflated
 from ledger_lab.ledger.encoding import (
     GENESIS,
+    begins_like_a_row,
     kind_and_data,
     kind_begins,
     may_be_torn,
@@ -33,14 +32,15 @@ from ledger_lab.ledger.encoding import (
     what_is_wrong,
 )
 from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError, Stamp
 from ledger_lab.ledger.results import CapacityUsed, PanelResult
+from ledger_lab.ledger.row import Row, check_fields
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     Health,
     PhaseWindow,
-    Row,
     RunDeclared,
     ShutdownEnded,
     SupervisionStarted,
@@ -52,17 +52,12 @@ from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
 _BUFFER = 1 << 17
 """Size of one read [B]; it fits into the caches of the processor."""
 
-COMPRESSED = ".gz"
-"""Suffix of a journal that was compressed with gzip after its last row."""
-
 _LONGEST_LINE = 64 << 20
 """Length of the longest line [B]: the scores of half a million episodes. A sparse file has lines of any length."""
 
-_MOST_DECOMPRESSED = 256 << 20
-"""Largest size of a compressed journal after decompression [B]; it is held in memory."""
-
-NO_FILE = "it is no file: remove it, or move it out of the ledger"
-"""Message about a pipe, a device or a broken link that has the name of a journal."""
+_LONGEST_REST = 4 << 20
+"""Length of the longest rest of a stopped writer that does not begin like a row [B]: zeros, which some file systems
+write after a power failure."""
 
 _MOST_WAITING = 32
 """Largest number of buffers whose rows wait for a tally."""
@@ -84,40 +79,6 @@ _AGED = (
 _TALLY = kind_and_data(Tally.__name__)
 _INVALID = (AttributeError, KeyError, TypeError, ValueError)
 """Exceptions of a row whose fields do not fit its kind."""
-
-
-class LedgerDamageError(UserError):
-    """A journal holds something that its writer cannot have written."""
-
-    def __init__(self, path: Path, line: int, reason: str) -> None:
-        """Build the error.
-
-        Args:
-            path: The journal.
-            line: Line number, from 1.
-            reason: Description of the damage.
-        """
-        super().__init__(f"{path}:{line}: {reason}")
-        self.path, self.line, self.reason = path, line, reason
-
-    def __reduce__(self) -> tuple[type[Self], tuple[Path, int, str]]:
-        """Restore the same error after a transfer from another process."""
-        return type(self), (self.path, self.line, self.reason)
-
-
-class Stamp(NamedTuple):
-    """File status that changes with every change of the file."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    """Time of the last change of content or attributes [ns]. Unlike the modification time, no program can set it."""
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Self:
-        """Return the stamp from a file's status."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class Place(NamedTuple):
@@ -198,93 +159,6 @@ class Digest:
         return digest
 
 
-def find_journals(root: Path) -> list[Path]:
-    """Return every journal under a directory, compressed or not, in a stable order.
-
-    Other processes may create and delete files and directories at the same time. Symbolic links are followed; a
-    directory that several links lead to is read once.
-
-    Args:
-        root: The directory; it need not exist.
-
-    Raises:
-        UserError: If a directory can't be read. Its journals must not be left out silently.
-    """
-    found: list[Path] = []
-    seen: set[tuple[int, int]] = set()
-    waiting = [os.fspath(root)]
-    while waiting:
-        directory = waiting.pop()
-        try:
-            status = os.stat(directory)
-            if (identity := (status.st_dev, status.st_ino)) in seen:
-                continue
-            seen.add(identity)
-            with os.scandir(directory) as listing:
-                entries = sorted(listing, key=attrgetter("name"), reverse=True)
-            for entry in entries:
-                if _is_directory(entry):
-                    waiting.append(entry.path)
-                elif is_journal(path := Path(entry.path)):
-                    found.append(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise UserError(
-                f"cannot read {error.filename}: {error.strerror}: make it readable, or move it out of the ledger"
-            ) from error
-    return sorted(found)
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Tell whether an entry is a directory, or a symbolic link that leads to one.
-
-    Raises:
-        OSError: If a link can't be followed, so that nobody knows. A link that leads to itself leads to no directory.
-    """
-    try:
-        return entry.is_dir()
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return False
-        raise
-
-
-def is_journal(path: Path) -> bool:
-    """Tell by its name whether a file is a journal, compressed or not."""
-    return path.name.startswith("journal-") and path.name.removesuffix(COMPRESSED).endswith(".jsonl")
-
-
-def open_journal(path: Path) -> BinaryIO:
-    """Open a journal, compressed or not, to read its lines.
-
-    Raises:
-        LedgerDamageError: If a compressed journal can't be decompressed.
-        OSError: If the file can't be read.
-    """
-    file = path.open("rb")
-    if path.suffix != COMPRESSED:
-        return file
-    with file:
-        return _decompressed(path, file)
-
-
-def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
-    """Return the lines of a compressed journal, in memory."""
-    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # the format of gzip
-    if os.fstat(file.fileno()).st_size > _MOST_DECOMPRESSED:
-        raise LedgerDamageError(path, 1, f"the compressed journal has more than {_MOST_DECOMPRESSED >> 20} MiB")
-    try:
-        lines = stream.decompress(file.read(), _MOST_DECOMPRESSED)
-    except zlib.error as error:
-        raise LedgerDamageError(path, 1, f"the compressed journal is damaged: {error}") from error
-    if stream.unconsumed_tail:
-        raise LedgerDamageError(path, 1, f"decompressed it has more than {_MOST_DECOMPRESSED >> 20} MiB")
-    if not stream.eof or stream.unused_data:
-        raise LedgerDamageError(path, 1, "the compressed journal is cut off, or something follows it")
-    return io.BytesIO(lines)
-
-
 def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]:
     """Verify a journal from the first byte to the last, and digest it.
 
@@ -305,7 +179,7 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
         raise LedgerDamageError(path, 1, NO_FILE)  # to open a pipe takes until somebody writes
     with path.open("rb", buffering=_BUFFER) as stored:
         stamp = Stamp.of(os.fstat(stored.fileno()))
-        file = _decompressed(path, stored) if path.suffix == COMPRESSED else stored
+        file = io.BufferedReader(Inflated(path, stored), _BUFFER) if path.suffix == COMPRESSED else stored
         while (lines := _next_lines(file)) and lines[-1].endswith(b"\n"):
             reading.add(lines)
     *whole, rest = lines or [b""]
@@ -315,10 +189,15 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
 
 def _next_lines(file: BinaryIO) -> list[bytes]:
     """Return the next lines of a journal, a few at a time; of a line that is too long, only the beginning."""
-    block = file.read(_BUFFER)
-    if not block.endswith(b"\n"):
-        block += file.readline(_LONGEST_LINE)
-    return io.BytesIO(block).readlines()
+    lines = io.BytesIO(file.read(_BUFFER)).readlines()
+    if lines and not lines[-1].endswith(b"\n"):
+        lines[-1] += file.readline(_longest(lines[-1]))
+    return lines
+
+
+def _longest(line: bytes) -> int:
+    """Return how long a line may be that begins like this [B]."""
+    return _LONGEST_LINE if begins_like_a_row(line) else _LONGEST_REST
 
 
 class _Reading:
@@ -382,10 +261,11 @@ class _Reading:
                 raise ValueError(f"no row is of the kind {parts.kind!r}")
             parse_time(parts.time)
             if self._thorough or parts.kind != RunDeclared.__name__:  # a declaration is parsed by every reader
-                row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-                if isinstance(row, _AGED):
+                kind = KINDS[parts.kind]
+                row = check_fields(kind, parts.data)
+                if issubclass(kind, _AGED):
                     self._digest.wall_ns = max(self._digest.wall_ns, row.wall_ns)
-                if isinstance(row, PanelResult):
+                if kind is PanelResult:
                     self._digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
         except _INVALID as error:
             raise self._invalid(number, error) from error
@@ -430,10 +310,9 @@ class _Reading:
         """Handle the bytes after the last newline, and return the digest."""
         digest = self._digest
         self._sum_up()
-        if len(rest) >= _LONGEST_LINE:
-            raise LedgerDamageError(
-                self._path, digest.rows + 1, f"the line has no end within {_LONGEST_LINE >> 20} MiB: no writer wrote it"
-            )
+        if len(rest) >= (longest := _longest(rest)):
+            reason = f"the line has no end within {longest >> 20} MiB: no writer wrote it"
+            raise LedgerDamageError(self._path, digest.rows + 1, reason)
         if not may_be_torn(rest, digest.rows):
             reason = "the line has no end, and is not what a stopped writer leaves behind"
             raise LedgerDamageError(self._path, digest.rows + 1, reason)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.row import Row
 
 VERSION = 2
 """Version of the line format."""
@@ -34,7 +34,8 @@ conversion to local time."""
 
 _KIND_KEY, _DATA_KEY, _HASH_KEY = b'","kind":"', b'","data":', b',"hash":"'
 _HASH_LENGTH = len(_HASH_KEY) + 64 + len(b'"}\n')
-_HEAD, _TAIL = b'{"v":' + str(VERSION).encode() + b',"seq":%d,"time":"', b',"prev":"%s","hash":"%s"}\n'
+_BEGIN = b'{"v":%d,"seq":' % VERSION
+_HEAD, _TAIL = _BEGIN + b'%d,"time":"', b',"prev":"%s","hash":"%s"}\n'
 
 TAIL_LENGTH = len(b',"prev":""') + 64 + _HASH_LENGTH
 """Length of a line after its data [B]."""
@@ -192,6 +193,11 @@ def what_is_wrong(line: bytes) -> str:
     if not hash_matches(line):
         return "the row does not match its hash"
     return "the row does not follow the row before it"
+
+
+def begins_like_a_row(line: bytes) -> bool:
+    """Tell whether a line, or its beginning, begins like a row."""
+    return line.startswith(_BEGIN) or _BEGIN.startswith(line)
 
 
 def may_be_torn(rest: bytes, sequence: int) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
+from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.ledger.content import JournalContent
-from ledger_lab.ledger.digest import COMPRESSED, open_journal
 from ledger_lab.ledger.encoding import GENESIS, Line, encode_line, encode_value, hash_of, kind_begins, split_line
+from ledger_lab.ledger.listing import COMPRESSED
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
     AttemptEnded,

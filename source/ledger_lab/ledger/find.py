@@ -70,10 +70,10 @@ def _run_in(directory: Path) -> Run:
 def _run_with_id(prefix: str, log_root: Path) -> Run:
     """Return the only run whose id starts with this text."""
     runs = read_runs(log_root)
-    matching = [run for run in runs if run.declared.run_id.startswith(prefix)]
+    matching = [run for run in runs if run.run_id.startswith(prefix)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: give more characters")
-    known = nearest(prefix, [run.declared.run_id for run in runs])
+        raise UserError(f"{prefix!r} begins the ids of {len(matching)} runs: name more of one")
+    known = nearest(prefix, [run.run_id for run in runs])
     raise UserError(f"no checkpoint, run directory or run id {prefix!r} (run ids under {log_root}: {known})")

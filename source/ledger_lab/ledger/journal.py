@@ -17,7 +17,7 @@ from typing import Self
 from ledger_lab.files import naming, sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
 from ledger_lab.ledger.redaction import Redactor
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.tally import TALLIED, Tallied
 
 SYNC_AT_LEAST_EVERY = 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledger_lab.ledger.results import CapacityUsed, PanelResult
+from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
@@ -12,7 +13,6 @@ from ledger_lab.ledger.rows import (
     EvaluationStarted,
     Health,
     PhaseWindow,
-    Row,
     RunDeclared,
     ShutdownEnded,
     SupervisionStarted,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote
 
-from ledger_lab.ledger.rows import Row
+from ledger_lab.ledger.row import Row
 
 REDACTED = "[redacted]"
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger_lab.ledger.rows import Count, PathBelow, Positive, Row, RunId, Seed
+from ledger_lab.ledger.row import Count, PathBelow, Positive, Row, RunId, Seed
 
 HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
 """Ends of an episode other than a termination term: it reached its horizon, its numbers are not finite, or the physics

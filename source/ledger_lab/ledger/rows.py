@@ -6,50 +6,14 @@ to the wall-clock time exactly. A figure that was not measured is ``None``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
 from ledger_lab.costs.prices import Price
-
-_INT64_MAX = (1 << 63) - 1
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
-"""A non-negative number of things, bytes or nanoseconds. It fits the signed 64-bit integers of SQL."""
-
-Positive = Annotated[int, msgspec.Meta(ge=1, le=_INT64_MAX)]
-"""A number of things, at least 1."""
-
-Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-"""A part of a whole, in [0, 1]."""
-
-Measured = Annotated[float, msgspec.Meta(ge=-1e30, le=1e30)]
-"""A measured quantity. Its limit is far below the largest float, so that sums and products of measured quantities are
-finite."""
-
-Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e30)]
-"""A measured quantity that is never negative."""
-
-Total = Annotated[float, msgspec.Meta(ge=-1e45, le=1e45)]
-"""A sum of measured quantities."""
-
-Instant = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
-"""A time relative to another time [ns]; negative if it is earlier."""
-
-Seed = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
-"""A seed of a generator of random numbers."""
-
-RunId = Annotated[str, msgspec.Meta(pattern=r"\A[\w.+-]{1,128}\Z")]
-"""Id of a run."""
-
-PathBelow = Annotated[str, msgspec.Meta(pattern=r"\A(?!/)(?![\s\S]*(?:\A|/)\.\.(?:/|\Z))[^\0]+\Z")]
-"""Relative path of a file inside a run's directory; it can't leave the directory."""
-
-_MOST_NESTED = 64
-"""Deepest nesting of the fields of a row: recursive functions process them."""
+from ledger_lab.ledger.row import Amount, Count, Measured, PathBelow, Positive, Row, RunId, Seed, Share
 
 
 class Status(StrEnum):
@@ -87,72 +51,6 @@ class Status(StrEnum):
     def failed(self) -> bool:
         """Whether the work was left unfinished."""
         return self not in (Status.COMPLETED, Status.TARGET_REACHED, Status.RUNNING)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One immutable record of the ledger."""
-
-    DURABLE: ClassVar[bool] = True
-    """Whether the row is on disk before the program goes on. Other rows, such as telemetry, may be written in
-    batches."""
-
-    IDENTITY: ClassVar[frozenset[str]] = frozenset(
-        {
-            "run_id",
-            "cohort",
-            "task",
-            "rl_library",
-            "panel",
-            "panel_id",
-            "checkpoint",
-            "checkpoint_sha256",
-            "path",
-            "sha256",
-            "outcomes",
-            "anchors",
-        }
-    )
-    """Fields that identify what a row is about. They are never redacted."""
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build the row from JSON, and check the type and the range of every field.
-
-        Args:
-            data: The result of :meth:`to_data`, or any JSON value from an untrusted file.
-
-        Raises:
-            ValueError: If the JSON value is not an object, a field is missing or unknown, or a value has the wrong type
-                or range. The message names the field.
-        """
-        if not isinstance(data, dict):
-            raise ValueError("its fields are not a JSON object")
-        known, untyped = _field_names(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its rows are
-        if unknown := data.keys() - known:
-            raise ValueError(f"unknown field {min(unknown)!r}")
-        if any(_is_nested(data.get(name), _MOST_NESTED) for name in untyped):
-            raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
-        return msgspec.convert(data, cls)
-
-
-@cache
-def _field_names(kind: type[Row]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names of all fields of a kind, and of those whose type leaves values open, so that they may nest."""
-    names = {each.name: str(each.type) for each in fields(kind)}
-    return frozenset(names), tuple(name for name, annotation in names.items() if "Any" in annotation)
-
-
-def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
-    """Tell whether a JSON value is nested deeper than so many levels."""
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_is_nested(each, depth - 1) for each in inner)
 
 
 class _BeganFrom(TypedDict):

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
+from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
-from ledger_lab.ledger.digest import COMPRESSED, LedgerDamageError
+from ledger_lab.ledger.directories import Directory
+from ledger_lab.ledger.encoding import parse_time
+from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     PhaseWindow,
-    Row,
     RunDeclared,
     ShutdownEnded,
     Status,
@@ -138,8 +141,44 @@ class Run:
     declared: RunDeclared
     declared_at: datetime
     attempts: tuple[Attempt, ...]
-    evaluations: tuple[JournalContent, ...] = ()
+    evaluations: tuple[JournalContent, ...]
     """Journals of stand-alone evaluations, by their start."""
+
+    @classmethod
+    def known(cls, directory: Path, gist: Gist, read: Callable[[], Run]) -> Self:
+        """Return a run whose journals are only read when more than its gist is needed.
+
+        Args:
+            directory: Its directory.
+            gist: What is known about it.
+            read: Reads it.
+        """
+        run = cls.__new__(cls)
+        vars(run).update(gist._asdict(), directory=directory, declared_at=parse_time(gist.declared_at), _read=read)
+        return run
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any field
+        """Read the journals of a run of which only the gist is known, and return a field."""
+        if "_read" not in vars(self):
+            raise AttributeError(name)
+        vars(self).update(vars(self._read()))
+        del vars(self)["_read"]
+        return getattr(self, name)
+
+    @cached_property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.declared.run_id
+
+    @cached_property
+    def cohort(self) -> str | None:
+        """The cohort that it was declared in, if there is one."""
+        return self.declared.cohort
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of rows of all its attempts."""
+        return sum(journal.count for attempt in self.attempts for journal in attempt.journals)
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
@@ -228,12 +267,15 @@ class Ledger:
     """Runs, oldest first."""
     cohorts: tuple[Cohort, ...] = field(default=())
     """Cohorts that were declared with a size, by name."""
-    torn: tuple[JournalContent, ...] = field(default=())
-    """Journals with an unfinished last line."""
-    journals: tuple[JournalContent, ...] = field(default=(), repr=False)
-    """All journals, including those that belong to no run."""
+    directories: tuple[Directory, ...] = field(default=(), repr=False, compare=False)
+    """All directories with journals."""
     damage: tuple[LedgerDamageError, ...] = field(default=())
     """Damage of the ledger. Runs with damage in their directories are left out."""
+
+    @property
+    def journals(self) -> tuple[JournalContent, ...]:
+        """All journals of undamaged directories, including those that belong to no run."""
+        return tuple(journal for each in self.directories if not each.damage for journal in each.journals)
 
 
 def attempt_number(journal: Path) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger_lab.ledger.rows import Count, Positive, Row
+from ledger_lab.ledger.row import Count, Positive, Row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from ledger_lab.ledger.encoding import TAIL_LENGTH, TIME_LENGTH, kind_and_data, kind_begins
-from ledger_lab.ledger.rows import Count, PhaseWindow, Row, Telemetry
+from ledger_lab.ledger.row import Count, Row, checker
+from ledger_lab.ledger.rows import PhaseWindow, Telemetry
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 
 TALLIED = (PhaseWindow, Telemetry)
@@ -24,19 +25,7 @@ _WINDOW, _TELEMETRY = TALLIED_BEGIN = tuple(kind_and_data(kind.__name__) for kin
 """Bytes between the time and the data of these rows, see :func:`ledger_lab.ledger.encoding.kind_and_data`."""
 
 
-def _decoder(kind: type[Row]) -> msgspec.json.Decoder[Any]:
-    """Return what parses the fields of a row of this kind and checks all of them, in one pass.
-
-    It returns an object with the attributes of the row: unlike a dataclass, msgspec's own kind of class refuses fields
-    that it does not know, and takes half the time.
-    """
-    hints = get_type_hints(kind, include_extras=True)
-    hints = {name: hint for name, hint in hints.items() if name in kind.__dataclass_fields__}
-    struct = msgspec.defstruct(kind.__name__, hints.items(), kw_only=True, forbid_unknown_fields=True)
-    return msgspec.json.Decoder(struct)
-
-
-_decode_window, _decode_telemetry = (_decoder(kind).decode for kind in TALLIED)
+_check_window, _check_telemetry = map(checker, TALLIED)
 
 _LEAST_ROWS, _LEAST_RATIO = 128, 16
 """A tally is due after at least this many rows, and this many times the size of the last tally. With many accelerators,
@@ -106,10 +95,10 @@ class Sums:
             ValueError: If it is not a valid row.
         """
         if line.startswith(_WINDOW, kind_at):
-            self.windows.add(_decode_window(line[kind_at + len(_WINDOW) : -TAIL_LENGTH]))
+            self.windows.add(_check_window(line[kind_at + len(_WINDOW) : -TAIL_LENGTH]))
         elif line.startswith(_TELEMETRY, kind_at):
             time = line[kind_at - TIME_LENGTH : kind_at].decode()
-            self.telemetry.add(time, _decode_telemetry(line[kind_at + len(_TELEMETRY) : -TAIL_LENGTH]))
+            self.telemetry.add(time, _check_telemetry(line[kind_at + len(_TELEMETRY) : -TAIL_LENGTH]))
 
     def tally(self) -> Tally:
         """Return the sums as a row."""

@@ -13,7 +13,8 @@ from typing import Annotated, NamedTuple, Self
 
 import msgspec
 
-from ledger_lab.ledger.rows import Amount, Count, DeviceSample, HostSample, Instant, Measured, Telemetry, Total
+from ledger_lab.ledger.row import Amount, Count, Instant, Measured, Total
+from ledger_lab.ledger.rows import DeviceSample, HostSample, Telemetry
 
 MAX_PLAUSIBLE_W = 10_000.0
 """More power than any accelerator draws [W]. If an energy counter rises faster, it was reset, and the difference is not

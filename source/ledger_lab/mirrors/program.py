@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import RunDeclared, Status
-from ledger_lab.ledger.digest import find_journals
 from ledger_lab.ledger.find import telling_damage
+from ledger_lab.ledger.listing import find_journals
 from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.mirrors.follow import JournalEntry, RunFollower
 from ledger_lab.mirrors.sink import SINKS, RunInfo, Sink, SinkUnavailableError, load_sink

@@ -123,19 +123,19 @@ def select_side(
     Raises:
         UserError: If the name matches nothing or several things, or the run has not ended.
     """
-    cohort = tuple(run for run in runs if run.declared.cohort == name)
-    exact = tuple(run for run in runs if run.declared.run_id == name)
+    cohort = tuple(run for run in runs if run.cohort == name)
+    exact = tuple(run for run in runs if run.run_id == name)
     if cohort and exact:
         raise UserError(f"{name!r} is the name of a cohort and of a run: use another --cohort in trainings")
-    chosen = cohort or exact or tuple(run for run in runs if run.declared.run_id.startswith(name))
+    chosen = cohort or exact or tuple(run for run in runs if run.run_id.startswith(name))
     if not cohort and len(chosen) > 1:
-        ids = ", ".join(run.declared.run_id for run in chosen[:5])
+        ids = ", ".join(run.run_id for run in chosen[:5])
         raise UserError(
             f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): give more "
             "characters"
         )
     if not chosen:
-        known = {run.declared.run_id for run in runs} | {run.declared.cohort for run in runs if run.declared.cohort}
+        known = {run.run_id for run in runs} | {run.cohort for run in runs if run.cohort}
         raise UserError(f"no cohort or run {name!r}; {nearest(name, known)}")
     summaries = tuple(summarize(run) for run in chosen)
     running = next((s.run_id for s in summaries if s.status == Status.RUNNING), None)
@@ -151,7 +151,7 @@ def refusals(a: Side, b: Side) -> list[Difference]:
     Raises:
         UserError: If a run is on both sides.
     """
-    both = {run.declared.run_id for run in a.runs} & {run.declared.run_id for run in b.runs}
+    both = {run.run_id for run in a.runs} & {run.run_id for run in b.runs}
     if both:
         raise UserError(f"run {min(both)} is on both sides: name two different runs or cohorts")
     return construct_differences([run.declared for run in a.runs], [run.declared for run in b.runs])

@@ -202,7 +202,7 @@ def _began_from(of: _RunRow) -> str | None:
     return "{run_id}/{checkpoint}".format(**began) if began else None
 
 
-_ROW_RUN: Column[Any] = column("run_id VARCHAR", attrgetter("run.declared.run_id"))
+_ROW_RUN: Column[Any] = column("run_id VARCHAR", attrgetter("run.run_id"))
 _ROW_ATTEMPT: Column[Any] = column("attempt BIGINT from 1", attrgetter("attempt.number"))
 _ROW_WALL: Column[Any] = column("wall_s DOUBLE age of the attempt's process [s]", lambda of: of.row.wall_ns / 1e9)
 
@@ -271,7 +271,7 @@ _ITERATIONS: list[Column[_WindowRow]] = [
 ]
 
 _PHASES: list[Column[_PhaseRow]] = [
-    column("run_id VARCHAR", attrgetter("of.run.declared.run_id")),
+    column("run_id VARCHAR", attrgetter("of.run.run_id")),
     column("attempt BIGINT from 1", attrgetter("of.attempt.number")),
     column("window_index BIGINT joins iterations", attrgetter("of.place")),
     column("iteration BIGINT", attrgetter("of.window.iteration")),
@@ -317,7 +317,7 @@ _PANEL_RESULTS: list[Column[_ResultRow]] = [
 ]
 
 _EPISODES: list[Column[_EpisodeRow]] = [
-    column("run_id VARCHAR", attrgetter("of.run.declared.run_id")),
+    column("run_id VARCHAR", attrgetter("of.run.run_id")),
     column("result BIGINT joins panel_results", attrgetter("of.place")),
     column("checkpoint VARCHAR", attrgetter("of.result.checkpoint")),
     column("purpose VARCHAR", attrgetter("of.result.purpose")),

@@ -1,0 +1,190 @@
+"""Finds journals, and notes the state of each file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ledger_lab.errors import UserError
+
+COMPRESSED = ".gz"
+"""Suffix of a journal that was compressed with gzip after its last row."""
+
+NO_FILE = "it is no file: remove it, or move it out of the ledger"
+"""What is wrong with a pipe, a device or a link that has the name of a journal."""
+
+_KERNEL = ("/proc", "/sys")
+"""File systems of the kernel, without ledgers: a link that leads there leads everywhere."""
+
+_LONGEST_SHOWN = 500
+"""Longest path that a message shows as a whole [characters]."""
+
+
+class LedgerDamageError(UserError):
+    """A journal holds something that its writer cannot have written, or can't be read."""
+
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        """Build the error.
+
+        Args:
+            path: The journal, or a directory.
+            line: Line number, from 1.
+            reason: Description of the damage.
+        """
+        shown = os.fspath(path)
+        shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+        super().__init__(f"{shown}:{line}: {reason}")
+        self.path, self.line, self.reason = path, line, reason
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Path, int, str]]:
+        """Restore the same error after a transfer from another process."""
+        return type(self), (self.path, self.line, self.reason)
+
+    @classmethod
+    def unreadable(cls, path: Path, error: OSError) -> Self:
+        """Return the error for a file or a directory that the system does not let us read."""
+        return cls(path, 1, f"cannot be read: {error.strerror}: make it readable, or move it out of the ledger")
+
+
+class Stamp(NamedTuple):
+    """File status that changes with every change of the file."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    """Time of the last change of content or attributes [ns]. Unlike the modification time, no program can set it."""
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        """Return the stamp from a file's status."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The journals below a root, compressed or not."""
+
+    directories: dict[str, dict[str, Stamp | LedgerDamageError]] = field(default_factory=dict)
+    """Stamps of the journals, or why they can't be read; by directory, in the order of the paths, and by name."""
+    damage: list[LedgerDamageError] = field(default_factory=list)
+    """Directories that can't be read. They are not left out silently."""
+
+    @property
+    def size(self) -> int:
+        """Size of all journals that can be read [B]."""
+        stamps = (stamp for names in self.directories.values() for stamp in names.values())
+        return sum(stamp.size for stamp in stamps if isinstance(stamp, Stamp))
+
+
+def list_journals(root: Path) -> Listing:
+    """List all journals below a root, which need not exist.
+
+    Other processes may create and delete files and directories at the same time. Symbolic links are followed; a
+    directory that several links lead to is listed once.
+
+    Args:
+        root: The root.
+    """
+    listing = Listing()
+    seen: set[tuple[int, int]] = set()
+    kernel = {os.stat(path).st_dev for path in _KERNEL if os.path.isdir(path)}
+    waiting = [os.fspath(root)]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            status = os.stat(directory)
+            if (identity := (status.st_dev, status.st_ino)) in seen:
+                continue
+            seen.add(identity)
+            if status.st_dev in kernel:
+                reason = "it leads into a file system of the kernel: move it out of the ledger"
+                listing.damage.append(LedgerDamageError(Path(directory), 1, reason))
+                continue
+            waiting += reversed(_list(directory, listing))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            listing.damage.append(LedgerDamageError.unreadable(Path(error.filename or directory), error))
+    return listing
+
+
+def list_directory(directory: Path) -> Listing:
+    """List the journals that are directly in a directory.
+
+    Args:
+        directory: The directory; it need not exist.
+    """
+    listing = Listing()
+    try:
+        _list(os.fspath(directory), listing)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        listing.damage.append(LedgerDamageError.unreadable(directory, error))
+    return listing
+
+
+def find_journals(root: Path) -> list[Path]:
+    """Return every journal under a directory, compressed or not, in a stable order.
+
+    Args:
+        root: The directory; it need not exist.
+
+    Raises:
+        LedgerDamageError: If a directory can't be read.
+    """
+    listing = list_journals(root)
+    if listing.damage:
+        raise listing.damage[0]
+    return sorted(Path(directory, name) for directory, names in listing.directories.items() for name in names)
+
+
+def _list(directory: str, listing: Listing) -> list[str]:
+    """Add the journals of one directory to a listing, and return the directories in it, sorted.
+
+    Raises:
+        OSError: If the directory can't be read.
+    """
+    below: list[str] = []
+    names: list[str] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir():
+                    below.append(entry.path)
+                    continue
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # a link that leads to itself leads to no directory
+                    listing.damage.append(LedgerDamageError.unreadable(Path(entry.path), error))
+                    continue
+            if is_journal(entry.name):
+                names.append(entry.name)
+    found = {name: stamp for name in sorted(names) if (stamp := _stamp(os.path.join(directory, name))) is not None}
+    if found:
+        listing.directories[directory] = found
+    return sorted(below)
+
+
+def _stamp(path: str) -> Stamp | LedgerDamageError | None:
+    """Return the stamp of a journal, ``None`` if the file no longer exists, or the damage if it can't be read."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            return LedgerDamageError(Path(path), 1, "it is a link to a file that does not exist")
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return LedgerDamageError(Path(path), 1, NO_FILE)
+        return LedgerDamageError.unreadable(Path(path), error)
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else LedgerDamageError(Path(path), 1, NO_FILE)
+
+
+def is_journal(name: str) -> bool:
+    """Tell by its name whether a file is a journal, compressed or not."""
+    return name.startswith("journal-") and name.removesuffix(COMPRESSED).endswith(".jsonl")
