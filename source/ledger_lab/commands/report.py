@@ -82,9 +82,9 @@ def report_parser() -> argparse.ArgumentParser:
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help="Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
-        "than A, with confidence intervals. If A and B cannot be compared, for example because their panels differ, "
-        "the program lists what differs and exits with status 2.",
+        help="Compare two cohorts or runs. The result is the time to the target of A divided by that of B, and the "
+        "same ratio of their costs, with confidence intervals. If A and B cannot be compared, for example because "
+        "their panels differ, the program lists what differs and exits with status 2.",
     )
     what.add_argument(
         "--sql",
@@ -105,8 +105,9 @@ def report_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--usd_per_hour",
         type=float,
-        help="Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
-        "GPU, or of the whole machine if it trains on its CPU.",
+        help="Price to compute all costs with [USD/h]. With --instance, it is the price of that machine, and replaces "
+        "the price in the price file. Without --instance, it is the price of one GPU, or of the whole machine if the "
+        "training ran on its CPU.",
     )
     parser.add_argument(
         "--prices",
