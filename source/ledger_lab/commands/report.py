@@ -83,9 +83,9 @@ def report_parser() -> argparse.ArgumentParser:
         nargs=2,
         metavar=("A", "B"),
         help="Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio "
-        "of the two times, and which side is cheaper, with the ratio of the two costs. Both ratios have confidence "
-        "intervals. If A and B cannot be compared, for example because their panels differ, the program lists what "
-        "differs and exits with status 2.",
+        "of the two times, and which side is cheaper, with the ratio of the two costs. If both sides have several "
+        "runs, the ratios have confidence intervals. If A and B cannot be compared, for example because "
+        "their panels differ, the program lists what differs and exits with status 2.",
     )
     what.add_argument(
         "--sql",
