@@ -10,7 +10,7 @@ from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
     "evaluate": "time to score several checkpoints, compared with one",
-    "evaluators": "errors of common ways to evaluate a policy",
+    "evaluators": "errors in the success rate that common evaluation methods give",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",
@@ -22,7 +22,7 @@ BENCHMARKS = {
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "training_kills": "check that the ledger stays correct when trainings are killed",
-    "verdict": "how often a policy below the target is confirmed, and how soon a good policy is",
+    "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
 }
 
 

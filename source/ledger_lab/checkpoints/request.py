@@ -140,9 +140,9 @@ class ExportRequest(_CheckpointRequest):
         description=(
             "Export the policy of a checkpoint, for example to run it on a robot. The program writes policy.pt "
             "(TorchScript), policy.onnx and contract.json. Both policy files include the observation normalizer. "
-            "contract.json describes observations, actions, joints, gains and rates. Before it writes, the program "
-            "runs both policy files on observations of the task. If their actions differ from those of the trained "
-            "policy, the program writes nothing and exits with status 1."
+            "contract.json describes observations, actions, joints, gains and rates. Before it writes the files, the "
+            "program tests both exported policies on observations of the task. If their actions differ from those of "
+            "the trained policy by more than --tolerance, the program writes nothing and exits with status 1."
         ),
         terms=("run", "confirmed", "fresh seeds", "journal", "ledger"),
         examples=("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),

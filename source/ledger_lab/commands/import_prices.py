@@ -41,8 +41,8 @@ class ImportRequest(Request):
         description="Write a price file from catalogs of cloud prices. train.py and report.py read the price file with "
         "--prices. A catalog is a file of the tool gpuhunt: a table PROVIDER.csv, or a catalog.zip of such tables. The "
         "program reads files on your disk and does not use the network. The name of an entry is made of provider, "
-        "instance and region, and ends in -spot for a spot price. Each entry records the catalog and the day of the "
-        "price.",
+        "machine type and region, and ends in -spot for a spot price. Each entry records the catalog and the day of "
+        "the price.",
         terms=("instance",),
         examples=(
             "import_prices.py catalog.zip --gpu H100 --region us-east-1 --output my_prices.toml",

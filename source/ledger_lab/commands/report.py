@@ -83,8 +83,9 @@ class ReportRequest(Request):
     )
     compare: tuple[str, str] | None = flag(
         None,
-        "Compare two cohorts or runs. The result says by which factors B reaches the target sooner and cheaper "
-        "than A, with confidence intervals. If A and B cannot be compared, for example because their panels differ, "
+        "Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio of the "
+        "two times, and which side is cheaper, with the ratio of the two costs. If both sides have several runs, the "
+        "ratios have confidence intervals. If A and B cannot be compared, for example because their panels differ, "
         "the program lists what differs and exits with status 2.",
         metavar=("A", "B"),
     )
@@ -104,8 +105,9 @@ class ReportRequest(Request):
     )
     usd_per_hour: float | None = flag(
         None,
-        "Price of a machine to compute all costs with [USD/h]. Without --instance, this is the price of one "
-        "GPU, or of the whole machine if it trains on its CPU.",
+        "Price to compute all costs with [USD/h]. With --instance, it is the price of that machine, and replaces the "
+        "price in the price file. Without --instance, it is the price of one GPU, or of the whole machine if the "
+        "training ran on its CPU.",
     )
     prices: Path | None = flag(
         None,

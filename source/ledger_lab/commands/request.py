@@ -15,11 +15,11 @@ class ListRequest(Request):
     program = Program(
         name="list_envs.py",
         description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
-        "engines and panels. The panel ids are those for the default physics of each task. The column record shows how "
-        "well the pretrained policy of the task did: successful episodes out of all episodes on fresh seeds, and the "
-        "training time until the policy was confirmed. If the training started from an earlier policy, the time after "
-        "the + is the time of the earlier trainings. If the policy did not reach its target, the column shows its best "
-        "score.",
+        "engines and panels. Each panel id is valid for the default physics engine of the task. The column record "
+        "shows how well the pretrained policy of the task did: successful episodes out of all episodes on fresh seeds, "
+        "and the training time until the policy was confirmed. If the training started from an earlier policy, the "
+        "time after the + is the time of the earlier trainings. If the policy did not reach its target, the column "
+        "shows its best score.",
         terms=("held-out", "panel", "panel id", "target", "fresh seeds", "confirmed"),
         examples=("list_envs.py", "list_envs.py --all --keyword Velocity"),
     )

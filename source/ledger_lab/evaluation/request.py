@@ -57,8 +57,9 @@ class EvaluateRequest(PolicyRequest):
     versus: str | None = flag(
         None,
         (
-            "Compare this checkpoint with the checkpoint before --versus, episode by episode. If you name a run, its "
-            "confirmed checkpoint is compared, or its last checkpoint if none is confirmed."
+            "Second checkpoint. The program compares both checkpoints episode by episode. Name the first checkpoint "
+            "without a flag. If you name a run, its confirmed checkpoint is compared, or its last checkpoint if none "
+            "is confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
@@ -136,8 +137,8 @@ class NewPanelRequest(Request):
         description=(
             "Write a panel file for your manager-based task. The panel lets you train until a target is reached, and "
             "compare policies. You only have to write its success function. Comments in the file list the task's "
-            "terminations, commands, joints and observations. Other comments show example cells that perturb them. "
-            "The program does not start a simulation."
+            "terminations, commands, joints and observations. Other comments show an example of each perturbation "
+            "that fits the task. The program does not start a simulation."
         ),
         terms=("held-out", "panel", "cell", "success function", "target"),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),

@@ -45,8 +45,8 @@ class ProfileRequest(TaskRequest):
     warm_up: int = flag(5, "Number of iterations before the measurement (default: 5).", group=_HOW)
     iterations: int = flag(
         10,
-        "Number of iterations to time in parts (default: 10). The same number of iterations runs without this timing, "
-        "to measure how much it slows the training down.",
+        "Number of iterations whose parts are timed (default: 10). The same number of iterations runs without this "
+        "timing, to measure how much it slows the training down.",
         group=_HOW,
     )
     trace: bool = flag(

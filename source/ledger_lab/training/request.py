@@ -100,7 +100,7 @@ class TrainRequest(TaskRequest):
     )
     trust_run: bool = flag(
         False,
-        "With --checkpoint: accept overrides of the earlier run that name Python functions, classes or files to load. "
+        "With --checkpoint: load Python functions, classes and files that the overrides of the earlier run name. "
         "Use this flag only if you trust the authors of that run.",
         group=TASK,
     )
@@ -111,15 +111,16 @@ class TrainRequest(TaskRequest):
         False,
         (
             "Adapt the learning rate to the batch size: if the batch is twice as large as in the task's own "
-            "configuration, the learning rate is √2 times as high. The batch size is environments × rollout length × "
-            "epochs, summed over all processes. The program prints the new learning rate and records it."
+            "configuration, the learning rate is √2 times as high. Here, the batch size counts each sample once per "
+            "epoch: environments of all processes × rollout length × epochs. The program prints the new learning rate "
+            "and records it."
         ),
         group=TASK,
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
         "Health events that end the run (default: non_finite). non_finite always ends the run, even if you do not name "
-        "it. After all other events that you do not name, the training continues.",
+        "it. Other events end the run only if you name them.",
         group=_HEALTH,
         metavar="EVENT[,EVENT]",
         parse=parse_stop_on,
@@ -192,8 +193,8 @@ class TrainRequest(TaskRequest):
         (
             "Save the state every N iterations (default: with each checkpoint, and at least every "
             f"{STATE_AT_LATEST_S / 60:g} minutes). The state makes it possible to continue a run that was killed. Each "
-            "new state replaces the previous state. With 0, the state is saved only after a signal, when a policy is "
-            "confirmed, and at the end."
+            "new state replaces the previous state. With 0, the state is saved only after a signal, after each "
+            "confirmation, and at the end. A confirmation is the scoring of a policy on fresh seeds."
         ),
         group=_GOING_ON,
         metavar="N",
@@ -222,8 +223,8 @@ class TrainRequest(TaskRequest):
     )
     usd_per_hour: float | None = flag(
         None,
-        "Price of the machine [USD/h]. Without --instance, this is the price of one GPU, or of the whole machine if it "
-        "trains on its CPU.",
+        "Price [USD/h]. With --instance, it is the price of that machine, and replaces the price in the price file. "
+        "Without --instance, it is the price of one GPU, or of the whole machine if the training runs on its CPU.",
         group=_LEDGER,
     )
     prices: Path | None = flag(
