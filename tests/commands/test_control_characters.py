@@ -137,7 +137,6 @@ def test_all_other_output_goes_through_the_console() -> None:
         "commands/import_prices.py",  # a price file
         "ledger/find.py",  # made visible
         "tasks/registry.py",  # made visible
-        "commands/report.py",  # JSON
         "supervision/supervisor.py",  # made visible
         "terminal/console.py",
         "training/ranks.py",  # what was said elsewhere
