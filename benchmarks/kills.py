@@ -116,19 +116,20 @@ def bench_kills(argv: Sequence[str]) -> int:
 
 
 def _kill_one(root: Path, index: int, life_s: float) -> Killed:
-    """Start a writer, kill it, and look at its journal."""
-    run, attempt = divmod(index, _ATTEMPTS)
+    """Start a writer, kill it, and look at its journal. A writer that leaves no row is no attempt."""
+    run = index // _ATTEMPTS
     directory = root / "rsl_rl" / "kills" / f"run_{run:05d}"
-    if attempt == 0:
+    if not directory.exists():
         directory.mkdir(parents=True)
         with Journal(directory / "journal-0-0.jsonl") as journal:
             journal.append(declared(f"{run:08x}", run))
-    path = directory / f"journal-{attempt + 1}-0.jsonl"
+    attempt = sum(1 for _ in directory.iterdir())  # with the journal of the declaration
+    path = directory / f"journal-{attempt}-0.jsonl"
     readable, writable = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(readable)
-        _write_until_killed(path, run, attempt + 1, writable)
+        _write_until_killed(path, run, attempt, writable)
     os.close(writable)
     time.sleep(life_s)
     os.kill(pid, signal.SIGKILL)
@@ -137,7 +138,10 @@ def _kill_one(root: Path, index: int, life_s: float) -> Killed:
         acknowledged = [int(number) for number in pipe.read().split()]
     if not os.WIFSIGNALED(status):
         raise RuntimeError(f"the writer of {path} ended by itself, with status {os.waitstatus_to_exitcode(status)}")
-    return _look_at(path, run, attempt + 1, pid, acknowledged)
+    killed = _look_at(path, run, attempt, pid, acknowledged)
+    if killed.rows == 0 and killed.trouble is None:
+        path.unlink(missing_ok=True)
+    return killed
 
 
 def _look_at(path: Path, run: int, attempt: int, pid: int, acknowledged: list[int]) -> Killed:
