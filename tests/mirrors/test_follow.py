@@ -69,7 +69,7 @@ def test_a_long_journal_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_clock_that_is_set_back_leaves_each_journal_in_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger_lab.ledger.journal.datetime", SetClock([10, 20, 5, 6, 7]))
+    monkeypatch.setattr("ledger_lab.ledger.journal.datetime", SetClock([10, 10, 20, 5, 6, 7]))
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         journal.append(declared("aa"))
         journal.append(started(2**22 + 1))

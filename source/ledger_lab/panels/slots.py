@@ -334,7 +334,8 @@ class HeldOutSlots:
             for name, term in zip(manager.active_terms[group], terms, strict=True)
         }
         success = f"panel {panel.name}: success function {panel.success_function!r}", self._log.succeeds
-        cells = np.resize([cell for cell, _ in panel.episodes], self.count).tolist()
+        cells = [cell for cell, _ in panel.episodes] * self.places
+        cells += [""] * (self.count - len(cells))  # surplus slots have no perturbations
         training = GlobalStreams()
         require_own_rows(base, self.first, cells, self._restart, success, observations)
         training.restore()

@@ -19,8 +19,23 @@
 The run's journal records how the block ended: normally, by an exception, Ctrl-C or SIGTERM. Needs no torch.
 """
 
-from ledger_lab.recording.declare import record_run
-from ledger_lab.recording.panel import RecordedPanel
-from ledger_lab.recording.run import RecordedRun
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ledger_lab.recording.declare import record_run
+    from ledger_lab.recording.panel import RecordedPanel
+    from ledger_lab.recording.run import RecordedRun
 
 __all__ = ["RecordedPanel", "RecordedRun", "record_run"]
+
+_MODULES = {"RecordedPanel": "panel", "RecordedRun": "run", "record_run": "declare"}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - see the names above
+    """Import a name when it is asked for: the verdict needs NumPy, and a supervisor does not."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
