@@ -10,7 +10,7 @@ from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
     "evaluate": "time to score several checkpoints, compared with one",
-    "evaluators": "errors in the success rate that common evaluation methods give",
+    "evaluators": "how far common evaluation methods over- or underestimate the success rate",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",

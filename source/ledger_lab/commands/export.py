@@ -38,7 +38,7 @@ class ExportRequest(Request):
     to: Path = flag(MISSING, "Folder to write to. The program creates it if it does not exist.", metavar="DIR")
     format: tuple[Literal["parquet", "csv", "isaaclab"], ...] = flag(
         ("parquet",),
-        "Formats to write: one or more of those above (default: parquet).",
+        "One or more formats to write, separated by spaces (default: parquet).",
     )
     log_root: Path = log_root_flag()
 

@@ -53,9 +53,9 @@ class ReportRequest(Request):
         description=(
             "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
             "environment steps per second, peak memory and the share of time that evaluation took. Failed runs are "
-            "shown, too. Of more "
-            f"than {_SHOWN_RUNS} runs, the table shows the newest runs. To show others, name runs or cohorts; --json "
-            "writes all runs. If a journal is damaged, its run is left out, and the exit status is 1. "
+            "shown, too. "
+            f"The table shows at most {_SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts; "
+            "--json writes all runs. If a journal is damaged, its run is left out, and the exit status is 1. "
             "scripts/verify_ledger.py then shows the damage."
         ),
         terms=("run", "cohort", "target", "held-out", "journal", "ledger", "cell"),
@@ -100,8 +100,8 @@ class ReportRequest(Request):
     checkpoints: bool = flag(False, "Also show the held-out score of every checkpoint.")
     instance: str | None = flag(
         None,
-        "Entry of the price file to compute all costs with (default: the price that each run recorded). The "
-        "report names the recorded and the new price.",
+        "Compute all costs with the price of this entry of the price file (default: the price that each run "
+        "recorded). The report names the recorded and the new price.",
     )
     usd_per_hour: float | None = flag(
         None,

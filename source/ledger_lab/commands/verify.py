@@ -26,11 +26,11 @@ class VerifyRequest(Request):
             "Check that no journal of a ledger was damaged or changed after it was written. Every journal is read "
             "completely. In each journal, the program checks the hash chain, the type and range of every field, and "
             "the rows that contain sums of earlier rows. It also checks that every journal is in the directory of its "
-            "own run, and that no journal is missing or cut short. It finds duplicates, too: a second journal of a "
-            "process, a second directory of a run, a second size of a cohort. The program prints the file and line of "
-            "each damage. The exit status is 0, or 1 if there is damage. Missing telemetry and an unfinished last line "
-            "are printed, but do not count as damage. A process that is killed while it writes leaves an unfinished "
-            "last line."
+            "own run, and that no journal is missing or cut short. It also finds two journals of one "
+            "process, two directories of one run, and two different sizes of one cohort. The program prints the file "
+            "and line of each damage. The exit status is 0, or 1 if there is damage. Missing telemetry and an "
+            "unfinished last line are printed, but do not count as damage. A process that is killed while it writes "
+            "leaves an unfinished last line."
         ),
         terms=("journal", "ledger", "run", "cohort", "telemetry"),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),

@@ -66,7 +66,7 @@ class MirrorRequest(Request):
     every: float = flag(2.0, "Time between two checks for new data [s] (default: 2).", metavar="S")
     patience: float = flag(
         600.0,
-        "Time to keep retrying after the run has ended, if the dashboard cannot be reached [s] (default: 600).",
+        "If the dashboard cannot be reached: time to keep retrying after the end of the run [s] (default: 600).",
         metavar="S",
     )
     log_root: Path = log_root_flag()
