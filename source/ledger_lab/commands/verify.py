@@ -50,11 +50,14 @@ def verify_ledger(argv: Sequence[str]) -> int:
 
     Raises:
         UserError: If there is nothing to check.
+        LedgerDamageError: If nothing can be read.
     """
     request = VerifyRequest.parse(argv)
     with ReadingProgress(make_console(sys.stderr), "verifying journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, use_cache=False, tolerate_damage=True)
-    if not ledger.directories and not ledger.damage:
+    if not ledger.directories:
+        if ledger.damage:
+            raise ledger.damage[0]  # nothing could be read
         raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
     console = make_console()
     for damage in ledger.damage:
