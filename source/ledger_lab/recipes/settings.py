@@ -34,7 +34,7 @@ def read_setting(agent_cfg: Any, override: str) -> Any:
         override: Name of the override, like ``agent.algorithm.gamma``.
     """
     value = follow(agent_cfg, override.split(".")[1:])
-    return None if value is ABSENT or value is MISSING else value
+    return None if value is ABSENT or isinstance(value, type(MISSING)) else value  # a copy of MISSING is another object
 
 
 def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
