@@ -118,7 +118,9 @@ def test_the_chance_to_pass_at_once_grows_with_the_panel(episodes: int, chance: 
     )
 
 
-@pytest.mark.parametrize(("target", "episodes"), [(1.0, 10_000), (0.9999999, 256), (1 - 1e-16, 256), (0.9, 39), (0.5, 1)])
+@pytest.mark.parametrize(
+    ("target", "episodes"), [(1.0, 10_000), (0.9999999, 256), (1 - 1e-16, 256), (0.9, 39), (0.5, 1)]
+)
 def test_a_target_that_cannot_be_proven_is_not_decidable(target: float, episodes: int) -> None:
     rule = VerdictRule(target)
     assert not rule.is_decidable(episodes)
