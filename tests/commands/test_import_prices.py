@@ -173,6 +173,12 @@ def test_files_that_are_not_catalogs_are_reported(tmp_path: Path) -> None:
     assert "neither a table <provider>.csv nor an archive" in refusal(torn, *DATED)
 
 
+@pytest.mark.timeout(20)
+def test_a_device_without_an_end_is_no_archive() -> None:
+    with pytest.raises(UserError, match="/dev/zero: it is a device or a pipe"):
+        import_prices(["/dev/zero"])
+
+
 def test_a_written_file_is_never_replaced(tmp_path: Path) -> None:
     output = tmp_path / "prices.toml"
     output.write_text("mine")

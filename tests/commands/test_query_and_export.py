@@ -78,6 +78,8 @@ def test_a_bad_query_gives_one_line_and_status_2(log_root: Path, arguments: tupl
         (("--html", "page.html", "--json", "-"), "call report.py twice"),
         (("--html", "page.html", "--checkpoints"), "--checkpoints cannot be used with --html"),
         (("aa", "--compare", "aa", "bb"), "--compare A B takes no other names"),
+        (("--schema", "--json", "-"), "--schema needs no ledger, and takes no other argument"),
+        (("",), "'' names no run or cohort"),
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:

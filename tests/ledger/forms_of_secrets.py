@@ -171,6 +171,7 @@ WITH_FORMS_OF_THEIR_OWN = [
     (f'"-----BEGIN EC PRIVATE KEY-----\\n{PEM_BODY}\\n-----END EC PRIVATE KEY-----\\n"', PEM_BODY),
     (f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{PEM_BODY}\n-----END PGP PRIVATE KEY BLOCK-----", PEM_BODY),
     (f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{PEM_BODY}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----", PEM_BODY),
+    (f"    client-key-data: {PEM_BODY}\n", PEM_BODY),
     (f"PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 1\n{PEM_BODY}\nPrivate-MAC: 00", PEM_BODY),
     ("AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2, "QPZRY9X8GF2TVDW0"),
     *(
@@ -210,6 +211,8 @@ KNOWN_LEAKS = [
 SHA_256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 HARMLESS = [
+    *("Private-Lines: 8", "Private-Lines: 8\nPrivate-MAC: 00\n", '{"secrets": [], "credentials": {}}'),
+    '-HF_TOKEN = os.environ["HF_TOKEN"]\n+HF_TOKEN = os.environ.get("HF_TOKEN")\n',
     *(
         HEX_40,
         SHA_256,

@@ -221,6 +221,34 @@ def test_an_unusable_success_function_is_refused_in_one_line(name: str, complain
     assert "\n" not in str(raised.value)
 
 
+def all_are_low(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor((height > 0) & (np.abs(height).max() < 2.9))
+
+
+def better_than_training(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor(height > height[:4].mean())
+
+
+def early(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor((height > 0) & (env.common_step_counter < 1000))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("all_are_low", "mixes environments: beside other environments"),
+        ("better_than_training", "mixes environments: beside other environments"),
+        ("early", "gives two answers for the same state"),
+    ],
+)
+def test_a_success_function_depends_neither_on_the_training_nor_on_its_age(name: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint), trial(predicate_panel(name)).simulation(1, training=4):
+        pass
+
+
 def test_dropped_constraints_make_a_score_invalid_and_name_the_setting_to_raise() -> None:
     from ledger_lab.panels.perturbations import read_perturbations
     from ledger_lab.panels.scoring import score_policies

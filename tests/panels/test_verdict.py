@@ -37,7 +37,10 @@ def exact_error(needed: int, episodes: int, target: Fraction) -> Fraction:
 
 @pytest.mark.parametrize("panels", [0, 1])
 @pytest.mark.parametrize("risk", [1e-6, 0.025, 0.3, 0.95])
-@pytest.mark.parametrize(("target", "episodes"), [(0.9, 256), (0.9, 40), (0.5, 20), (0.99, 600), (0.05, 8), (0.9, 1)])
+@pytest.mark.parametrize(
+    ("target", "episodes"),
+    [(0.9, 256), (0.9, 40), (0.5, 20), (0.99, 600), (0.05, 8), (0.9, 1), (0.001, 1), (0.001, 16), (1e-9, 256)],
+)
 def test_the_risk_is_a_test_martingale_at_the_target_and_rises_with_the_successes(
     target: float, episodes: int, risk: float, panels: int
 ) -> None:
@@ -115,7 +118,9 @@ def test_the_chance_to_pass_at_once_grows_with_the_panel(episodes: int, chance: 
     )
 
 
-@pytest.mark.parametrize(("target", "episodes"), [(1.0, 10_000), (0.9, 39), (0.5, 1)])
+@pytest.mark.parametrize(
+    ("target", "episodes"), [(1.0, 10_000), (0.9999999, 256), (1 - 1e-16, 256), (0.9, 39), (0.5, 1)]
+)
 def test_a_target_that_cannot_be_proven_is_not_decidable(target: float, episodes: int) -> None:
     rule = VerdictRule(target)
     assert not rule.is_decidable(episodes)

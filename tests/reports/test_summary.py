@@ -96,6 +96,17 @@ def test_all_panels_of_a_confirmation_count(tmp_path: Path) -> None:
     assert summary.heldout_interval == anytime_interval(27, 30)
 
 
+def test_an_extension_on_seeds_of_its_confirmation_does_not_count_them_twice(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(9,))
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        for extension in range(2):
+            row = result("aa", "model_1.pt", 8 + extension, "p1-fresh", purpose="confirmation")
+            journal.append(replace(row, extension=extension, needed=10))
+    (run,) = read_ledger(tmp_path).runs
+    summary = summarize_run(run)
+    assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (9, 10)
+
+
 def test_only_a_valid_confirmation_proves_the_target(tmp_path: Path) -> None:
     write_run(tmp_path / "screened", "aa", scores=(5, 10))
     write_run(tmp_path / "refuted", "bb", scores=(5, 10), confirmation=8)

@@ -279,6 +279,7 @@ def gone(root: Path) -> None:
             [],
             r"run aaaaaaaa was declared with flags that this version of LedgerLab refuses \(.*'flag_of_tomorrow'\)",
         ),
+        (lambda root: write(root, verdict_rule=9), [], r"version 9 of the verdict's rule, and .* up to \d+: resume"),
         (write, ["agent.seed=3"], r"override 'agent.seed=3': run aaaaaaaa was declared without it"),
     ],
 )

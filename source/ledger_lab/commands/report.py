@@ -131,6 +131,9 @@ class ReportRequest(Request):
         other = next((f"--{name}" for name in views if getattr(self, name)), None)
         if self.checkpoints and other is not None:
             raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
+        ignored = next((name for name in ("json", "runs", "instance", "usd_per_hour") if getattr(self, name)), None)
+        if self.schema and ignored is not None:
+            raise UserError("--schema needs no ledger, and takes no other argument: leave the others out")
         if self.compare is not None and self.runs:
             raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
         if self.prices is not None and self.instance is None and self.usd_per_hour is None:
@@ -353,6 +356,8 @@ def selected_runs(runs: Sequence[Run], prefixes: Sequence[str], log_root: Path) 
     """
     cohorts = {run.cohort for run in runs}
     for prefix in prefixes:
+        if not prefix:
+            raise UserError("'' names no run or cohort: leave it out to show all runs")
         if prefix not in cohorts and not any(run.run_id.startswith(prefix) for run in runs):
             known = [run.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
             raise UserError(f"no run or cohort {prefix!r} under {log_root}: {nearest(prefix, known)}")

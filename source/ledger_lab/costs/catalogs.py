@@ -128,6 +128,8 @@ def read_catalogs(path: Path) -> list[Catalog]:
                 data = file.read(_LARGEST + 1)  # a device has no size, and may have no end
             _require_size(path, max(len(data), path.stat().st_size))
             return [_catalog(path, path.name, data, None)]
+        if path.is_char_device() or path.is_fifo():
+            raise UserError(f"{path}: it is a device or a pipe: name a .csv file or an archive")  # it may have no end
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".csv")]
             _require_size(path, sum(info.file_size for info in members))  # no more is read of a member than it declares

@@ -30,8 +30,8 @@ _LEAST_LENGTH = 8
 
 _ENDING = (
     r"(?:(?:api|access|account|private|secret|signing|encryption|master|deploy|license|session)[ _.-]?keys?|token"
-    r"|secrets?|secret[_-]?id|(?<!/etc/)passw(?:or)?ds?|passphrase|passcode|credentials?|connection[_-]?string"
-    r"|[_.-](?:pass|pwd|auth)|(?-i:(?<=[a-z])(?:Pass|Pwd)|\bPwd))(?:_?\d{1,2})?"
+    r"|secrets?|secret[_-]?id|client-key-data|(?<!/etc/)passw(?:or)?ds?|passphrase|passcode|credentials?"
+    r"|connection[_-]?string|[_.-](?:pass|pwd|auth)|(?-i:(?<=[a-z])(?:Pass|Pwd)|\bPwd))(?:_?\d{1,2})?"
 )
 """Endings of the names of secrets. A search in a text matches only the ending: the part before it stays anyway, and
 trying every start would take too long on words of a megabyte."""
@@ -65,8 +65,8 @@ _WORD = re.compile(r"[a-z]{1,12}")
 """Values that are no secrets despite the name of their variable, such as ``disabled``."""
 
 _HARMLESS = re.compile(
-    r"""(?i)(?:\\{0,7}["'])?\[redacted\](?:[\s,;}\])"'\\].*)?|true|false|null|none|~|''|""|\*+|<[^<>]*>|\.\.\."""
-    r"""|(?:str|bytes|int|float|bool|list|dict|tuple|set|any|optional|sequence|mapping|(?:torch\.)?tensor)"""
+    r"""(?i)(?:\\{0,7}["'])?\[redacted\](?:[\s,;}\])"'\\].*)?|true|false|null|none|~|''|""|\[\]|\{\}"""
+    r"""|\*+|<[^<>]*>|\.\.\.|(?:str|bytes|int|float|bool|list|dict|tuple|set|any|optional|sequence|mapping|(?:torch\.)?tensor)"""
     r"""(?:\s*(?:[|=\[,)].*)?)"""
 )
 """Values that are redacted already, switches, empty values, placeholders and types of Python."""
@@ -269,7 +269,7 @@ def _without_named(text: str) -> str:
 
 _RULES = (
     _Rule(re.compile(rf"(?P<secret>{_KEY_BEGINS}[\s\S]*?(?:{_KEY_ENDS}|\Z))")),
-    _Rule(re.compile(r"Private-Lines: \d+(?P<secret>[\s\S]*?)(?=\n\S*:|\Z)")),  # PuTTY
+    _Rule(re.compile(r"Private-Lines: \d+(?!\d|\n\S*:|\Z)(?P<secret>[\s\S]+?)(?=\n\S*:|\Z)")),  # PuTTY
     # Headers. All cookies count as secrets, because their names do not tell.
     _Rule(
         re.compile(
@@ -299,7 +299,7 @@ _RULES = (
     _Rule(
         re.compile(
             rf"""(?i)(?:^|[\s"'])-{{1,2}}(?P<name>{_SECRET_NAME})(?:[ \t]*\\\n|\s)\s*"""
-            rf"""(?!-[-\w](?:\s|$)|--|-?\d+\s|\\\s)(?P<secret>{_ITEM}|\S+)"""
+            rf"""(?!-[-\w](?:\s|$)|--|-?\d+\s|\\\s|=\s)(?P<secret>{_ITEM}|\S+)"""
         ),
         _has_secret,
     ),

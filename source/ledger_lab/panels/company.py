@@ -7,13 +7,14 @@ functions that mix environments in NumPy, in Python or through variables of a mo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.starts import other_surroundings
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -48,7 +49,7 @@ def require_own_rows(
 
     Raises:
         UserError: If a function depends on other environments, or the success function gives two answers for the same
-            state.
+            state, for example because it reads a step counter.
     """
     slots = np.arange(len(cells))
     groups = [np.flatnonzero(np.array(cells) == cell) for cell in dict.fromkeys(cells)]
@@ -58,19 +59,24 @@ def require_own_rows(
         crowd[group[(len(group) + 1) // 2 :]] = group[0]
 
     what, succeeds = success
+    before = base.scene.get_state(is_relative=True)
 
-    def values(order: NDArray[np.int64]) -> dict[str, torch.Tensor]:
+    def values(order: NDArray[np.int64], company: int) -> dict[str, torch.Tensor]:
         start(order)
-        _scatter(base, first, order)
+        _scatter(base, before, first, order, company)
         found = {what: succeeds(), **{name: observation() for name, observation in observations.items()}}
-        if not torch.equal(succeeds(), found[what]):
+        with other_surroundings(base):
+            again = succeeds()
+        if not torch.equal(again, found[what]):
             raise UserError(f"{what} gives two answers for the same state: let it depend on the state alone")
         rows = slice(first, first + len(cells))
         return {name: value[rows].reshape(len(cells), -1).double().nan_to_num() for name, value in found.items()}
 
-    alone = values(slots)
-    others = [(order, values(order)) for order in (reverse, crowd)]
-    again = values(slots)
+    alone = values(slots, 0)
+    others = [(order, values(order, company)) for company, order in enumerate((reverse, crowd), 1)]
+    again = values(slots, 0)
+    base.scene.reset_to(before, is_relative=True)
+    base.sim.forward()
     for name, expected in alone.items():
         steady = _alike(again[name], expected)
         for order, found in others:
@@ -90,21 +96,31 @@ def _alike(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch.isclose(left, right, rtol=_TOLERANCE, atol=_TOLERANCE).all(dim=1)
 
 
-def _scatter(base: ManagerBasedRLEnv, first: int, order: NDArray[np.int64]) -> None:
-    """Move the scene of each slot away from its start, by distances that the number of its episode determines."""
+def _scatter(
+    base: ManagerBasedRLEnv, before: dict[str, Any], first: int, order: NDArray[np.int64], company: int
+) -> None:
+    """Move the scene of each slot: held-out slots by distances that the number of the episode determines.
+
+    Training slots stand as ``before`` for company 0, far from there for company 1, and near it for company 2.
+    """
     state = base.scene.get_state(is_relative=True)
     draws = [np.random.default_rng([0x5CA77E2, int(episode)]) for episode in order]
     # Some episodes stay close to their start, others end up far from it.
     reach = [10.0 ** draw.uniform(-3.0, 0.0) for draw in draws]
-    for kind in state.values():
-        for name, entity in kind.items():
+    training = np.random.default_rng([0x5CA77E3, company])
+    away = (0.0, 100.0, 1.0)[company]
+    for kind, entities in state.items():
+        for name, entity in entities.items():
             fixed = getattr(base.scene[name], "is_fixed_base", False)
             for quantity, value in entity.items():
                 if fixed and quantity.startswith("root"):
                     continue
                 shape = value.shape[1:]
-                noise = np.stack([r * draw.uniform(-1.0, 1.0, shape) for draw, r in zip(draws, reach, strict=True)])
-                rows = value[first : first + len(order)]
+                own = np.stack([r * draw.uniform(-1.0, 1.0, shape) for draw, r in zip(draws, reach, strict=True)])
+                others = away * training.uniform(-1.0, 1.0, (first, *shape))
+                noise = np.concatenate([others, own])
+                value[:first] = before[kind][name][quantity][:first]
+                rows = value[: first + len(order)]
                 rows += torch.as_tensor(noise, dtype=value.dtype, device=value.device)
                 if quantity == "root_pose":
                     rows[:, 3:] = torch.nn.functional.normalize(rows[:, 3:], dim=1)

@@ -67,7 +67,7 @@ def _difference(base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None])
     """Start the episodes twice; return the name of the first quantity that differs."""
     start()
     expected = dict(_quantities(base, rows))
-    with _other_surroundings(base):
+    with other_surroundings(base):
         start()
     same = _same_bits if exactness(base.cfg) == "bitwise" else _same_values
     return next((name for name, value in _quantities(base, rows) if not same(value, expected[name])), None)
@@ -115,8 +115,12 @@ class _NoEvent:
 
 
 @contextmanager
-def _other_surroundings(base: ManagerBasedRLEnv) -> Iterator[None]:
-    """Change everything that a start must not depend on; restore it at the end."""
+def other_surroundings(base: ManagerBasedRLEnv) -> Iterator[None]:
+    """Within the context, change what no episode may depend on: step counters and global random streams.
+
+    Args:
+        base: The environment, unwrapped.
+    """
     streams, counters = GlobalStreams(), {name: getattr(base, name) for name in COUNTERS}
     torch.manual_seed(random.getrandbits(32))
     np.random.seed(random.getrandbits(32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from math import exp, log, sqrt
+from math import exp, expm1, log1p, sqrt
 from typing import Self
 
 import numpy as np
@@ -191,11 +191,13 @@ class VerdictRule:
         Args:
             episodes: Episodes of the panel, at least 1.
         """
-        target = self.target_success
-        if target == 1:
-            return 1.0
-        odds = target / (1 - target) * exp(self.step / sqrt(episodes * target * (1 - target)))
-        return odds / (1 + odds)
+        raised = self.target_success * exp(self._shift(episodes))
+        return raised / (1 - self.target_success + raised)
+
+    def _shift(self, episodes: int) -> float:
+        """Return the difference between the log-odds of the alternative and of the target."""
+        variance = episodes * self.target_success * (1 - self.target_success)
+        return min(self.step / sqrt(variance), _LARGEST_SHIFT) if variance else 0.0
 
     def begin(self, standing: Standing) -> Standing:
         """Return the standing at the beginning of a confirmation; the confirmation before it ends.
@@ -237,7 +239,7 @@ class VerdictRule:
         """
         needed, unspent = self._panel(standing, episodes)
         if self.extension:
-            unspent = unspent * _likelihood_ratio(episodes, self.target_success, self.alternative(episodes))[successes]
+            unspent = unspent * _likelihood_ratio(episodes, self.target_success, self._shift(episodes))[successes]
         risk = np.where(successes >= needed, 1.0, unspent)
         return Standing(standing.left, standing.stake, risk, standing.panels + 1)
 
@@ -275,7 +277,7 @@ class VerdictRule:
         if not self.extension:
             return needed, standing.risk - errors[needed]
         alternative = self.alternative(episodes)
-        reaching_1 = _risks_that_reach_1(episodes, self.target_success, alternative)
+        reaching_1 = _risks_that_reach_1(episodes, self.target_success, alternative, self._shift(episodes))
         needed = np.minimum(needed, np.searchsorted(-reaching_1, -standing.risk))
         fails = 1 - _error_by_successes(episodes, alternative)[needed]
         return needed, (standing.risk - errors[needed]) / np.maximum(fails, np.finfo(float).tiny)
@@ -283,6 +285,13 @@ class VerdictRule:
 
 RULE_VERSION = 2
 """Version of the rule that new runs declare."""
+
+_LARGEST_SHIFT = 3.0
+"""Largest difference in log-odds between alternative and target. Panels with less than 0.16 expected successes or
+failures reach it. A policy at a more distant alternative would pass so surely that its failures round to 0."""
+
+_LARGEST_LOGARITHM = 700.0
+"""Largest logarithm of a likelihood ratio that is a number."""
 
 
 @cache
@@ -294,21 +303,21 @@ def _error_by_successes(episodes: int, success: float) -> Numbers:
 
 
 @cache
-def _likelihood_ratio(episodes: int, target: float, alternative: float) -> Numbers:
-    """Return the likelihood of 0, 1, ..., ``episodes`` successes by the alternative, over that by the target."""
-    if target == 1:
-        return np.ones(episodes + 1)
-    successes = np.arange(episodes + 1)
-    logarithm = successes * log(alternative / target) + (episodes - successes) * log((1 - alternative) / (1 - target))
-    return np.maximum(np.exp(logarithm), np.finfo(float).tiny)
+def _likelihood_ratio(episodes: int, target: float, shift: float) -> Numbers:
+    """Return the likelihood of 0, 1, ..., ``episodes`` successes by the alternative, over that by the target.
+
+    Written with the shift of the log-odds, because the alternative may round to 1.
+    """
+    logarithm = np.arange(episodes + 1) * shift - episodes * log1p(target * expm1(shift))
+    return np.exp(np.clip(logarithm, -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM))
 
 
 @cache
-def _risks_that_reach_1(episodes: int, target: float, alternative: float) -> Numbers:
+def _risks_that_reach_1(episodes: int, target: float, alternative: float, shift: float) -> Numbers:
     """Return the risks from which on 0, 1, ..., ``episodes`` successes reach 1, if one success more passes in any case.
 
     Written as ``1 - sum over s < c of P(s) (1 - L(s) / L(c - 1))``, with the likelihood ratio L that rises with the
     successes, the risk falls with the successes ``c - 1``: the table is sorted.
     """
     at_target, at_alternative = (_error_by_successes(episodes, success)[1:] for success in (target, alternative))
-    return at_target + (1 - at_alternative) / _likelihood_ratio(episodes, target, alternative)
+    return at_target + (1 - at_alternative) / _likelihood_ratio(episodes, target, shift)

@@ -121,7 +121,7 @@ class RunFacts:
             if any(panel.confirms for panel in known):
                 continue
             extended = [each for each in known if each.confirmation == row.confirmation]
-            found[key] = Confirmation((*(each for each in extended if each.extension < row.extension), row))
+            found[key] = Confirmation((*(each for each in extended if _is_extended_by(each, row)), row))
         return found
 
     @cached_property
@@ -191,3 +191,8 @@ class RunFacts:
             total[Phase.RESTART if run.was_resumed(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
             total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
         return {str(phase): total[phase] for phase in Phase if total[phase]}
+
+
+def _is_extended_by(earlier: PanelResult, row: PanelResult) -> bool:
+    """Tell whether a panel extends an earlier panel of its confirmation: a seed that occurs again proves nothing."""
+    return earlier.extension < row.extension and set(earlier.outcomes.seed).isdisjoint(row.outcomes.seed)

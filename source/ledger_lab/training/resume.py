@@ -28,7 +28,7 @@ from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.runs import attempt_number, silence_limit
 from ledger_lab.meters import TRAINING_PHASES
-from ledger_lab.panels import few_differences
+from ledger_lab.panels import RULE_VERSION, few_differences
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
@@ -230,6 +230,11 @@ def _resumption(run: Run) -> Resumption:
         status = Status.TARGET_REACHED if run.proven else last.status
         raise UserError(f"{name} has ended: {status.replace('_', ' ')}. There is nothing to resume: start a new run")
     request = _declared_request(run.declared)
+    if run.declared.verdict_rule > RULE_VERSION:
+        raise UserError(
+            f"{name} was declared with version {run.declared.verdict_rule} of the verdict's rule, and this LedgerLab "
+            f"knows versions up to {RULE_VERSION}: resume it with the version that declared it"
+        )
     states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
     if not states:
         raise UserError(f"{name} ended before it saved a state: start a new run")
