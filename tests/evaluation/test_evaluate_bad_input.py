@@ -115,7 +115,7 @@ def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Pa
     other = retold(trained, tmp_path, "c0000000", overrides=["physics=ovphysx"], panel_fields=fields)
     refused("so the panel is not the same for both: .*physics.engine: 'newton", tmp_path, run_dir, other)
     harder = retold(trained, tmp_path, "d0000000", target_success=0.95)
-    refused("declared different targets .0.9, 0.95.: name one with --target", tmp_path, run_dir, harder)
+    refused("declared different targets .0.9, 0.95.: choose one with --target", tmp_path, run_dir, harder)
     assert planned(harder).panel.target_success == 0.95
     assert planned(run_dir, harder, "--target", "0.5").panel.target_success == 0.5
     elsewhere = retold(trained, tmp_path, "e0000000", panel="mine")

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import Candidate, declared_configs, resolve_candidate
+from ledger_lab.checkpoints.candidate import (
+    Candidate,
+    declared_configs,
+    require_recorded_hash,
+    resolve_candidate,
+)
 from ledger_lab.checkpoints.film import recording_args
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.errors import UserError
@@ -170,6 +175,8 @@ def _candidates(
         run_id = checkpoint.run.declared.run_id
         if run_id not in checked:
             checked[run_id] = resolve_candidate(checkpoint, configs[run_id], device, log_root)
+        else:
+            require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, run_id)
         agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
         candidates.append(replace(checked[run_id], saved=checkpoint.saved, agent_cfg=agent_cfg))
     return candidates
