@@ -67,7 +67,7 @@ def draw_all(page: Page) -> None:
     """Bring every part of the page into sight, and wait for its figures."""
     for part in ("curves", "cohorts", "phases", "panels", "sides", "telemetry", "health"):
         show(page, part)
-    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("document.body.scrollIntoView()")  # the next Tab starts where a page was scrolled to
 
 
 def show(page: Page, part: str) -> None:

@@ -143,9 +143,9 @@ def test_a_bundle_ends_when_the_last_attempt_did(tmp_path: Path, monkeypatch: py
             journal.append(AttemptEnded(status=status, reason=None, wall_ns=90 * SECOND, **peaks))
     (run,) = read_ledger(tmp_path).runs
     facts = training_bundle(run, summarize_run(run))["run"]
-    # Their processes began a minute before they said so, at 1 and at 3 o'clock, and lived for a minute and a half.
-    assert facts["start_time_utc"] == "2026-01-01T00:59:00+00:00"
-    assert facts["end_time_utc"] == "2026-01-01T03:00:30+00:00"
+    # Their processes began a minute before they said so, at 2 and at 5 o'clock, and lived for a minute and a half.
+    assert facts["start_time_utc"] == "2026-01-01T01:59:00+00:00"
+    assert facts["end_time_utc"] == "2026-01-01T05:00:30+00:00"
     assert facts["duration_s"] == 180.0
 
 

@@ -275,7 +275,7 @@ class RlGamesAdapter(Adapter):
                 "is infinite: set agent.params.env.clip_actions to a number, or agent.params.config.clip_actions to "
                 "False"
             )
-        one_policy = "a run trains a new policy for agent.params.config.max_epochs iterations"
+        one_policy = "leave it out, because a run trains a new policy for agent.params.config.max_epochs iterations"
         for key, value, idle, reason in (
             ("params.load_checkpoint", params["load_checkpoint"], False, one_policy),
             ("params.config.max_frames", config["max_frames"], -1, one_policy),
