@@ -257,15 +257,16 @@ def test_the_task_is_trained_and_judged(parking: Path, panel: Path) -> None:
     (run,) = read_ledger(parking).runs
     assert (run.declared.task, run.declared.rl_library, run.declared.panel) == (TASK, "rsl_rl", str(panel))
     assert list(run.declared.code_sha256) == ["ledger_lab", "acme_tasks"]
-    assert {(row.purpose, row.panel, row.exactness) for row in run.results} == {("screening", "park", "bitwise")}
-    assert run.results[-1].checkpoint == "model_2.pt", "the last policy is judged"
-    for row in run.results:
+    assert {(row.panel, row.exactness) for row in run.results} == {("park", "bitwise")}
+    screenings = [row for row in run.results if row.purpose == "screening"]
+    assert screenings[-1].checkpoint == "model_2.pt", "the last policy is judged"
+    for row in screenings:
         assert row.outcomes.seed == list(range(16))
         assert set(row.outcomes.ended_by) <= {"horizon", "off_the_rail"}
 
 
 def test_its_checkpoints_are_scored_again_with_the_same_outcome(parking: Path) -> None:
-    judged = {row.checkpoint: row.outcomes for row in results(parking)}
+    judged = {row.checkpoint: row.outcomes for row in results(parking) if row.purpose == "screening"}
     (run,) = read_ledger(parking).runs
     finished = script("evaluate", run.directory, "--log_root", parking, "--device", "cpu")
     assert finished.returncode == 2, "its panel is a file, whose success function is somebody's Python"
