@@ -59,7 +59,7 @@ def require_own_rows(
         crowd[group[(len(group) + 1) // 2 :]] = group[0]
 
     what, succeeds = success
-    before = base.scene.get_state(is_relative=True)
+    before = base.scene.get_state()
 
     def values(order: NDArray[np.int64], company: int) -> dict[str, torch.Tensor]:
         start(order)
@@ -75,8 +75,7 @@ def require_own_rows(
     alone = values(slots, 0)
     others = [(order, values(order, company)) for company, order in enumerate((reverse, crowd), 1)]
     again = values(slots, 0)
-    base.scene.reset_to(before, is_relative=True)
-    base.sim.forward()
+    _write(base, before)
     for name, expected in alone.items():
         steady = _alike(again[name], expected)
         for order, found in others:
@@ -103,7 +102,7 @@ def _scatter(
 
     Training slots stand as ``before`` for company 0, far from there for company 1, and near it for company 2.
     """
-    state = base.scene.get_state(is_relative=True)
+    state = base.scene.get_state()
     draws = [np.random.default_rng([0x5CA77E2, int(episode)]) for episode in order]
     # Some episodes stay close to their start, others end up far from it.
     reach = [10.0 ** draw.uniform(-3.0, 0.0) for draw in draws]
@@ -124,5 +123,23 @@ def _scatter(
                 rows += torch.as_tensor(noise, dtype=value.dtype, device=value.device)
                 if quantity == "root_pose":
                     rows[:, 3:] = torch.nn.functional.normalize(rows[:, 3:], dim=1)
-    base.scene.reset_to(state, is_relative=True)
+    _write(base, state)
+
+
+def _write(base: ManagerBasedRLEnv, state: dict[str, Any]) -> None:
+    """Write the state of a scene, and nothing else.
+
+    Isaac Lab's own ``reset_to`` also sets the targets of joints, and moves fixed bases by rounding. Both would reach
+    the training.
+    """
+    for name, entity in state["articulation"].items():
+        articulation = base.scene[name]
+        if not articulation.is_fixed_base:
+            articulation.write_root_pose_to_sim_index(root_pose=entity["root_pose"])
+            articulation.write_root_velocity_to_sim_index(root_velocity=entity["root_velocity"])
+        articulation.write_joint_position_to_sim_index(position=entity["joint_position"])
+        articulation.write_joint_velocity_to_sim_index(velocity=entity["joint_velocity"])
+    for name, entity in state["rigid_object"].items():
+        base.scene[name].write_root_pose_to_sim_index(root_pose=entity["root_pose"])
+        base.scene[name].write_root_velocity_to_sim_index(root_velocity=entity["root_velocity"])
     base.sim.forward()
