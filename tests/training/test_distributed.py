@@ -217,7 +217,7 @@ def test_a_killed_process_ends_the_run_and_is_named(tmp_path: Path) -> None:
         ),
         (["--nproc", "2", "--task", "Nope"], {}, "unknown task 'Nope'"),
         (["--nproc", "two"], {}, "--nproc two: must be a whole number of at least 1"),
-        (["--nproc", "2"], {"WORLD_SIZE": "4"}, "--nproc 2: WORLD_SIZE is 4 already"),
+        (["--nproc", "2"], {"WORLD_SIZE": "4"}, "--nproc 2: WORLD_SIZE is 4, so a launcher has started"),
     ],
     ids=["seeds", "task", "number", "twice"],
 )
