@@ -119,7 +119,7 @@ def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Pa
     assert planned(harder).panel.target_success == 0.95
     assert planned(run_dir, harder, "--target", "0.5").panel.target_success == 0.5
     elsewhere = retold(trained, tmp_path, "e0000000", panel="mine")
-    refused("declared different panels .cartpole_v1, mine.: name one with --panel", tmp_path, run_dir, elsewhere)
+    refused("declared different panels .cartpole_v1, mine.: choose one with --panel", tmp_path, run_dir, elsewhere)
     # Rewards are no part of the exam, and of another engine's settings nothing remains.
     alike = retold(trained, tmp_path, "f0000000", overrides=["env.rewards.pole_pos.weight=-2"])
     assert len(planned(run_dir, alike).candidates) == 6
