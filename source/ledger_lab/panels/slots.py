@@ -325,7 +325,7 @@ class HeldOutSlots:
             self._conditions.assign(keys("condition", own_cell=True))
 
     def _require_own_rows(self) -> None:
-        """Refuse success functions and observations that mix environments."""
+        """Refuse success functions and observations that mix environments; training draws the same numbers after it."""
         base, panel = self._base, self._panel
         manager = base.observation_manager
         observations = {

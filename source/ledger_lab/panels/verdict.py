@@ -172,7 +172,7 @@ class VerdictRule:
         return _error_by_successes(episodes, success)[self.first_needs(episodes)].item()
 
     def screening_needs(self, episodes: int) -> int:
-        """Return the fewest successes with which a checkpoint is confirmed.
+        """Return the fewest successes with which a checkpoint passes its screening, so that a confirmation follows.
 
         Args:
             episodes: Episodes of the screening, at least 1.
