@@ -115,6 +115,17 @@ fetch_python() {
     rm -rf -- "$venv.uv"
 }
 
+# Imports with the Python $1 what trainings import, which keeps the compiled modules beside their sources. uv installs
+# sources only, and where PYTHONDONTWRITEBYTECODE is set, as many images have it, each start would compile them again.
+compile_modules() {
+    env -u PYTHONDONTWRITEBYTECODE "$1" -W ignore -c '
+import isaaclab.envs.manager_based_rl_env, isaaclab.envs.utils.video_recorder
+import isaaclab_newton.physics.mjwarp_manager, mujoco_warp, newton.sensors, newton.solvers, newton.usd
+import ledger_lab.checkpoints.export, ledger_lab.checkpoints.play, ledger_lab.evaluation.run, ledger_lab.training.run
+import rl_games.torch_runner, rsl_rl.runners, skrl.agents.torch.ppo, torch._dynamo
+' </dev/null >/dev/null 2>&1
+}
+
 # Builds .venv, or brings a complete one up to date. Runs in $root.
 build() {
     local python=$venv/bin/python base cache quiet=() sync
@@ -124,9 +135,9 @@ build() {
 
     if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
         base=$(find_python) || fetch_python
-        say "[1/4] creating $venv with $base (about 10 s)"
+        say "[1/5] creating $venv with $base (about 10 s)"
         "$base" -m venv --clear "$venv"
-        say "[2/4] installing uv, the installer (about 10 s)"
+        say "[2/5] installing uv, the installer (about 10 s)"
         install_uv "$venv"
     elif ! grep -qxF -- "$(sha256sum requirements.lock)" "$stamp"; then
         say "requirements.lock has changed"
@@ -135,7 +146,7 @@ build() {
     fi
 
     if [[ ! -f $stamp ]]; then
-        say "[3/4] installing the packages of requirements.lock (8 GB; about 1 minute, plus the download when not cached)"
+        say "[3/5] installing the packages of requirements.lock (8 GB; about 1 minute, plus the download when not cached)"
         if [[ -z ${UV_LINK_MODE:-} ]]; then
             cache=$("$python" -m uv cache dir)
             mkdir -p -- "$cache"
@@ -144,8 +155,10 @@ build() {
         fi
         "${sync[@]}"
     fi
-    say "[4/4] installing ledger_lab from $root (about 5 s)"
+    say "[4/5] installing ledger_lab from $root (about 5 s)"
     "$python" -m uv "${quiet[@]}" pip install --python "$python" --no-deps --no-build-isolation --editable .
+    say "[5/5] compiling the Python modules of a training (about 30 s)"
+    compile_modules "$python" || say "they could not be compiled; programs start more slowly"
     fingerprint >"$stamp.new"
     mv -- "$stamp.new" "$stamp"
     say "ready"

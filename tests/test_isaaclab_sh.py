@@ -32,6 +32,7 @@ case "$*" in
     "-m uv "*" --dry-run"*) log dry-run; [[ ! -e $HOME/offline ]] ;;
     "-m uv "*" sync "*) log "sync $*"; sleep "${{TEST_SYNC_S:-0}}" ;;
     "-m uv "*" install "*) log "install $*" ;;
+    "-W ignore -c "*) log "compile bytecode=${{PYTHONDONTWRITEBYTECODE-kept}}"; [[ ! -e $HOME/broken ]] ;;
     *) exec '{sys.executable}' "$@" ;;
 esac
 """
@@ -179,7 +180,7 @@ def test_an_active_environment_without_isaac_lab_3_0_is_passed_over(
     workshop.env["VIRTUAL_ENV"] = make_environment("active", **distributions)
     result = workshop.run("-p", "-c", "import os; print(os.environ['VIRTUAL_ENV'])")
     assert result.stdout.strip() == str(workshop.root / ".venv")
-    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+    assert workshop.steps() == ["venv", "pip", "sync", "install", "compile"]
 
 
 def test_an_active_environment_without_ledger_lab_is_told_how_to_get_it(
@@ -262,7 +263,7 @@ def test_another_python_3_runs_the_locked_uv_that_fetches_python_3_12(bare: Work
     first, bootstrap, *_ = bare.log.read_text().splitlines()
     assert first == "venv"
     assert "--require-hashes" in bootstrap
-    assert bare.steps() == ["venv", "pip", "uv", "uv", "venv", "pip", "sync", "install"]
+    assert bare.steps() == ["venv", "pip", "uv", "uv", "venv", "pip", "sync", "install", "compile"]
 
 
 def test_a_python_3_12_that_cannot_be_fetched_is_one_line_with_the_way_out(bare: Workshop) -> None:
@@ -282,12 +283,12 @@ def test_a_python_3_12_that_cannot_be_fetched_is_one_line_with_the_way_out(bare:
 def test_the_first_call_leaves_stdin_and_stdout_to_the_program(workshop: Workshop) -> None:
     result = workshop.run("-p", "-c", "print(input())", stdin="typed")
     assert (result.returncode, result.stdout) == (0, "typed\n")
-    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+    assert workshop.steps() == ["venv", "pip", "sync", "install", "compile"]
 
 
 def test_the_first_call_installs_the_lock_with_hashes(workshop: Workshop) -> None:
     workshop.run("-p", "-c", "pass")
-    _, bootstrap, sync, package = workshop.log.read_text().splitlines()
+    _, bootstrap, sync, package, _ = workshop.log.read_text().splitlines()
     assert "--require-hashes" in bootstrap
     assert "--require-hashes" in sync
     assert sync.endswith("requirements.lock")
@@ -298,6 +299,19 @@ def test_the_first_call_installs_the_lock_with_hashes(workshop: Workshop) -> Non
     assert requirement.startswith("uv==")
     assert hashes
     assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
+
+
+def test_modules_are_compiled_where_a_setting_forbids_it(workshop: Workshop) -> None:
+    workshop.env |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    assert workshop.run("-p", "-c", "pass").returncode == 0
+    assert workshop.log.read_text().splitlines()[-1] == "compile bytecode=kept"
+
+
+def test_modules_that_cannot_be_compiled_stop_nothing(workshop: Workshop) -> None:
+    (workshop.home / "broken").touch()
+    result = workshop.run("-p", "-c", "print('out')")
+    assert (result.returncode, result.stdout) == (0, "out\n")
+    assert "programs start more slowly" in result.stderr
 
 
 def test_settings_of_pip_that_install_elsewhere_do_not_apply(workshop: Workshop) -> None:
@@ -316,7 +330,7 @@ def test_a_changed_lock_is_installed_into_the_environment_that_is_there(built: W
     with (built.root / "requirements.lock").open("a") as lock:
         lock.write("# changed\n")
     assert built.run("-p", "-c", "pass").returncode == 0
-    assert built.steps() == ["dry-run", "sync", "install"]
+    assert built.steps() == ["dry-run", "sync", "install", "compile"]
     built.run("-p", "-c", "pass")
     assert built.steps() == []
 
@@ -326,7 +340,7 @@ def test_changed_metadata_reinstalls_ledger_lab_alone(built: Workshop, name: str
     with (built.root / name).open("a") as metadata:
         metadata.write("# changed\n")
     assert built.run("-p", "-c", "pass").returncode == 0
-    assert built.steps() == ["install"]
+    assert built.steps() == ["install", "compile"]
 
 
 def test_an_update_that_cannot_start_keeps_the_old_environment(built: Workshop) -> None:
@@ -344,7 +358,7 @@ def test_an_update_that_cannot_start_keeps_the_old_environment(built: Workshop) 
 def test_a_moved_folder_is_built_again(built: Workshop) -> None:
     built.root = built.root.rename(built.root.with_name("moved"))
     assert built.run("-p", "-c", "pass").returncode == 0
-    assert built.steps() == ["venv", "pip", "sync", "install"]
+    assert built.steps() == ["venv", "pip", "sync", "install", "compile"]
 
 
 def test_a_build_killed_in_the_middle_starts_from_nothing_again(workshop: Workshop) -> None:
@@ -360,7 +374,7 @@ def test_a_build_killed_in_the_middle_starts_from_nothing_again(workshop: Worksh
 
     workshop.env["TEST_SYNC_S"] = "0"
     assert workshop.run("-p", "-c", "print('out')").stdout == "out\n"
-    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+    assert workshop.steps() == ["venv", "pip", "sync", "install", "compile"]
 
 
 def test_simultaneous_calls_build_once(workshop: Workshop) -> None:
@@ -370,7 +384,7 @@ def test_simultaneous_calls_build_once(workshop: Workshop) -> None:
     assert [process.returncode for process in processes] == [0, 0]
     assert [stdout for stdout, _ in outputs] == ["0\n", "1\n"]
     assert sum("waiting" in stderr for _, stderr in outputs) == 1
-    assert workshop.steps() == ["venv", "pip", "sync", "install"]
+    assert workshop.steps() == ["venv", "pip", "sync", "install", "compile"]
 
 
 def test_the_build_lock_is_not_held_by_the_program(workshop: Workshop) -> None:

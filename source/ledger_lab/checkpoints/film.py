@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from ledger_lab.errors import UserError
+from ledger_lab.runners.lean_imports import import_video_recorder
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -78,11 +79,9 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
     Raises:
         RuntimeError: If no video was written.
     """
-    # The movie library searches for a sound card on import, and warns if there is none.
-    from isaaclab.envs.utils.video_recorder import VideoRecorder
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
-    class Recorder(VideoRecorder):
+    class Recorder(import_video_recorder().VideoRecorder):  # type: ignore[misc]
         def _close_clip(self) -> None:
             if self._frames:
                 save_moments(self._frames[: max(1, (base.max_episode_length - 1) // every)], picture_of(path))

@@ -23,6 +23,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import World
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
+from ledger_lab.runners.lean_imports import import_environment
 from ledger_lab.runners.ovphysx_rays import ordered_rays
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
         env_cfg: Resolved configuration.
     """
     sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
+    import_environment(env_cfg)
     with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
         env = gym.make(task, cfg=env_cfg)
         try:

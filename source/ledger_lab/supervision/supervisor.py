@@ -39,7 +39,7 @@ from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import GRACE_S, resume_command
 from ledger_lab.supervision.channel import Channel
-from ledger_lab.supervision.forked import become_worker, end_with, noted_signals, open_standard_streams
+from ledger_lab.supervision.forked import become_worker, end_with, end_worker, noted_signals, open_standard_streams
 from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.messages import (
@@ -127,7 +127,12 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
             with link.errors_explained():
                 return program(argv, started_ns, link)
 
-        run_script(explained)
+        try:
+            run_script(explained)
+        except SystemExit as end:
+            if end.code is not None and not isinstance(end.code, int):
+                raise  # Python prints the text
+            end_worker(end.code or 0)
     theirs.close()
     sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
 

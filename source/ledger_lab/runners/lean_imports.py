@@ -1,0 +1,105 @@
+"""Leaves out imports that take seconds at each start and that a training does not use."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_COMPILER = "torch._dynamo"
+_MOVIES = "moviepy.editor"
+_RECORDER = "isaaclab.envs.utils.video_recorder"
+
+
+def postpone_compiler() -> None:
+    """Import torch's compiler only when something uses it; this saves 0.9 s where nothing is compiled.
+
+    Optimizers and ``tensordict`` import ``torch._dynamo`` only to tell it what it must not compile.
+    """
+    if _COMPILER not in sys.modules:
+        sys.modules[_COMPILER] = torch._dynamo = _Postponed(_COMPILER)
+
+
+class _Postponed(ModuleType):
+    """Stands in for ``torch._dynamo`` until something is compiled.
+
+    It accepts what eager code tells the compiler, and passes that on when the compiler is imported.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._marked: list[tuple[str, Callable[..., Any]]] = []
+        """Marks of functions: the name of the compiler's function that sets the mark, and the marked function."""
+        self._disabled: list[Callable[..., Any]] = []
+
+    def graph_break(self, msg: str = "") -> None:
+        """Do nothing: no graph is being recorded."""
+
+    def allow_in_graph(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Remember a function that compiled code may call without looking into it."""
+        self._marked.append(("allow_in_graph", fn))
+        return fn
+
+    def assume_constant_result(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Remember a function whose result compiled code may keep."""
+        self._marked.append(("assume_constant_result", fn))
+        return fn
+
+    def disable(
+        self, fn: Callable[..., Any] | None = None, recursive: bool = True, **options: object
+    ) -> Callable[..., Any]:
+        """Return a function that is not to be compiled. Only torch's own functions ask with ``wrapping=False``."""
+        if fn is None or options != {"wrapping": False}:
+            return self._load().disable(fn, recursive, **options)
+        self._disabled.append(fn)
+        return fn
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the compiler has
+        return getattr(self._load(), name)
+
+    def _load(self) -> ModuleType:
+        """Import the compiler in place of this module."""
+        if sys.modules.get(_COMPILER) is self:
+            del sys.modules[_COMPILER]
+            compiler = importlib.import_module(_COMPILER)
+            for mark, fn in self._marked:
+                getattr(compiler, mark)(fn)
+            for fn in self._disabled:
+                delattr(fn, "__dynamo_disable")  # torch asks again at the next call
+        return importlib.import_module(_COMPILER)
+
+
+def import_environment(env_cfg: ManagerBasedRLEnvCfg) -> None:
+    """Import Isaac Lab's environment, and its movie library only if the configuration records videos.
+
+    The movie library imports matplotlib, IPython and pygame, which takes 0.9 s, and searches for a sound card.
+
+    Args:
+        env_cfg: Configuration of the environment.
+    """
+    if env_cfg.video_recorders or _MOVIES in sys.modules:
+        return
+    sys.modules[_MOVIES] = None  # type: ignore[assignment]  # Python then raises ImportError, which Isaac Lab expects
+    try:
+        importlib.import_module(_RECORDER)
+    finally:
+        del sys.modules[_MOVIES]
+
+
+def import_video_recorder() -> Any:  # noqa: ANN401 - a module, whose names mypy does not know
+    """Import Isaac Lab's video recorder together with the movie library.
+
+    Returns:
+        The module ``isaaclab.envs.utils.video_recorder``.
+    """
+    recorder: Any = importlib.import_module(_RECORDER)
+    if recorder.ImageSequenceClip is None:
+        recorder.ImageSequenceClip = importlib.import_module(_MOVIES).ImageSequenceClip
+    return recorder

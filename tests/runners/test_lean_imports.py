@@ -1,0 +1,93 @@
+"""What a training does not use is not imported, and works as usual when it is used after all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+
+def _run(folder: Path, code: str) -> str:
+    """Run code in a Python of its own, and return what it printed."""
+    program = folder / "program.py"
+    program.write_text(textwrap.dedent(code))
+    finished = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.parametrize("library", ["rsl_rl", "skrl"])
+def test_an_optimizer_step_does_not_import_the_compiler(tmp_path: Path, library: str) -> None:
+    printed = _run(
+        tmp_path,
+        f"""
+        import sys
+        import torch
+        from ledger_lab.runners.adapter import load_adapter
+        load_adapter({library!r})
+        parameter = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.Adam([parameter], lr=0.5)
+        optimizer.zero_grad()
+        parameter.sum().backward()
+        optimizer.step()
+        print(round(parameter[0].item(), 3), "torch._dynamo.eval_frame" in sys.modules)
+    """,
+    )
+    assert printed.strip() == "0.5 False"
+
+
+def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> None:
+    printed = _run(
+        tmp_path,
+        """
+        import sys
+        import torch
+        from ledger_lab.runners.lean_imports import postpone_compiler
+        postpone_compiler()
+
+        @torch.compiler.allow_in_graph
+        def marked(x):
+            return x + 1
+
+        @torch._disable_dynamo
+        def hidden(x):
+            return x * 2
+
+        hidden(torch.ones(1))  # eager code asks before the compiler is there
+        graphs = []
+
+        def backend(graph, inputs):
+            graphs.append(graph.code)
+            return graph.forward
+
+        @torch.compile(backend=backend)
+        def compiled(x):
+            return hidden(marked(x)) - 3
+
+        print(compiled(torch.ones(2)).tolist(), len(graphs), any("* 2" in code for code in graphs))
+        import torch._dynamo.config
+        print(sys.modules["torch._dynamo"] is torch._dynamo, torch._dynamo.config.recompile_limit > 0)
+    """,
+    )
+    assert printed.splitlines() == ["[1.0, 1.0] 2 False", "True True"]
+
+
+def test_the_movie_library_is_imported_for_videos_alone(tmp_path: Path) -> None:
+    printed = _run(
+        tmp_path,
+        """
+        import sys
+        from types import SimpleNamespace
+        from ledger_lab.runners import lean_imports
+        lean_imports.import_environment(SimpleNamespace(video_recorders=[]))
+        import isaaclab.envs.manager_based_env
+        print("moviepy" in sys.modules, "matplotlib" in sys.modules)
+        recorder = lean_imports.import_video_recorder()
+        print(recorder.ImageSequenceClip.__module__, "moviepy.editor" in sys.modules)
+    """,
+    )
+    lines = [line for line in printed.splitlines() if line.startswith(("False", "True", "moviepy"))]
+    assert lines == ["False False", "moviepy.video.io.ImageSequenceClip True"]
