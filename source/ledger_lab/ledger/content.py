@@ -242,7 +242,7 @@ def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> Deco
     try:
         parts = split_line(line, kind_begins(sequence))
         row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-        return DecodedLine(parse_time(parts.time), row, hashes[0])
+        return DecodedLine(parse_time(parts.time), row, hashes[0].encode())
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
 
