@@ -148,6 +148,7 @@ def test_an_existing_panel_file_is_not_overwritten(tmp_path: Path) -> None:
         (["--seeds", "20"], r"20 episodes are too few to prove a success of 0.9"),
         (["--target", "nan"], r"--target nan: must be above 0 and at most 1"),
         (["--success", "upright"], r"--success 'upright': must read module:function"),
+        (["--success", ""], r"--success '': must read module:function"),
         (["--success", "my tasks:upright"], r"--success 'my tasks:upright': must read module:function"),
         (["--output", "panel"], r"--output panel: the name of a panel file must end in .toml"),
         (["--output", "no/such/folder/mine.toml"], r"cannot write no/such/folder/mine.toml: No such file or directory"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import os
@@ -238,3 +239,25 @@ def test_a_journal_that_is_lost_after_it_was_listed_is_told(tmp_path: Path) -> N
     for _ in range(2):
         with pytest.raises(Exception, match="its run was removed while the ledger was read"):
             _ = run.declared
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, OSError])
+def test_an_interrupted_reader_leaves_no_unfinished_cache(tmp_path: Path, ending: type[BaseException]) -> None:
+    def entries() -> Iterator[tuple[str, cache_module.Entry]]:
+        raise ending
+        yield
+
+    with contextlib.suppress(KeyboardInterrupt):
+        cache_module.keep(tmp_path, entries())
+    assert list(cache_file(tmp_path).parent.iterdir()) == []
+
+
+def test_the_next_reader_removes_what_a_killed_reader_left(tmp_path: Path) -> None:
+    folder = cache_file(tmp_path).parent
+    folder.mkdir(parents=True)
+    abandoned, written = folder / ".digests-killed", folder / ".digests-being-written"
+    abandoned.touch()
+    written.touch()
+    os.utime(abandoned, (0, 0))
+    cache_module.keep(tmp_path, [])
+    assert sorted(folder.iterdir()) == sorted([written, cache_file(tmp_path)])

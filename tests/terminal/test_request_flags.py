@@ -68,6 +68,15 @@ def test_the_type_of_a_field_says_how_its_flag_is_read(argv: list[str], fields: 
     assert given(*argv) == fields
 
 
+@pytest.mark.parametrize("text", ["9" * 19, "-" + "9" * 19, "9" * 5000])
+def test_integers_that_no_row_can_hold_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        given(f"--count={text}")
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "is not a whole number of at most 64 bits" in message and len(message) < 300
+    assert given("--count", str(2**63 - 1)) == {"count": 2**63 - 1}
+
+
 @pytest.mark.parametrize("argv", [["--count", "many"], ["--mode", "c"], ["--fast", "yes", "--unknown"]])
 def test_values_of_the_wrong_type_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -167,7 +167,7 @@ class NewPanelRequest(Request):
         if self.output is not None and self.output.suffix != ".toml":
             raise UserError(f"--output {self.output}: the name of a panel file must end in .toml")
         module, _, function = (self.success or "").partition(":")
-        if self.success and not all(name.isidentifier() for name in [*module.split("."), function]):
+        if self.success is not None and not all(name.isidentifier() for name in [*module.split("."), function]):
             raise UserError(f"--success {self.success!r}: must read module:function, like my_tasks.success:upright")
 
     def named(self) -> Named:

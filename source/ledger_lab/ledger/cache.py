@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -34,6 +35,12 @@ two changes can have the same time."""
 
 _END = b"%016d %s\n"
 _END_LENGTH = 16 + 1 + 64 + 1
+
+_UNFINISHED = ".digests-"
+"""Beginning of the names of files that are being written."""
+
+_ABANDONED_S = 3600.0
+"""Age from which such a file is abandoned: to write one takes seconds [s]."""
 
 _CODE = ("ledger", "costs")
 """Packages whose code decides what an entry holds."""
@@ -146,15 +153,28 @@ def keep(root: Path, entries: Iterable[tuple[str, Entry]]) -> None:
         return  # nobody's home is known
     with contextlib.suppress(OSError):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".digests-")
+        _remove_abandoned(target.parent)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_UNFINISHED)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 table = orjson.dumps(dict(_written(os.fspath(root), entries, file)), default=list)  # named tuples
                 file.write(table + _end(table))
             os.replace(name, target)
-        except OSError:
+        except BaseException:  # Ctrl-C is one, too
             os.unlink(name)
             raise
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the unfinished files of readers that were killed.
+
+    Raises:
+        OSError: If one can't be removed.
+    """
+    for unfinished in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(FileNotFoundError):  # another reader removes them at the same time
+            if time.time() - unfinished.stat().st_mtime > _ABANDONED_S:
+                unfinished.unlink()
 
 
 def settled(found: dict[str, tuple[Stamp, Digest]], gist: Gist | None, now_ns: int) -> Entry:

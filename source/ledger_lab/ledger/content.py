@@ -26,7 +26,8 @@ from ledger_lab.ledger.encoding import (
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.listing import LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
-from ledger_lab.ledger.row import Row
+from ledger_lab.ledger.row import Row, decode_checked
+from ledger_lab.ledger.rows import RunDeclared
 from ledger_lab.ledger.tally import TALLIED, Tally, WindowSums
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 
@@ -134,7 +135,8 @@ class JournalContent:
         if kind in _BULK or self._held is not None:
             pairs = zip(self.rows, self.times, strict=True)
             return [(row, time) for row, time in pairs if type(row) is kind]
-        places = self.places(kind)
+        if not (places := self.places(kind)):
+            return []
         # A panel result is too large to keep: its columns have one entry per episode.
         rows = self.fetch(places) if kind is PanelResult else [self._kept[place.sequence] for place in places]
         times = [parse_time(place.time) for place in places]
@@ -142,7 +144,15 @@ class JournalContent:
 
     def places(self, kind: type[Row]) -> list[Place]:
         """Return the positions of the rows of a kind, except phase windows and telemetry."""
-        return [place for place in self.digest.places if place.kind == kind.__name__]
+        return self._places.get(kind.__name__, [])
+
+    @cached_property
+    def _places(self) -> dict[str, list[Place]]:
+        """Positions of these rows, by their kind."""
+        places: dict[str, list[Place]] = {}
+        for place in self.digest.places:
+            places.setdefault(place.kind, []).append(place)
+        return places
 
     @cached_property
     def _kept(self) -> dict[int, Row]:
@@ -176,8 +186,11 @@ class JournalContent:
         """Verify a line, and build its row."""
         if hash_of_body(line) != place.hash.encode():
             raise LedgerDamageError(self.path, place.sequence + 1, "the row was changed while the ledger was read")
+        data, kind = split_line(line, kind_begins(place.sequence)).data, KINDS[place.kind]
         try:
-            return KINDS[place.kind].from_data(orjson.loads(split_line(line, kind_begins(place.sequence)).data))
+            if kind is RunDeclared:  # the digest may not have checked its fields
+                return kind.from_data(orjson.loads(data))
+            return decode_checked(kind, data)
         except (TypeError, ValueError) as error:
             raise LedgerDamageError(self.path, place.sequence + 1, f"not a valid row: {error}") from error
 
@@ -229,7 +242,7 @@ def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> Deco
     try:
         parts = split_line(line, kind_begins(sequence))
         row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-        return DecodedLine(parse_time(parts.time), row, hashes[0])
+        return DecodedLine(parse_time(parts.time), row, hashes[0].encode())
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
 

@@ -207,6 +207,8 @@ class _Reading:
         """Start at the first line."""
         self._path, self._thorough = path, thorough
         self._digest, self._previous = Digest(), GENESIS
+        self._last_line = b""
+        """The last line that was verified."""
         self._tally: tuple[int, bytes] | None = None
         """Position and line of the last tally."""
         self._waiting: list[tuple[int, list[bytes]]] = []
@@ -240,9 +242,9 @@ class _Reading:
         if len(verified) < len(lines):
             self._sum_up()  # report the first damage
             raise LedgerDamageError(self._path, first + len(verified) + 1, what_is_wrong(lines[len(verified)]))
-        digest.rows, digest.size, self._previous = first + len(lines), offsets[-1], hashes[-1]
+        digest.rows, digest.size, self._previous = first + len(lines), offsets[-1], hashes[-1].encode()
         digest.first_time = digest.first_time or self._time(first, lines[0])
-        digest.last_time = self._time(digest.rows - 1, lines[-1])
+        self._last_line = lines[-1]
 
     def _time(self, number: int, line: bytes) -> str:
         """Return the time of a line."""
@@ -253,7 +255,7 @@ class _Reading:
             raise self._invalid(number, error) from error
         return time
 
-    def _take(self, number: int, line: bytes, offset: int, row_hash: bytes) -> None:
+    def _take(self, number: int, line: bytes, offset: int, row_hash: str) -> None:
         """Digest a row that no tally covers, by its position."""
         try:
             parts = split_line(line, kind_begins(number))
@@ -269,7 +271,7 @@ class _Reading:
                     self._digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
         except _INVALID as error:
             raise self._invalid(number, error) from error
-        self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash.decode()))
+        self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash))
 
     def _take_tally(self, number: int, line: bytes) -> None:
         """Use a tally in place of the rows that it covers, or check it against them."""
@@ -310,6 +312,8 @@ class _Reading:
         """Handle the bytes after the last newline, and return the digest."""
         digest = self._digest
         self._sum_up()
+        if digest.rows:
+            digest.last_time = self._time(digest.rows - 1, self._last_line)
         if len(rest) >= (longest := _longest(rest)):
             reason = f"the line has no end within {longest >> 20} MiB: no writer wrote it"
             raise LedgerDamageError(self._path, digest.rows + 1, reason)

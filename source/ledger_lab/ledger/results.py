@@ -40,7 +40,9 @@ class Outcomes:
         episodes = len(self.seed)
         if len(set(self.seed)) != episodes and len(set(zip(self.cell, self.seed, strict=True))) != episodes:
             raise ValueError("an episode is counted twice")
-        if not all(map(math.isfinite, filter(None, self.episode_return))):
+        returns = [*filter(None, self.episode_return)]
+        # A finite sum has finite terms only; that of finite terms may overflow.
+        if not math.isfinite(sum(returns)) and not all(map(math.isfinite, returns)):
             raise ValueError("a return that is not finite must be None")
 
     @property

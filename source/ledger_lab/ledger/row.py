@@ -154,6 +154,26 @@ def checker(kind: type[Row]) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(struct).decode
 
 
+def decode_checked[R: Row](kind: type[R], data: bytes) -> R:
+    """Build a row whose fields :func:`check_fields` accepted before. This takes less time than :meth:`Row.from_data`.
+
+    Args:
+        kind: Kind of the row.
+        data: Its fields as JSON. Names of fields are not compared again.
+
+    Raises:
+        ValueError: If a field is missing, or a value has the wrong type or range.
+    """
+    row: R = _decoder(kind)(data)  # type: ignore[arg-type]
+    return row
+
+
+@cache
+def _decoder(kind: type[Row]) -> Callable[[bytes], Any]:
+    """Return the decoder of the rows of one kind."""
+    return msgspec.json.Decoder(kind).decode
+
+
 def _default(value: object, factory: Any) -> Any:  # noqa: ANN401 - of any field
     """Return the default of a field in msgspec's terms."""
     return msgspec.field(default=value) if factory is MISSING else msgspec.field(default_factory=factory)

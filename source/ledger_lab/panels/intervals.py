@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf, lgamma, log, sqrt
 from statistics import NormalDist
 
@@ -30,6 +31,7 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
+@lru_cache(maxsize=4096)
 def anytime_interval(successes: int, episodes: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return an interval of a binomial share that holds at any number of trials, also if results decide the number.
 

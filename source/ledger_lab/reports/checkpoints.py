@@ -26,6 +26,8 @@ class Confirmation:
     @cached_property
     def outcomes(self) -> Outcomes:
         """Outcomes of all its episodes, each of which has a seed of its own."""
+        if len(self.panels) == 1:
+            return self.panels[0].outcomes
         columns = [vars(row.outcomes) for row in self.panels]
         return Outcomes(**{name: [each for column in columns for each in column[name]] for name in columns[0]})
 

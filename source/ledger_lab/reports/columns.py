@@ -104,8 +104,13 @@ def summarize[Summary](kind: type[Summary], source: object) -> Summary:
         kind: The dataclass.
         source: The object from which its fields are computed.
     """
-    values = {each.name: each.metadata["read"](source) for each in fields(typing.cast(Any, kind))}
-    return kind(**values)
+    return kind(**{name: read(source) for name, read in _readers(kind)})  # type: ignore[arg-type]  # a class is hashable
+
+
+@functools.cache
+def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Return name and reader of each field of a dataclass."""
+    return tuple((each.name, each.metadata["read"]) for each in fields(kind))
 
 
 @functools.cache

@@ -18,6 +18,9 @@ from ledger_lab.terminal.flags import LAUNCHER_FLAGS, Parser, Program
 _ROOTS = ("env", "agent", "physics", "renderer", "presets")
 """First words of overrides."""
 
+_LONGEST_SHOWN = 100
+"""Longest number that a message shows as a whole [characters]."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
@@ -243,6 +246,7 @@ def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
         return {**options, "choices": get_args(kind), "nargs": "+"}
     if get_origin(kind) is tuple:
         return {**options, "nargs": len(get_args(kind))}
+    kind = _whole_number if kind is int else kind
     if not declared.positional:
         return {**options, "type": kind, **({"action": "append"} if many else {})}
     if many:
@@ -250,6 +254,21 @@ def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
     elif default is not MISSING:
         options["nargs"] = "?"
     return {**options, "type": kind}
+
+
+def _whole_number(text: str) -> int:
+    """Read an integer that the rows of the ledger can hold.
+
+    Raises:
+        ArgumentTypeError: If it is no integer, or needs more than 64 bits.
+    """
+    try:
+        if abs(number := int(text)) < 1 << 63:
+            return number
+    except ValueError:
+        pass
+    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    raise argparse.ArgumentTypeError(f"{shown!r} is not a whole number of at most 64 bits")
 
 
 def flag_names(request: type[Request], *, each_attempt: bool | None = None) -> tuple[str, ...]:
