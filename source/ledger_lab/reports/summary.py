@@ -276,11 +276,11 @@ class CohortSummary:
         ),
     )
     """``spend_usd`` ÷ ``target_reaching_runs``."""
-    usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None = _cohort_figure(
+    usd_per_target_reaching_checkpoint_interval: tuple[float, float] | None = _cohort_figure(
         lambda of: of.cost.usd_interval
     )
-    """95 % bootstrap interval over the runs [USD]. An upper bound of ``None`` is open: too many resamples had no run
-    that reached the target."""
+    """95 % interval [USD]; ``None`` for fewer than 5 runs. It counts failures that happen not to be among the runs. If
+    no run missed the target, it takes a run that misses it to cost 4 times the costliest run."""
     at_least_usd: float | None = _cohort_figure(lambda of: of.cost.at_least_usd)
     """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
     median_wall_to_target_s: float | None = _cohort_figure(
