@@ -88,9 +88,7 @@ def bench_cost_interval(argv: Sequence[str]) -> int:
         f"95 %% interval of the report holds it. The report shows an interval for {FEWEST_RUNS} or more runs.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks cost_interval --cohorts 2000",
     )
-    parser.add_argument(
-        "--cohorts", type=int, default=1000, help="Simulated cohorts in each scenario (default: 1000)."
-    )
+    parser.add_argument("--cohorts", type=int, default=1000, help="Simulated cohorts in each scenario (default: 1000).")
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     add_json(parser, "the counts of every scenario")
     args = parser.parse_args(argv)

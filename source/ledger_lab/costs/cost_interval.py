@@ -28,8 +28,8 @@ def cost_draws(runs: Sequence[tuple[float, bool]], generator: np.random.Generato
       runs. So failures that happen not to be among the runs count, too.
     - Each mean is drawn from Student's t distribution around the mean of its runs, cut off at 0. If only one run is of
       a kind, its spread is that of all runs.
-    - If no run missed the target, the cost of such a run is unknown. It is then assumed to be 4 times the largest spend,
-      because a run that misses the target uses up its budget, and the others stop early.
+    - If no run missed the target, the cost of such a run is unknown. It is then assumed to be 4 times the largest
+      spend, because a run that misses the target uses up its budget, and the others stop early.
 
     Args:
         runs: Spend of each run [USD], and whether it reached the target; at least two runs, one of which reached it.
