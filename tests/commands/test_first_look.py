@@ -37,7 +37,11 @@ def refused(name: str, arguments: list[str], cwd: Path) -> str:
     [
         ("train", ["--nonsense"], "unknown argument '--nonsense': see --help"),
         ("train", ["agnt.seed=1"], "override 'agnt.seed=1' matches nothing: did you mean 'agent'?"),
-        ("train", ["--num_envs", "many"], "argument --num_envs: invalid int value: 'many'; see --help"),
+        (
+            "train",
+            ["--num_envs", "many"],
+            "argument --num_envs: 'many' is not a whole number of at most 64 bits; see --help",
+        ),
         ("train", ["--num_envs", "0"], "--num_envs 0: must be at least 1"),
         ("train", ["--target", "1.5"], "--target 1.5: must be above 0 and at most 1"),
         ("train", ["--task", "LedgerLab-Cartpoel"], "did you mean 'LedgerLab-Cartpole'"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from ledger_lab.costs import MedianTime, RunCost, RunTime, bootstrap_interval, cohort_cost, median_time_to_target
+from ledger_lab.costs import MedianTime, RunCost, RunTime, cohort_cost, cost_interval, median_time_to_target
 
 
 def run(name: str, usd: float | None, *, reached: bool) -> RunCost:
@@ -15,29 +16,24 @@ def run(name: str, usd: float | None, *, reached: bool) -> RunCost:
 
 
 def test_the_interval_covers_the_cost_and_narrows_with_runs() -> None:
-    few = [(1.0, True), (2.0, True), (4.0, True)] * 2
-    low, high = bootstrap_interval(few)
-    assert high is not None
-    assert 1.0 <= low < 7 / 3 < high <= 4.0
-    narrow_low, narrow_high = bootstrap_interval(few * 50)
-    assert narrow_high is not None
-    assert low < narrow_low < 7 / 3 < narrow_high < high
+    few = [(1.0, True), (2.0, True), (4.0, True), (2.0, False)] * 2
+    low, high = cost_interval(few)
+    assert low < 3.0 < high
+    narrow_low, narrow_high = cost_interval(few * 50)
+    assert low < narrow_low < 3.0 < narrow_high < high
 
 
-def test_resamples_without_success_leave_the_upper_bound_open() -> None:
-    # Of three runs with one success, (2/3)^3 = 30 % of the resamples have none.
-    low, high = bootstrap_interval([(1.0, True), (1.0, False), (1.0, False)])
-    assert high is None
+def test_failures_that_happen_not_to_be_among_the_runs_raise_the_upper_end() -> None:
+    # With five successes of five, Jeffreys' posterior reaches down to a rate of 62 %: 0.6 failures per success.
+    low, high = cost_interval([(1.0, True)] * 5)
     assert low == 1.0
-    # Of six with four, (2/6)^6 = 0.14 % have none: less than the 0.24 % above the upper bound.
-    assert bootstrap_interval([(1.0, True)] * 4 + [(1.0, False)] * 2)[1] is not None
+    assert high == pytest.approx(1 + 4 * (1 / 0.6206 - 1), rel=0.1)
+    assert cost_interval([(1.0, True)] * 100)[1] < 1.15
 
 
-def test_an_expensive_failure_raises_the_upper_bound() -> None:
-    _, cheap = bootstrap_interval([(1.0, True)] * 9 + [(1.0, False)])
-    _, dear = bootstrap_interval([(1.0, True)] * 9 + [(50.0, False)])
-    assert cheap is not None
-    assert dear is not None
+def test_an_expensive_failure_raises_the_upper_end() -> None:
+    _, cheap = cost_interval([(1.0, True)] * 9 + [(1.0, False)])
+    _, dear = cost_interval([(1.0, True)] * 9 + [(50.0, False)])
     assert dear > 2 * cheap
 
 
@@ -45,31 +41,44 @@ def test_the_interval_does_not_depend_on_the_order_of_the_runs() -> None:
     runs = [(0.1 * index, index % 3 == 0) for index in range(12)]
     shuffled = runs.copy()
     random.Random(3).shuffle(shuffled)
-    assert bootstrap_interval(runs) == bootstrap_interval(shuffled)
-    assert bootstrap_interval(runs, seed=1) != bootstrap_interval(runs, seed=2)
+    assert cost_interval(runs) == cost_interval(shuffled)
+    assert cost_interval(runs, seed=1) != cost_interval(runs, seed=2)
 
 
-@pytest.mark.parametrize("runs", [[], [(1.0, True)], [(1.0, False), (1.0, False)]])
-def test_no_interval_without_runs_or_success(runs: list[tuple[float, bool]]) -> None:
-    with pytest.raises(ValueError, match="at least two runs"):
-        bootstrap_interval(runs)
+def test_no_interval_for_few_runs_or_without_success() -> None:
+    with pytest.raises(ValueError, match="at least 5 runs"):
+        cost_interval([(1.0, True)] * 4)
+    with pytest.raises(ValueError, match="reached the target"):
+        cost_interval([(1.0, False)] * 5)
 
 
-def test_a_cohort_has_an_interval_exactly_where_its_cost_is_defined_for_several_runs() -> None:
-    assert cohort_cost([run("a", 1.0, reached=True)]).usd_interval is None
-    assert cohort_cost([run("a", 1.0, reached=True), run("b", None, reached=True)]).usd_interval is None
-    assert cohort_cost([run("a", 1.0, reached=False), run("b", 1.0, reached=False)]).usd_interval is None
-    assert cohort_cost([run("a", 1.0, reached=True), run("b", 3.0, reached=True)]).usd_interval == (1.0, 3.0)
+def test_a_cohort_has_an_interval_exactly_where_its_cost_is_defined_for_enough_runs() -> None:
+    def interval(*runs: tuple[float | None, bool]) -> tuple[float, float] | None:
+        cost = cohort_cost([run(str(name), usd, reached=reached) for name, (usd, reached) in enumerate(runs)])
+        return cost.usd_interval
+
+    assert interval(*[(1.0, True)] * 4) is None
+    assert interval(*[(1.0, True)] * 4, (None, True)) is None
+    assert interval(*[(1.0, False)] * 5) is None
+    assert interval(*[(1.0, True)] * 5) is not None
 
 
-def test_free_runs_without_success_cost_infinitely_much_per_success() -> None:
-    assert bootstrap_interval([(0.0, True), (0.0, False)]) == (0.0, None)
+def test_free_runs_cost_nothing() -> None:
+    assert cost_interval([(0.0, True)] * 3 + [(0.0, False)] * 2) == (0.0, 0.0)
 
 
-def test_a_large_cohort_is_resampled_in_pieces() -> None:
-    low, high = bootstrap_interval([(1.0, index % 2 == 0) for index in range(3000)])
-    assert high is not None
-    assert 1.8 < low < 2.0 < high < 2.2
+@pytest.mark.parametrize(("rate", "failure_usd"), [(1.0, 1.0), (0.9, 4.0), (0.8, 2.0)])
+def test_the_interval_holds_the_true_cost(rate: float, failure_usd: float) -> None:
+    generator = np.random.default_rng(1)
+    true = 1.0 + (1 - rate) / rate * failure_usd
+    held = []
+    for _ in range(200):
+        reached = generator.random(5) < rate
+        usd = np.where(reached, generator.normal(1.0, 0.2, 5), failure_usd)
+        if reached.any():
+            low, high = cost_interval(list(zip(usd.tolist(), reached.tolist(), strict=True)))
+            held.append(low <= true <= high)
+    assert np.mean(held) > 0.92
 
 
 def times(*seconds: float) -> list[RunTime]:

@@ -99,15 +99,16 @@ def test_a_running_run_counts_with_its_spend_so_far(tmp_path: Path) -> None:
     assert (cohort.spend_usd, cohort.failed_runs) == (pytest.approx(9 + 5 + 5), 1)
 
 
-def test_the_interval_is_open_if_a_resample_may_have_no_success(tmp_path: Path) -> None:
+def test_fewer_than_five_runs_have_no_interval(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     failed(tmp_path, "bb")
-    cohort = one_cohort(tmp_path)
-    assert cohort.usd_per_target_reaching_checkpoint_interval == (9.0, None)
-    assert "$14.00 [$9.00, ∞) (95 %) per target-reaching checkpoint" in shown(tmp_path)
+    assert one_cohort(tmp_path).usd_per_target_reaching_checkpoint_interval is None
+    assert "$14.00 per target-reaching checkpoint (no interval below 5 runs)" in shown(tmp_path)
     for run_id in ("cc", "dd", "ee"):
         reached(tmp_path, run_id)
-    assert "[$9.00, $29.00] (95 %)" in shown(tmp_path)
+    interval = one_cohort(tmp_path).usd_per_target_reaching_checkpoint_interval
+    assert interval is not None and interval[0] < 41 / 4 < interval[1]
+    assert f"$10.25 [${interval[0]:.2f}, ${interval[1]:.2f}] (95 %) per target-reaching checkpoint" in shown(tmp_path)
 
 
 def test_without_a_success_the_cost_is_undefined_with_the_spend_as_bound(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, Status, read_ledger
 from ledger_lab.panels import anytime_interval
+from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_run
@@ -38,9 +39,14 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     summary = summary_of(tmp_path)
     assert (summary.env_steps, summary.wall_s, summary.train_s, summary.evaluate_s) == (80, 9.0, 6.0, 1.0)
     assert summary.env_steps_per_s == summary.fps_total == pytest.approx(80 / 6)
+    assert summary.env_steps_per_wall_s == summary.fps_total_wall == pytest.approx(80 / 7)
     assert summary.fps_step == pytest.approx(80 / 3)
     assert summary.fps_step_inference == pytest.approx(80 / 4)
+    whole_step_s = 3 * slots_in_all(10, 10) / 10
+    assert summary.fps_step_wall == pytest.approx(80 / whole_step_s)
+    assert summary.fps_step_inference_wall == pytest.approx(80 / (whole_step_s + 1))
     assert summary.updates_per_min == pytest.approx(20)
+    assert summary.updates_per_wall_min == pytest.approx(2 / 7 * 60)
     assert summary.seconds_per_update == pytest.approx(1.0)
     assert summary.evaluation_share == pytest.approx(1 / 9)
     assert (summary.target_reached, summary.wall_to_target_s) == (True, 9.0)

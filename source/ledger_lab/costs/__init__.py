@@ -6,10 +6,10 @@ from ledger_lab.costs.cohorts import (
     MedianTime,
     RunCost,
     RunTime,
-    bootstrap_interval,
     cohort_cost,
     median_time_to_target,
 )
+from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval
 from ledger_lab.costs.model import (
     EnergyCost,
     billable_seconds,
@@ -25,6 +25,7 @@ from ledger_lab.costs.price_file import price_file
 from ledger_lab.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
 
 __all__ = [
+    "FEWEST_RUNS",
     "LOCAL",
     "OWNED",
     "CohortCost",
@@ -36,8 +37,9 @@ __all__ = [
     "billable_seconds",
     "billable_usd",
     "billed_instances",
-    "bootstrap_interval",
     "cohort_cost",
+    "cost_draws",
+    "cost_interval",
     "energy_cost",
     "env_steps_per_s",
     "evaluation_share",

@@ -10,14 +10,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from ledger_lab.costs.bootstrap import percentile_levels
+from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_interval
 from ledger_lab.costs.prices import check_number
-
-_RESAMPLES = 10_000
-_MOST_DRAWS = 20_000_000
-"""Largest number of draws of a bootstrap; for cohorts of thousands of runs, there are fewer resamples."""
-_CHUNK = 1_000_000
-"""Draws that are held in memory at once."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,9 +63,9 @@ class CohortCost:
     usd_per_target_reaching_checkpoint: float | None
     """Spend of all runs ÷ runs that reached the target [USD]; None when undefined."""
 
-    usd_interval: tuple[float, float | None] | None
-    """95 % interval of :attr:`usd_per_target_reaching_checkpoint` [USD], see :func:`bootstrap_interval`: an upper bound
-    of None is open. The whole interval is None if the cost is undefined, or there is only one run."""
+    usd_interval: tuple[float, float] | None
+    """95 % interval of :attr:`usd_per_target_reaching_checkpoint` [USD], see :func:`cost_interval`; None if the cost is
+    undefined, or there are fewer than :data:`FEWEST_RUNS` runs."""
 
     at_least_usd: float | None
     """The whole spend as a lower bound of the cost [USD], if all runs are priced and none reached the target; else
@@ -115,48 +109,10 @@ def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:
         unpriced_runs=unpriced,
         spend_usd=spend_usd,
         usd_per_target_reaching_checkpoint=None if spend_usd is None or not reached else spend_usd / reached,
-        usd_interval=bootstrap_interval(priced) if reached and not unpriced and len(priced) > 1 else None,
+        usd_interval=cost_interval(priced) if reached and not unpriced and len(priced) >= FEWEST_RUNS else None,
         at_least_usd=None if reached else spend_usd,
         undefined_reason="; ".join(reasons) or None,
     )
-
-
-def bootstrap_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[float, float | None]:
-    """Return the 95 % interval of the cost per target-reaching checkpoint.
-
-    The percentile interval of a bootstrap over whole runs (Efron & Tibshirani 1993, An Introduction to the Bootstrap,
-    chapter 13), expanded for few of them (:func:`percentile_levels`). The cost of a resample in which no run reached
-    the target is infinite, so if successes are few or rare, the interval has no upper bound. The bounds are costs of
-    resamples, without interpolation.
-
-    Args:
-        runs: Spend of each run [USD], and whether it reached the target.
-        seed: Seed of the resampling.
-
-    Returns:
-        Lower and upper bound [USD]; an upper bound of None is open.
-
-    Raises:
-        ValueError: If there are fewer than two runs, or none reached the target.
-    """
-    if len(runs) < 2 or not any(reached for _, reached in runs):
-        raise ValueError("an interval needs at least two runs, one of which reached the target")
-    ordered = sorted(runs)
-    import numpy as np  # takes longer to load than most reports
-
-    usd = np.array([each for each, _ in ordered])
-    reached = np.array([each for _, each in ordered])
-    generator = np.random.default_rng(seed)
-    resamples = max(1000, min(_RESAMPLES, _MOST_DRAWS // len(runs)))
-    costs = np.full(resamples, np.inf)
-    step = max(1, _CHUNK // len(runs))
-    for start in range(0, resamples, step):
-        chunk = costs[start : start + step]
-        drawn = generator.integers(len(runs), size=(len(chunk), len(runs)))
-        reaching = reached[drawn].sum(axis=1)
-        np.divide(usd[drawn].sum(axis=1), reaching, out=chunk, where=reaching > 0)
-    low, high = np.quantile(costs, percentile_levels(len(runs)), method="inverted_cdf")
-    return float(low), float(high) if math.isfinite(high) else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

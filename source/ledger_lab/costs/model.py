@@ -157,31 +157,31 @@ def usd_per_billion_env_steps(usd: float | None, env_steps: int | None) -> float
     return None if per_step is None else 1e9 * per_step
 
 
-def env_steps_per_s(env_steps: int | None, train_s: float | None) -> float | None:
-    """Return the training throughput: environment steps per second of training [1/s].
+def env_steps_per_s(env_steps: int | None, seconds: float | None) -> float | None:
+    """Return a throughput: environment steps per second of some phases [1/s].
 
     Args:
         env_steps: Environment steps that the learner saw, over all processes.
-        train_s: Seconds in the training loop [s], see :data:`ledger_lab.meters.TRAINING_PHASES`: all of it but
-            start-up, compile and evaluation.
+        seconds: Seconds in these phases [s]: :data:`ledger_lab.meters.TRAINING_PHASES` leaves the scoring out,
+            :data:`ledger_lab.meters.LOOP_PHASES` includes it.
 
     Returns:
-        None when a value is missing or no time was spent training.
+        None when a value is missing or no time was spent.
     """
-    return _ratio("env_steps", env_steps, "train_s", train_s)
+    return _ratio("env_steps", env_steps, "seconds", seconds)
 
 
-def updates_per_min(updates: int | None, train_s: float | None) -> float | None:
-    """Return the policy updates (iterations of collect and learn) per minute of training [1/min].
+def updates_per_min(updates: int | None, seconds: float | None) -> float | None:
+    """Return the policy updates (iterations of collect and learn) per minute of some phases [1/min].
 
     Args:
         updates: Iterations completed.
-        train_s: Seconds in the training phases, as in :func:`env_steps_per_s` [s].
+        seconds: Seconds in these phases, as in :func:`env_steps_per_s` [s].
 
     Returns:
-        None when a value is missing or no time was spent training.
+        None when a value is missing or no time was spent.
     """
-    per_s = _ratio("updates", updates, "train_s", train_s)
+    per_s = _ratio("updates", updates, "seconds", seconds)
     return None if per_s is None else 60.0 * per_s
 
 

@@ -11,11 +11,12 @@ from ledger_lab.meters.host import (
     source_sha256,
 )
 from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
-from ledger_lab.meters.phases import TRAINING_PHASES, Phase, PhaseClock
+from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.meters.process import process_started_ns
 from ledger_lab.meters.telemetry import Sampler
 
 __all__ = [
+    "LOOP_PHASES",
     "TRAINING_PHASES",
     "Devices",
     "NoDevices",

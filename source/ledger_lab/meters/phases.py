@@ -51,6 +51,10 @@ TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUA
 """The phases whose sum is the denominator of training throughput."""
 
 
+LOOP_PHASES = TRAINING_PHASES | {Phase.EVALUATE}
+"""The phases whose sum is the wall-clock time of the training loop: the training phases and the scoring."""
+
+
 SHARED_PHASES = frozenset({Phase.SIMULATE, Phase.MANAGE})
 """The phases of ``env.step``, in which training and held-out slots advance together."""
 

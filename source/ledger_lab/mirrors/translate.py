@@ -14,7 +14,7 @@ from ledger_lab.ledger import (
     PhaseWindow,
     Telemetry,
 )
-from ledger_lab.meters import TRAINING_PHASES
+from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES
 from ledger_lab.mirrors.follow import JournalEntry
 from ledger_lab.mirrors.sink import Batch, Point
 
@@ -79,12 +79,16 @@ class Translator:
         self._over = row.iteration
         steps, self._env_steps = row.env_steps - self._env_steps, row.env_steps
         self._iteration = row.iteration
-        training_s = sum(ns for phase, ns in row.phase_ns.items() if phase in TRAINING_PHASES) / 1e9
+        training_s, loop_s = (
+            sum(ns for phase, ns in row.phase_ns.items() if phase in phases) / 1e9
+            for phases in (TRAINING_PHASES, LOOP_PHASES)
+        )
         values = {f"train/{name}": value for name, value in row.figures.items()}
         values |= {f"phase/{name}_s": spent_ns / 1e9 for name, spent_ns in row.phase_ns.items()}
         values |= {"train/env_steps": float(row.env_steps), "train/wall_s": row.wall_ns / 1e9}
         if training_s > 0 and steps > 0:
             values["train/env_steps_per_s"] = steps / training_s
+            values["train/env_steps_per_wall_s"] = steps / loop_s
         return [Point(entry.time, "iteration", row.iteration, values)]
 
     def _result(self, entry: JournalEntry, row: PanelResult) -> tuple[list[Point], dict[str, str]]:

@@ -162,6 +162,10 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         "ledger_lab/heldout_episodes": summary.heldout_episodes,
         "ledger_lab/wall_to_target_s": summary.wall_to_target_s,
         "ledger_lab/billable_usd": summary.billable_usd,
+        "ledger_lab/env_steps_per_s": summary.env_steps_per_s,
+        "ledger_lab/env_steps_per_wall_s": summary.env_steps_per_wall_s,
+        "ledger_lab/updates_per_min": summary.updates_per_min,
+        "ledger_lab/updates_per_wall_min": summary.updates_per_wall_min,
         "ledger_lab/attempts": len(run.attempts),
         "ledger_lab/world_size": declared.world_size,
         "ledger_lab/accelerator": declared.hardware.get("accelerator"),
@@ -245,6 +249,7 @@ def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
         "iterations_completed": max((window.iteration or 0 for window in windows), default=0),
         "total_wall_time_s": sum(attempt.wall_ns for attempt in run.attempts) / 1e9,
         "steps_per_iteration": steps,
+        # Over the training phases, as in a training without held-out slots; extra has the figures of the whole loop.
         "iteration_time_s": _mean_std(iteration_s, peak=True),
         "collection_fps": _mean_std([steps / s for s in collecting_s if s > 0], peak=True),
         "total_fps": _mean_std([steps / s for s in iteration_s if s > 0], peak=True),

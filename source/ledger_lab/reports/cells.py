@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.ledger import Status
 from ledger_lab.reports.columns import TableCell
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, usd
 
 if TYPE_CHECKING:
     from ledger_lab.reports.summary import CohortSummary, RunSummary
+
+NO_INTERVAL = f"no interval below {FEWEST_RUNS} runs"
+"""Shown in place of the interval of the cost per target-reaching checkpoint."""
 
 _LONGEST_REASON = 120
 """Longest reason in a cell [characters]; a reason may name all runs of a large cohort."""
@@ -95,7 +99,7 @@ def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
     """Return the cost per target-reaching checkpoint with its interval, or why there is none."""
     if cohort.usd_per_target_reaching_checkpoint is not None:
         interval = cohort.usd_per_target_reaching_checkpoint_interval
-        within = () if interval is None else (f"{usd_interval(*interval)} 95 %",)
+        within = (NO_INTERVAL if interval is None else f"{usd_interval(*interval)} 95 %",)
         return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=within)
     least = "" if cohort.spend_usd is None else f", ≥ {usd(cohort.spend_usd)} spent"
     unknown = cohort.runs_of_unknown_energy
@@ -111,9 +115,9 @@ def median_time_cell(cohort: CohortSummary) -> str:
     return duration(cohort.median_wall_to_target_s)
 
 
-def usd_interval(low: float, high: float | None) -> str:
-    """Return an interval of amounts; an upper bound of ``None`` is open."""
-    return f"[{usd(low)}, {'∞)' if high is None else usd(high) + ']'}"
+def usd_interval(low: float, high: float) -> str:
+    """Return an interval of amounts."""
+    return f"[{usd(low)}, {usd(high)}]"
 
 
 def _priced(amount: float | None, *, energy_is_unknown: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
-from ledger_lab.reports.cells import median_time_cell, usd_interval
+from ledger_lab.reports.cells import NO_INTERVAL, median_time_cell, usd_interval
 from ledger_lab.reports.summary import CohortSummary
 from ledger_lab.units import usd
 
@@ -49,10 +49,10 @@ def absent_cohort_lines(cohorts: Sequence[Cohort]) -> list[Text]:
 def _cost(cohort: CohortSummary) -> str:
     """Return the cost per target-reaching checkpoint."""
     if cohort.usd_per_target_reaching_checkpoint is not None:
-        interval = ""
-        if cohort.usd_per_target_reaching_checkpoint_interval is not None:
-            interval = f" {usd_interval(*cohort.usd_per_target_reaching_checkpoint_interval)} (95 %)"
-        return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{interval} per target-reaching checkpoint"
+        within = cohort.usd_per_target_reaching_checkpoint_interval
+        shown = f" {usd_interval(*within)} (95 %)" if within is not None else ""
+        note = f" ({NO_INTERVAL})" if within is None and cohort.runs > 1 else ""
+        return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{shown} per target-reaching checkpoint{note}"
     if cohort.at_least_usd is not None:
         return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"
     if cohort.runs_of_unknown_energy:

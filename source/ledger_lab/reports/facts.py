@@ -8,7 +8,8 @@ from functools import cached_property
 
 from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
 from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
-from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
+from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.checkpoints import (
     CheckpointSummary,
     Confirmation,
@@ -47,18 +48,32 @@ class RunFacts:
 
     @property
     def train_s(self) -> float | None:
-        """Seconds in the training loop."""
+        """Seconds in the training phases."""
         return self.spent_s(TRAINING_PHASES)
 
     @property
+    def loop_s(self) -> float | None:
+        """Wall-clock seconds of the training loop: the training phases and the scoring."""
+        return self.spent_s(LOOP_PHASES)
+
+    @property
     def step_s(self) -> float | None:
-        """Seconds in the environment's steps."""
+        """Seconds in the environment's steps, without the held-out slots' share."""
         return self.spent_s(_STEP)
 
     @property
-    def step_inference_s(self) -> float | None:
-        """Seconds in the environment's steps, and in the policy's forward passes for them."""
-        return self.spent_s(_STEP | {Phase.INFER})
+    def whole_step_s(self) -> float | None:
+        """Seconds in the environment's steps of all slots together, held-out slots included.
+
+        The held-out slots' share counts for the phase ``evaluate``. It is proportional to their number.
+        """
+        slots = slots_in_all(self.declared.num_envs, self.declared.held_out_slots)
+        return None if self.step_s is None else self.step_s * slots / self.declared.num_envs
+
+    @property
+    def infer_s(self) -> float | None:
+        """Seconds in the policy's forward passes of the rollout."""
+        return self.spent_s({Phase.INFER})
 
     @property
     def update_s(self) -> float | None:

@@ -26,6 +26,11 @@ def _figure[Value](read: Callable[[RunFacts], Value], shown: Shown | None = None
     return figure(read, shown)
 
 
+def _sum(one_s: float | None, other_s: float | None) -> float | None:
+    """Return the sum of two times [s]; ``None`` if one is missing."""
+    return None if one_s is None or other_s is None else one_s + other_s
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
     """Every figure of a run, with its denominator in the name or in the docstring below.
@@ -76,22 +81,46 @@ class RunSummary:
     env_steps: int = _figure(lambda of: of.env_steps)
     """Environment steps that the learner trained on, over all processes."""
     train_s: float | None = _figure(lambda of: of.train_s)
-    """Seconds in the training loop: all phases but start-up, compile and evaluation; ``None`` before an iteration."""
+    """Seconds in the training phases: the training loop without the scoring, which is in ``evaluate_s``; ``None``
+    before an iteration."""
+    loop_s: float | None = _figure(lambda of: of.loop_s)
+    """Wall-clock seconds of the training loop: the training phases and the scoring; ``None`` before an iteration."""
     evaluate_s: float | None = _figure(lambda of: of.evaluate_s)
     """Seconds in the phase ``evaluate``; ``None`` if the run never evaluated."""
     wall_s: float = _figure(lambda of: of.wall_s)
     """Seconds of all attempts, from the start of their processes to their ends."""
     env_steps_per_s: float | None = _figure(
         lambda of: costs.env_steps_per_s(of.env_steps, of.train_s),
-        Shown("steps/s", "÷ s in the training loop", lambda run: quantity(run.env_steps_per_s), priority=5),
+        Shown("steps/s (training)", "÷ s of training phases", lambda run: quantity(run.env_steps_per_s), priority=5),
     )
-    """Environment steps of the learner, over all processes, ÷ seconds in the training loop: all phases but startup,
-    compile, evaluate and shutdown. Steps of held-out episodes do not count."""
+    """Environment steps of the learner, over all processes, ÷ ``train_s``. Neither steps of held-out episodes nor the
+    time that they take count. So this is about the speed of a training without scoring."""
+    env_steps_per_wall_s: float | None = _figure(
+        lambda of: costs.env_steps_per_s(of.env_steps, of.loop_s),
+        Shown("steps/s (wall)", "÷ s of the training loop", lambda run: quantity(run.env_steps_per_wall_s), priority=5),
+    )
+    """The same steps ÷ ``loop_s``: the time of held-out episodes counts, their steps do not. Start-up and compilation
+    are not part of the training loop."""
     updates_per_min: float | None = _figure(
         lambda of: costs.updates_per_min(of.updates, of.train_s),
-        Shown("updates/min", "÷ min in the training loop", lambda run: quantity(run.updates_per_min), priority=12),
+        Shown(
+            "updates/min (training)",
+            "÷ min of training phases",
+            lambda run: quantity(run.updates_per_min),
+            priority=12,
+        ),
     )
-    """Iterations of collecting and learning ÷ minutes in the training loop."""
+    """Iterations of collecting and learning ÷ ``train_s``, per minute."""
+    updates_per_wall_min: float | None = _figure(
+        lambda of: costs.updates_per_min(of.updates, of.loop_s),
+        Shown(
+            "updates/min (wall)",
+            "÷ min of the training loop",
+            lambda run: quantity(run.updates_per_wall_min),
+            priority=12,
+        ),
+    )
+    """The same iterations ÷ ``loop_s``, per minute."""
     wall_to_target_s: float | None = _figure(
         lambda of: seconds_to_target(of.run, of.judged),
         Shown("to target", "wall-clock until confirmed", cells.time_to_target_cell, priority=3),
@@ -174,11 +203,21 @@ class RunSummary:
     )
     """Seconds per phase; they sum to ``wall_s``."""
     fps_step: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.step_s))
-    """Environment steps per second of ``simulate + manage``."""
-    fps_step_inference: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.step_inference_s))
-    """Environment steps per second of ``simulate + manage + infer``."""
+    """Environment steps per second of ``simulate + manage``, without the held-out slots' share of this time."""
+    fps_step_wall: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.whole_step_s))
+    """The same steps per second of the whole ``env.step``, in which held-out slots advance, too."""
+    fps_step_inference: float | None = _figure(
+        lambda of: costs.env_steps_per_s(of.env_steps, _sum(of.step_s, of.infer_s))
+    )
+    """Environment steps per second of ``simulate + manage + infer``, without the held-out slots' share."""
+    fps_step_inference_wall: float | None = _figure(
+        lambda of: costs.env_steps_per_s(of.env_steps, _sum(of.whole_step_s, of.infer_s))
+    )
+    """The same steps per second of the whole ``env.step`` and ``infer``."""
     fps_total: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.train_s))
-    """The same as ``env_steps_per_s``, named like the two throughputs above."""
+    """The same as ``env_steps_per_s``, named like the throughputs above."""
+    fps_total_wall: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.loop_s))
+    """The same as ``env_steps_per_wall_s``."""
     seconds_per_update: float | None = _figure(lambda of: None if of.update_s is None else of.update_s / of.updates)
     """Seconds of ``returns + learn + synchronize`` per iteration."""
     checkpoints: list[CheckpointSummary] = _figure(lambda of: of.checkpoints)
@@ -276,11 +315,11 @@ class CohortSummary:
         ),
     )
     """``spend_usd`` ÷ ``target_reaching_runs``."""
-    usd_per_target_reaching_checkpoint_interval: tuple[float, float | None] | None = _cohort_figure(
+    usd_per_target_reaching_checkpoint_interval: tuple[float, float] | None = _cohort_figure(
         lambda of: of.cost.usd_interval
     )
-    """95 % bootstrap interval over the runs [USD]. An upper bound of ``None`` is open: too many resamples had no run
-    that reached the target."""
+    """95 % interval [USD]; ``None`` for fewer than 5 runs. It counts failures that happen not to be among the runs. If
+    no run missed the target, it takes a run that misses it to cost 4 times the costliest run."""
     at_least_usd: float | None = _cohort_figure(lambda of: of.cost.at_least_usd)
     """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
     median_wall_to_target_s: float | None = _cohort_figure(

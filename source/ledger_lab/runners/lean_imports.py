@@ -8,8 +8,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
@@ -23,6 +21,8 @@ def postpone_compiler() -> None:
 
     Optimizers and ``tensordict`` import ``torch._dynamo`` only to tell it what it must not compile.
     """
+    import torch
+
     if _COMPILER not in sys.modules:
         sys.modules[_COMPILER] = torch._dynamo = _Postponed(_COMPILER)
 

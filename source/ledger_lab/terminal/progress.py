@@ -152,9 +152,9 @@ def phase_bar(phase_ns: dict[str, int], width: int) -> list[Text]:
     return [bar, legend]
 
 
-def training_figures(env_steps: int, train_s: float) -> str:
-    """Return steps and steps per second in a few words."""
-    rate = f"{quantity(env_steps / train_s)} steps/s" if train_s > 0 else ""
+def training_figures(env_steps: int, loop_s: float) -> str:
+    """Return steps and steps per second of the training loop, scoring included, in a few words."""
+    rate = f"{quantity(env_steps / loop_s)} steps/s (wall)" if loop_s > 0 else ""
     return " · ".join(part for part in (f"{quantity(env_steps)} steps", rate) if part)
 
 

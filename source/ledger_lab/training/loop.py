@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.ledger import CheckpointSaved, Status
-from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.meters import LOOP_PHASES, Phase
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners import Trainer
 from ledger_lab.runners.process_group import ProcessGroup
@@ -78,7 +78,7 @@ class TrainingLoop:
         self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
         resumed = plan.resumed
         self._earlier = 0 if resumed is None else resumed.state.iteration
-        self._train_ns = 0 if resumed is None else resumed.train_ns
+        self._loop_ns = 0 if resumed is None else resumed.loop_ns
         self._progress = Progress(console, "training", plan.batch.max_iterations, self._earlier)
 
     def run(self) -> Status:
@@ -158,8 +158,8 @@ class TrainingLoop:
 
     def _show(self, iterations: int, figures: Mapping[str, float], phase_ns: dict[str, int]) -> None:
         """Show the progress."""
-        self._train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
-        line = training_figures(self._writer.env_steps, self._train_ns / 1e9)
+        self._loop_ns += sum(phase_ns.get(phase, 0) for phase in LOOP_PHASES)
+        line = training_figures(self._writer.env_steps, self._loop_ns / 1e9)
         if "mean_return" in figures:
             line += f" · return {figures['mean_return']:.2f}"
         if self._judge is not None and self._judge.last is not None:
