@@ -124,7 +124,7 @@ def test_verification_continues_after_damage_and_counts_it(tmp_path: Path) -> No
     damaged, unfinished, total = finished.stdout.splitlines()
     assert damaged.endswith("aa/journal-1-0.jsonl:4: the row does not match its hash")
     assert re.fullmatch(r"torn: .*bb/journal-1-0\.jsonl:11: the writer was stopped within .*", unfinished)
-    assert total == "3 journals, 21 rows, 1 torn, 1 damaged"
+    assert total == "3 journals, 21 rows, 1 torn, 1 damaged, 0 wrong scores"
 
 
 def test_verification_reports_telemetry_that_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,4 +142,4 @@ def test_verification_reports_telemetry_that_was_left_out(tmp_path: Path, capsys
     assert verify_ledger(["--log_root", str(tmp_path / "logs")]) == 0
     missing, total = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"telemetry left out: of 2 supervised processes; .*journal-1-supervisor\.jsonl", missing)
-    assert total == "3 journals, 13 rows, 0 torn, 0 damaged"
+    assert total == "3 journals, 13 rows, 0 torn, 0 damaged, 0 wrong scores"

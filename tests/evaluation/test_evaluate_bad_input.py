@@ -69,6 +69,22 @@ def refused(complaint: str, root: Path, *arguments: str | Path) -> None:
     assert find_journals(root) == before
 
 
+def test_changed_code_is_refused_by_name_unless_allowed(trained: Path, tmp_path: Path) -> None:
+    (run,) = read_ledger(trained).runs
+    code = run.declared.scoring_code
+    upright = "ledger_lab.tasks.cartpole.success:pole_upright"
+    assert code is not None and upright in code
+    then = {**code, upright: "0" * 64, "ledger_lab.tasks.cartpole.success:of_old": "0" * 64}
+    negated = retold(trained, tmp_path, "a0000000", scoring_code=then)
+    complaint = rf"code of task LedgerLab-Cartpole has changed since run a0000000 was declared: {upright}. Restore"
+    refused(complaint, tmp_path, negated)
+    refused(complaint, tmp_path, negated, "--panel", "cartpole_robust_v1")
+    assert planned(negated, "--allow_changed_code").candidates[0].changed_code == {upright: code[upright]}
+    older = retold(trained, tmp_path, "b0000000", scoring_code=None)
+    assert planned(older).candidates[0].changed_code == {}
+    assert planned(one_run_dir(trained)).candidates[0].changed_code == {}
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -80,6 +80,11 @@ def declared(run_id: str, **changes: object) -> RunDeclared:
     return RunDeclared(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def sha256_of(run_id: str, checkpoint: str) -> str:
+    """Return a hash for a checkpoint that has no file."""
+    return hashlib.sha256(f"{run_id}/{checkpoint}".encode()).hexdigest()
+
+
 def window(iteration: int | None, env_steps: int, phase_ns: dict[str, int], wall_ns: int) -> PhaseWindow:
     """Return a window without figures of training."""
     return PhaseWindow(
@@ -129,7 +134,7 @@ def write_run(
             journal.append(
                 CheckpointSaved(
                     path=f"model_{iteration}.pt",
-                    sha256="00",
+                    sha256=sha256_of(run_id, f"model_{iteration}.pt"),
                     size_bytes=1,
                     iteration=iteration,
                     env_steps=40 * iteration,
@@ -183,7 +188,7 @@ def result(
     return PanelResult(
         run_id=run_id,
         checkpoint=checkpoint,
-        checkpoint_sha256="00",
+        checkpoint_sha256=sha256_of(run_id, checkpoint),
         panel="p",
         panel_id=panel_id,
         purpose=purpose,

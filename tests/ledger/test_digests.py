@@ -140,7 +140,7 @@ def test_verification_does_not_use_the_cache(
     paths = opened(monkeypatch)
     assert verify_ledger(["--log_root", str(ledger)]) == 0
     assert len(paths) == 6
-    assert capsys.readouterr().out == "6 journals, 300 rows, 0 torn, 0 damaged\n"
+    assert capsys.readouterr().out == "6 journals, 300 rows, 0 torn, 0 damaged, 0 wrong scores\n"
 
 
 def test_a_small_ledger_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

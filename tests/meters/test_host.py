@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.meters import source_sha256
+from ledger_lab.meters import package_sha256
 
 
 @pytest.fixture
@@ -25,33 +25,33 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_edited_or_added_file_changes_the_code_hash(site: Path) -> None:
     rewards = site / "acme_park" / "mdp" / "rewards.py"
-    before = source_sha256("acme_park")
+    before = package_sha256("acme_park")
     rewards.write_text(rewards.read_text().replace("-1.0", "-2.0"))
-    edited = source_sha256("acme_park")
+    edited = package_sha256("acme_park")
     rewards.rename(rewards.with_name("penalties.py"))
-    renamed = source_sha256("acme_park")
+    renamed = package_sha256("acme_park")
     assert len({before, edited, renamed}) == 3
-    assert source_sha256("acme_park") == renamed
+    assert package_sha256("acme_park") == renamed
 
 
 def test_files_that_are_not_code_do_not_change_the_hash(site: Path) -> None:
-    before = source_sha256("acme_park")
+    before = package_sha256("acme_park")
     (site / "acme_park" / "report.html").write_text("<html>")
     (site / "acme_park" / ".#rewards.py").symlink_to("nobody@nowhere")
     (site / "acme_park" / "__pycache__").mkdir()
     (site / "acme_park" / "__pycache__" / "rewards.cpython-312.pyc").write_bytes(b"")
-    assert source_sha256("acme_park") == before
+    assert package_sha256("acme_park") == before
 
 
 def test_the_hash_does_not_depend_on_the_folder(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = source_sha256("acme_park")
+    before = package_sha256("acme_park")
     shutil.move(site / "acme_park", site / "elsewhere" / "acme_park")
     monkeypatch.syspath_prepend(site / "elsewhere")
     importlib.invalidate_caches()
-    assert source_sha256("acme_park") == before
+    assert package_sha256("acme_park") == before
 
 
 def test_a_single_module_has_a_hash(site: Path) -> None:
-    before = source_sha256("acme_alone")
+    before = package_sha256("acme_alone")
     (site / "acme_alone.py").write_text("LIMIT = 2.0\n")
-    assert source_sha256("acme_alone") != before
+    assert package_sha256("acme_alone") != before

@@ -202,8 +202,8 @@ def better_than_most(env: ManagerBasedRLEnv, limit: float) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _acme_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The package, installed in a folder that only the programs of these tests search."""
+def _acme_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder with the installed package, which only the programs of these tests search."""
     tree, site = tmp_path_factory.mktemp("acme"), tmp_path_factory.mktemp("site")
     (tree / "acme_tasks").mkdir()
     for name, text in (
@@ -217,7 +217,7 @@ def _acme_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     subprocess.run([sys.executable, "-m", "pip", "install", *options, str(tree)], check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
-        yield
+        yield site
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +276,31 @@ def test_its_checkpoints_are_scored_again_with_the_same_outcome(parking: Path) -
     scored = {row.checkpoint: row.outcomes for row in results(parking) if row.purpose == "evaluation"}
     assert list(scored) == ["model_0.pt", "model_1.pt", "model_2.pt"]
     assert {name: scored[name] for name in judged} == judged
+
+
+def test_changed_code_is_refused_by_name_and_recorded_if_allowed(parking: Path, panel: Path, _acme_tasks: Path) -> None:
+    (run,) = read_ledger(parking).runs
+    file = _acme_tasks / "acme_tasks" / "success.py"
+    names = {f"acme_tasks.success:{name}" for name in ("parked", "position")}
+    assert names == set(run.declared.scoring_code or {})
+    asked = [run.directory / "model_2.pt", "--panel", panel, "--device", "cpu"]
+    original = file.read_text()
+    try:
+        file.write_text(
+            original.replace("    return position(env).abs() <= limit\n", "    return position(env) <= -limit\n")
+        )
+        finished = script("evaluate", *asked)
+        assert finished.returncode == 2 and len(finished.stderr.splitlines()) == 1
+        assert f"has changed since run {run.run_id} was declared: acme_tasks.success:parked. Restore" in finished.stderr
+        finished = script("evaluate", *asked, "--allow_changed_code")
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        assert (
+            f"note: code has changed since run {run.run_id} was declared: acme_tasks.success:parked" in finished.stdout
+        )
+        (row,) = [row for row in results(parking) if row.changed_code]
+        assert list(row.changed_code) == ["acme_tasks.success:parked"]
+    finally:
+        file.write_text(original)
 
 
 def test_every_example_cell_can_be_judged(parking: Path, panel: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: p
         ({"cohort": "../out"}, "--cohort '../out': must be a name"),
         ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),
         ({"nproc": 2}, "--nproc 2: give --nproc on the command line of train.py"),
-        ({"allow_changed_code": True}, "--allow_changed_code: only a resumed run can have changed code"),
+        ({"allow_changed_code": True}, "--allow_changed_code: a new run has no earlier code"),
     ],
 )
 def test_impossible_values_are_refused_when_the_request_is_made(flags: dict[str, Any], complaint: str) -> None:
@@ -108,18 +108,18 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
 
     registered_tasks()
     calls: list[str] = []
-    source_sha256 = code.source_sha256
+    package_sha256 = code.package_sha256
 
     def resolve(*arguments: Any) -> Any:
         calls.append("resolve")
         return resolve_configs(*arguments)
 
-    def hashed(package: str) -> str:
+    def hashed(package: str, *how: Any) -> str:
         calls.append(f"hash {package}")
-        return source_sha256(package)
+        return package_sha256(package, *how)
 
     monkeypatch.setattr(planning, "resolve_configs", resolve)
-    monkeypatch.setattr(code, "source_sha256", hashed)
+    monkeypatch.setattr(code, "package_sha256", hashed)
     request = TrainRequest(device="cpu", log_root=tmp_path / "logs", cohort="c", cohort_size=2)
     plan = planning.plan_training(request)
     assert not list(tmp_path.iterdir())

@@ -418,6 +418,11 @@ def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> No
     with pytest.raises(UserError, match=rf"with other code: {difference} \(now != then\).*--allow_changed_code"):
         require_same_declaration(edited, resumed, ALONE, False)
     assert require_same_declaration(edited, resumed, ALONE, True).reasons == (f"other code: {difference}",)
+    told = replace(resumed, declared=replace(same, scoring_code={"acme_tasks.terms:height": "d" * 64}))
+    negated = replace(same, scoring_code={"acme_tasks.terms:height": "e" * 64})
+    with pytest.raises(UserError, match=r"the source of acme_tasks.terms:height: 'eeeeeeeeeeee' != 'dddddddddddd'"):
+        require_same_declaration(negated, told, ALONE, False)
+    assert require_same_declaration(negated, resumed, ALONE, False).reasons == (), "an older run did not record it"
     with pytest.raises(UserError, match=r"versions.torch: '2.11' != '2.10'"):
         require_same_declaration(replace(same, versions={"torch": "2.11"}), resumed, ALONE, False)
     with pytest.raises(UserError, match=r"was declared differently: panel_id: 'p1-bb' != 'p1-aa'"):
@@ -445,7 +450,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     import gymnasium as gym
     import torch
 
-    from ledger_lab.meters import source_sha256
+    from ledger_lab.meters import package_sha256
     from ledger_lab.runners.code import code_sha256
     from ledger_lab.runners.command_line import parse
     from ledger_lab.runners.configs import resolve_configs
@@ -474,7 +479,8 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
         argv += ["--log_root", str(tmp_path / "logs")]
         plan = plan_training(parse(TrainRequest, argv))
         row = declaration(plan)
-        assert row.code_sha256 == {name: source_sha256(name) for name in ("ledger_lab", module.stem, terms.stem)}
+        assert list(row.code_sha256) == ["ledger_lab", module.stem, terms.stem]
+        assert row.code_sha256[terms.stem] == package_sha256(terms.stem)
         assert row.hardware["torch_threads"] == torch.get_num_threads()
         common = _common(plan)
         assert [common[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
@@ -482,6 +488,8 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
         for edited in (module, terms):
             edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
         again = _common(plan_training(parse(TrainRequest, argv)))
+        assert not any(name.startswith("acme_terms:") for name in row.scoring_code or {}), "a reward scores nothing"
+        assert "ledger_lab.tasks.cartpole.success:pole_upright" in (row.scoring_code or {})
         for edited in (module, terms):
             assert again[f"the source of {edited.stem}"] != row.code_sha256[edited.stem]
     finally:

@@ -7,19 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
 from ledger_lab.checkpoints.find import FoundCheckpoint
 from ledger_lab.checkpoints.shipped import output_directory
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
-from ledger_lab.ledger import CheckpointSaved, Run
+from ledger_lab.ledger import CheckpointSaved, Run, RunDeclared
 from ledger_lab.panels import few_differences
 from ledger_lab.runners import Adapter, load_adapter
+from ledger_lab.runners.code import changed_code
 from ledger_lab.runners.configs import config_sha256, names_code, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_NAMED = 8
+"""Largest number of functions and classes that a refusal names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +40,8 @@ class Candidate:
     saved: CheckpointSaved
     adapter: Adapter
     agent_cfg: Any
+    changed_code: dict[str, str]
+    """Code that has changed since the run was declared, with its hashes, by ``module:name``."""
 
     @property
     def path(self) -> Path:
@@ -61,7 +69,13 @@ def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBased
 
 
 def resolve_candidate(
-    checkpoint: FoundCheckpoint, configs: tuple[ManagerBasedRLEnvCfg, Any], device: str, log_root: Path
+    checkpoint: FoundCheckpoint,
+    configs: tuple[ManagerBasedRLEnvCfg, Any],
+    device: str,
+    log_root: Path,
+    *,
+    code: dict[str, str],
+    allow_changed_code: bool = False,
 ) -> Candidate:
     """Resolve all that is needed to load a checkpoint's policy.
 
@@ -70,10 +84,12 @@ def resolve_candidate(
         configs: Result of :func:`declared_configs` for its run; the agent's configuration may be modified.
         device: Device of the policy.
         log_root: Root of the ledger, for outputs of a checkpoint that came with the package.
+        code: Present hashes of the code that must be as declared.
+        allow_changed_code: Whether it may differ nevertheless.
 
     Raises:
         UserError: If the configuration of the agent, of its observations or of its actions has changed since the
-            training, the policy is recurrent, or the file is not the one that the run saved.
+            training, or code has, the policy is recurrent, or the file is not the one that the run saved.
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library)
@@ -86,6 +102,7 @@ def resolve_candidate(
             f"{checkpoint.run.directory / 'params' / 'agent.yaml'}"
         )
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
+    changed = require_same_code(declared, code, allow_changed_code)
     require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, declared.run_id)
     return Candidate(
         run_id=declared.run_id,
@@ -94,7 +111,47 @@ def resolve_candidate(
         saved=checkpoint.saved,
         adapter=adapter,
         agent_cfg=agent_cfg,
+        changed_code=changed,
     )
+
+
+def require_same_code(declared: RunDeclared, code: dict[str, str], allow_changed_code: bool) -> dict[str, str]:
+    """Refuse code that has changed since a run was declared.
+
+    Args:
+        declared: The declaration of the run. If it has no hashes of code, nothing can be compared.
+        code: Present hashes of the code that must be as declared.
+        allow_changed_code: Whether it may differ nevertheless.
+
+    Returns:
+        The changed code, with its hashes; empty if it is as declared, or unknown.
+
+    Raises:
+        UserError: If code has changed; the message names the functions and classes.
+    """
+    changed = changed_code(code, declared.scoring_code)
+    if changed and not allow_changed_code:
+        names = [*changed] if len(changed) <= _NAMED else [*list(changed)[:_NAMED], f"{len(changed) - _NAMED} more"]
+        raise UserError(
+            f"code of task {declared.task} has changed since run {declared.run_id} was declared: {', '.join(names)}. "
+            "Restore the code, train a new run, or use --allow_changed_code"
+        )
+    return changed
+
+
+def print_changed_code(candidate: Candidate, console: Console) -> None:
+    """Print which code has changed since the run of a candidate was declared; if none has, print nothing.
+
+    Args:
+        candidate: The candidate.
+        console: Where to print.
+    """
+    if candidate.changed_code:
+        console.print(
+            f"note: code has changed since run {candidate.run_id} was declared: {', '.join(candidate.changed_code)}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], otherwise: str) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import (
     Candidate,
     declared_configs,
+    print_changed_code,
     require_same_task,
     resolve_candidate,
 )
@@ -39,6 +40,7 @@ from ledger_lab.files import make_folder, whole_file
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import recorded_packages
 from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
@@ -107,7 +109,14 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     declared = found.run.declared
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
-    candidate = resolve_candidate(found, configs, device, request.log_root)
+    candidate = resolve_candidate(
+        found,
+        configs,
+        device,
+        request.log_root,
+        code=policy_code(declared.task, env_cfg),
+        allow_changed_code=request.allow_changed_code,
+    )
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
@@ -134,6 +143,7 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
         soft_wrap=True,
     )
     print_shipped_result(plan.candidate.source, console)
+    print_changed_code(plan.candidate, console)
     with (
         simulation_app(plan.env_cfg, plan.launcher_args),
         environment(declared.task, plan.env_cfg) as env,

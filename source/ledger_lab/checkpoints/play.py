@@ -9,12 +9,13 @@ from contextlib import nullcontext
 
 import torch
 
-from ledger_lab.checkpoints.candidate import declared_configs, resolve_candidate
+from ledger_lab.checkpoints.candidate import declared_configs, print_changed_code, resolve_candidate
 from ledger_lab.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest
 from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.files import unused_path
+from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
@@ -52,8 +53,14 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     declared = found.run.declared
     device = resolve_device(request.device)
     require_task(declared.task, declared.rl_library, declared.agent)
+    configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(
-        found, declared_configs(found.run, trust_run=request.trust_run), device, request.log_root
+        found,
+        configs,
+        device,
+        request.log_root,
+        code=policy_code(declared.task, configs[0]),
+        allow_changed_code=request.allow_changed_code,
     )
     env_cfg, _ = resolve_configs(
         declared.task, declared.rl_library, [*declared.overrides, *request.overrides], declared.agent, play_mode=True
@@ -70,6 +77,7 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
     )
     print_shipped_result(candidate.source, console)
+    print_changed_code(candidate, console)
     with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
         observations, _ = env.reset()
         policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)

@@ -31,6 +31,11 @@ class PolicyRequest(SimulationRequest):
         "Allow the program to run Python code that the run names: the success function of its panel file, and "
         "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
     )
+    allow_changed_code: bool = flag(
+        False,
+        "Continue even if functions or classes of the task, or the success function, have changed since the run was "
+        "declared. Results record the changed names.",
+    )
     log_root: Path = log_root_flag()
 
     def with_pretrained(self, *names: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``scripts/verify_ledger.py``: checks that every journal is unchanged since it was written."""
+"""``scripts/verify_ledger.py``: checks that every journal is unchanged, and that its scores agree with each other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, read_ledger
 from ledger_lab.ledger.runs import without_telemetry
+from ledger_lab.reports.audit import broken_verdicts, contradictions, unknown_rules
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
@@ -28,9 +29,12 @@ class VerifyRequest(Request):
             "the rows that contain sums of earlier rows. It also checks that every journal is in the directory of its "
             "own run, and that no journal is missing or cut short. It also finds two journals of one "
             "process, two directories of one run, and two different sizes of one cohort. The program prints the file "
-            "and line of each damage. The exit status is 0, or 1 if there is damage. Missing telemetry and an "
-            "unfinished last line are printed, but do not count as damage. A process that is killed while it writes "
-            "leaves an unfinished last line."
+            "and line of each damage. It also applies the rule of the verdict that each run declared, and prints every "
+            "screening and confirmation whose needed successes differ from the rule. It prints contradictions: two "
+            "bitwise scores of one checkpoint on the same seeds of one panel id that differ. The exit status is 0, or "
+            "1 if there is damage, a wrong verdict or a contradiction. A contradiction between scores that were made "
+            "by different code, missing telemetry and an unfinished last line are printed, but do not change the exit "
+            "status. A process that is killed while it writes leaves an unfinished last line."
         ),
         terms=("journal", "ledger", "run", "cohort", "telemetry"),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),
@@ -46,7 +50,7 @@ def verify_ledger(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0 if no journal is damaged, else 1.
+        0 if no journal is damaged, and no score contradicts another one or the rule of its run; else 1.
 
     Raises:
         UserError: If there is nothing to check.
@@ -80,5 +84,18 @@ def verify_ledger(argv: Sequence[str]) -> int:
         console.print(
             f"telemetry left out: of {len(left_out)} supervised processes; the first: {first}", soft_wrap=True
         )
-    console.print(f"{len(found)} journals, {rows} rows, {torn} torn, {len(ledger.damage)} damaged")
-    return 1 if ledger.damage else 0
+    wrong = [f"wrong verdict: {line}" for line in broken_verdicts(ledger)]
+    notes = [
+        f"not checked: the verdict of run {run_id}, which follows a newer rule" for run_id in unknown_rules(ledger)
+    ]
+    for pair in contradictions(ledger):
+        if pair.explained_by is None:
+            wrong.append(f"contradiction: {pair.text}")
+        else:
+            notes.append(f"other code, other score: {pair.text}. Between them, these differ: {pair.explained_by}")
+    for line in (*wrong, *notes):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print(
+        f"{len(found)} journals, {rows} rows, {torn} torn, {len(ledger.damage)} damaged, {len(wrong)} wrong scores"
+    )
+    return 1 if ledger.damage or wrong else 0

@@ -6,7 +6,6 @@ import copy
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.checkpoints.candidate import (
@@ -23,6 +22,7 @@ from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_file
 from ledger_lab.panels.checks import require_takeable, task_panel
+from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
@@ -103,7 +103,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
 
     return EvaluationPlan(
         panel=panel,
-        candidates=_candidates(found, configs, device, request.log_root),
+        candidates=_candidates(found, configs, device, panel, request),
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,
@@ -166,15 +166,26 @@ def _candidates(
     found: Sequence[FoundCheckpoint],
     configs: Mapping[str, tuple[ManagerBasedRLEnvCfg, Any]],
     device: str,
-    log_root: Path,
+    panel: Panel,
+    request: EvaluateRequest,
 ) -> list[Candidate]:
-    """Return the candidates. The configurations of a run are checked once for all its checkpoints."""
+    """Return the candidates. Configurations and code of a run are checked once for all its checkpoints."""
     checked: dict[str, Candidate] = {}
     candidates = []
     for checkpoint in found:
         run_id = checkpoint.run.declared.run_id
         if run_id not in checked:
-            checked[run_id] = resolve_candidate(checkpoint, configs[run_id], device, log_root)
+            declared = checkpoint.run.declared
+            # A panel of one's own may have a success function that the run did not declare.
+            success = panel.success_function if panel.success_function in (declared.scoring_code or {}) else None
+            checked[run_id] = resolve_candidate(
+                checkpoint,
+                configs[run_id],
+                device,
+                request.log_root,
+                code=scoring_code(declared.task, configs[run_id][0], success),
+                allow_changed_code=request.allow_changed_code,
+            )
         else:
             require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, run_id)
         agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
+from ledger_lab.checkpoints.candidate import print_changed_code
 from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, worst_episodes
@@ -25,7 +26,7 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.recording.writer import AttemptWriter
-from ledger_lab.runners.code import code_sha256
+from ledger_lab.runners.code import code_sha256, scoring_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
 from ledger_lab.supervision.attempt import attempt_life
@@ -68,8 +69,9 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             for journal in journals.values():
                 journal.append(row)
 
-        for source in dict.fromkeys(candidate.source for candidate in plan.candidates):
-            print_shipped_result(source, console)
+        for candidate in {candidate.source: candidate for candidate in plan.candidates}.values():
+            print_shipped_result(candidate.source, console)
+            print_changed_code(candidate, console)
         shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
         peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - called once, at the end
@@ -109,7 +111,10 @@ def _begin(
     log = next(iter(journals)) / f"{name}.log"
     terminal.keep_log(log)
     for simulation in plan.simulations:
-        code = code_sha256(simulation.task, simulation.env_cfg)
+        code = {
+            "code_sha256": code_sha256(simulation.task, simulation.env_cfg),
+            "scoring_code": scoring_code(simulation.task, simulation.env_cfg, plan.panel.success_function),
+        }
         for run_dir, journal in journals.items():
             journal.append(_started(plan, simulation, code, run_dir, clock))
     supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
@@ -139,7 +144,7 @@ def _record_worst(
 
 
 def _started(
-    plan: EvaluationPlan, simulation: Simulation, code: dict[str, str], run_dir: Path, clock: PhaseClock
+    plan: EvaluationPlan, simulation: Simulation, code: dict[str, dict[str, str]], run_dir: Path, clock: PhaseClock
 ) -> EvaluationStarted:
     """Return the row that announces which checkpoints of a run a simulation scores."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
@@ -151,7 +156,7 @@ def _started(
         checkpoints=[candidate.saved.path for candidate in own],
         device=plan.device,
         versions=package_versions(),
-        code_sha256=code,
+        **code,
         host=socket.gethostname(),
         pid=os.getpid(),
         anchors=anchors_of(run_dir),

@@ -102,6 +102,7 @@ def score_checkpoints(
             device=cfg.sim.device,
             wall_ns=clock.wall_ns(),
             invalid=score.invalid,
+            changed_code=candidate.changed_code,
             outcomes=score.outcomes,
         )
         for candidate, score in zip(candidates, scores, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ledger_lab.ledger.row import Count, PathBelow, Positive, Row, RunId, Seed
@@ -105,6 +105,9 @@ class PanelResult(Row):
     """Age of the process when the last episode ended."""
     invalid: str | None
     """Why the score is invalid; ``None`` if it is valid."""
+    changed_code: dict[str, str] = field(default_factory=dict)
+    """Code that the score depends on and that differs from the code that its run declared, with the hashes of the code
+    that it was scored with, by ``module:name``. Empty if it is the same, or if the run declared no such hashes."""
     outcomes: Outcomes
 
     def __post_init__(self) -> None:

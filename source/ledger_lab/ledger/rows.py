@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -67,6 +67,8 @@ class _BeganFrom(TypedDict):
     """Wall-clock time of the same trainings [s]."""
     usd: Amount | None
     """Cost of the same trainings [USD]; ``None`` if the price is unknown."""
+    changed_code: NotRequired[dict[str, str]]
+    """Observation and action code that has changed since the checkpoint was trained, as in :class:`PanelResult`."""
 
 
 class _Git(TypedDict, total=False):
@@ -141,6 +143,9 @@ class RunDeclared(Row):
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
     """Hashes of the source of LedgerLab and of the packages that the task uses; empty if unknown."""
+    scoring_code: dict[str, str] | None = None
+    """Hashes of the code that a score depends on, by ``module:name``: success function, terms, classes of the task, and
+    what they refer to. ``None`` if unknown."""
     began_from: dict[str, Any] | None = None
     """The checkpoint whose networks the run started with, and their cost; ``None`` if they were random."""
     git: dict[str, Any]
@@ -419,7 +424,8 @@ class EvaluationStarted(Row):
     device: str
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
-    """As in :class:`RunDeclared`."""
+    scoring_code: dict[str, str] | None = None
+    """This and the field before as in :class:`RunDeclared`, now."""
     host: str
     pid: Count
     wall_ns: Count

@@ -6,9 +6,9 @@ from ledger_lab.meters.host import (
     git_facts,
     hardware_facts,
     measured_or_none,
+    package_sha256,
     package_versions,
     peak_host_memory_bytes,
-    source_sha256,
 )
 from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
@@ -34,5 +34,5 @@ __all__ = [
     "package_versions",
     "peak_host_memory_bytes",
     "process_started_ns",
-    "source_sha256",
+    "package_sha256",
 ]

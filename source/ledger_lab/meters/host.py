@@ -14,6 +14,7 @@ from typing import Any
 
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.recipes.libraries import LIBRARIES
+from ledger_lab.source import source_sha256
 
 _SIMULATION = ("ledger_lab", "isaaclab", "newton", "warp-lang", "mujoco", "mujoco-warp", "ovphysx", "torch")
 
@@ -40,11 +41,12 @@ def package_versions(names: Iterable[str] | None = None) -> dict[str, str]:
     return versions
 
 
-def source_sha256(package: str) -> str:
-    """Return a hash of the names and contents of the Python files of a package or a single module.
+def package_sha256(package: str, hash_file: Callable[[bytes], str] = source_sha256) -> str:
+    """Return a hash of the names of the Python files of a package or a single module, and of what they compute.
 
     Args:
         package: Its name, without dots; it can be imported.
+        hash_file: Returns the hash of a file's content.
     """
     spec = importlib.util.find_spec(package)
     assert spec is not None, f"{package} cannot be imported"
@@ -52,7 +54,7 @@ def source_sha256(package: str) -> str:
     files = {str(path.relative_to(root)): path for root in roots for path in root.rglob("*.py") if path.is_file()}
     if not roots and spec.origin is not None:
         files = {f"{package}.py": Path(spec.origin)}
-    contents = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    contents = {name: hash_file(path.read_bytes()) for name, path in files.items()}
     return hashlib.sha256(canonical_json(contents)).hexdigest()
 
 

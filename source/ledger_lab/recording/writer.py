@@ -227,6 +227,7 @@ class RunWriter(AttemptWriter):
         exactness: Literal["bitwise", "statistical"],
         extension: int = 0,
         invalid: str | None = None,
+        changed_code: Mapping[str, str] | None = None,
     ) -> PanelResult:
         """Write a checkpoint's score on a panel, unless an earlier attempt wrote one for the same purpose.
 
@@ -244,6 +245,7 @@ class RunWriter(AttemptWriter):
             exactness: Whether a repetition gives the same episodes bit for bit.
             extension: Number of the panel within the confirmation, from 0.
             invalid: Why the score proves nothing; ``None`` if it is valid.
+            changed_code: Code that differs from what the run declared, as in the row; ``None`` for none.
 
         Returns:
             The valid row: that of the earlier attempt, or the new row.
@@ -269,6 +271,7 @@ class RunWriter(AttemptWriter):
             device=self._device,
             wall_ns=self.clock.wall_ns(),
             invalid=invalid,
+            changed_code=dict(changed_code or {}),
             outcomes=outcomes,
         )
         self._append_once(result)

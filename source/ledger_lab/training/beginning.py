@@ -11,7 +11,12 @@ import gymnasium as gym
 from isaaclab.managers import SceneEntityCfg
 from isaaclab.sensors import SensorBaseCfg
 
-from ledger_lab.checkpoints.candidate import declared_configs, require_recorded_hash, require_same_task
+from ledger_lab.checkpoints.candidate import (
+    declared_configs,
+    require_recorded_hash,
+    require_same_code,
+    require_same_task,
+)
 from ledger_lab.checkpoints.find import best_checkpoint
 from ledger_lab.errors import UserError
 from ledger_lab.panels import few_differences
@@ -20,6 +25,7 @@ from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
+from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.configs import plain_config
 from ledger_lab.tasks.registry import require_task
 
@@ -53,6 +59,7 @@ def find_beginning(
     agent_cfg: Any,
     *,
     trust_run: bool = False,
+    allow_changed_code: bool = False,
 ) -> Beginning:
     """Find the checkpoint that a run starts with.
 
@@ -63,6 +70,7 @@ def find_beginning(
         env_cfg: The environment's configuration.
         agent_cfg: The library's configuration.
         trust_run: See :func:`~ledger_lab.checkpoints.candidate.declared_configs`.
+        allow_changed_code: Whether the code of its observations and actions may have changed since its training.
 
     Raises:
         UserError: If there is no such checkpoint, its networks have another shape, or its observations or actions have
@@ -80,6 +88,7 @@ def find_beginning(
     require_task(declared.task, declared.rl_library, declared.agent)
     then_env, then_agent = declared_configs(found.run, trust_run=trust_run)
     require_same_task(found.run, then_env, ("observations", "actions"), f"{what} has learned from something else")
+    changed = require_same_code(declared, policy_code(declared.task, then_env), allow_changed_code)
     by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
     inputs = [names for networks in by_network for names in networks.values()]
     _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)
@@ -100,6 +109,7 @@ def find_beginning(
         "env_steps": summary.env_steps + earlier.get("env_steps", 0),
         "wall_s": summary.wall_s + earlier.get("wall_s", 0.0),
         "usd": None if usd[0] is None or usd[1] is None else usd[0] + usd[1],
+        **({"changed_code": changed} if changed else {}),
     }
     return Beginning(path.resolve(), began_from)
 

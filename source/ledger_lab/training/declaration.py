@@ -77,6 +77,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         config_sha256=plan.config_sha256,
         versions=package_versions(),
         code_sha256=plan.code_sha256,
+        scoring_code=plan.scoring_code,
         began_from=began_from,
         git=git_facts(Path(__file__).parent),
         hardware={

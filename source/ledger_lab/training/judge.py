@@ -289,4 +289,5 @@ class Judge:
             needed=ended.needed,
             exactness=exactness(self._plan.env_cfg),
             invalid=self._slots.invalid(outcomes),
+            changed_code=self._plan.changed_code,
         )

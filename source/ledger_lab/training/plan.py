@@ -20,7 +20,7 @@ from ledger_lab.panels import RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
-from ledger_lab.runners.code import code_sha256
+from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
@@ -73,6 +73,8 @@ class TrainPlan:
     config_sha256: dict[str, str]
     code_sha256: dict[str, str]
     """Hashes of the code that the task runs, by top-level package or module."""
+    scoring_code: dict[str, str]
+    """Hashes of the code that a score depends on, by ``module:name``."""
     beginning: Beginning | None
     """The checkpoint that the run starts with; ``None`` for random networks and for resumed runs."""
     resumed: Resumption | None
@@ -87,6 +89,11 @@ class TrainPlan:
     def verdict_rule(self) -> int:
         """Version of the rule of the verdict: the present one; for a resumed run, the one that it was declared with."""
         return RULE_VERSION if self.resumed is None else self.resumed.declared.verdict_rule
+
+    @property
+    def changed_code(self) -> dict[str, str]:
+        """Code that scores depend on and that has changed since the run was declared, with its hashes."""
+        return {} if self.resumed is None else changed_code(self.scoring_code, self.resumed.declared.scoring_code)
 
     @property
     def steps_per_iteration(self) -> int:
@@ -197,7 +204,13 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     beginning = None
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(
-            request.checkpoint, request.log_root, adapter, env_cfg, agent_cfg, trust_run=request.trust_run
+            request.checkpoint,
+            request.log_root,
+            adapter,
+            env_cfg,
+            agent_cfg,
+            trust_run=request.trust_run,
+            allow_changed_code=request.allow_changed_code,
         )
     if resumed is None:
         run_id, stamp = secrets.token_hex(8), datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
@@ -225,6 +238,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         price=price,
         config_sha256=config_hashes,
         code_sha256=code_sha256(request.task, env_cfg),
+        scoring_code=scoring_code(request.task, env_cfg, panel.success_function),
         beginning=beginning,
         resumed=resumed,
     )

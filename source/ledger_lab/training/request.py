@@ -214,7 +214,9 @@ class TrainRequest(TaskRequest):
     )
     allow_changed_code: bool = flag(
         False,
-        "With --resume: continue even if source files or package versions differ from those at the start of the run.",
+        "With --resume: continue even if code or package versions differ from those at the start of the run. With "
+        "--checkpoint: continue even if the code of observations, actions or commands has changed since that run was "
+        "declared. Comments, docstrings and layout do not count. The ledger records the changes.",
         group=_GOING_ON,
         each_attempt=True,
     )
@@ -274,8 +276,11 @@ class TrainRequest(TaskRequest):
             raise UserError(
                 f"--nproc {self.nproc}: give --nproc on the command line of train.py, and write its name in full"
             )
-        if self.allow_changed_code and self.resume is None:
-            raise UserError("--allow_changed_code: only a resumed run can have changed code; add --resume RUN")
+        if self.allow_changed_code and self.resume is None and self.checkpoint is None:
+            raise UserError(
+                "--allow_changed_code: a new run has no earlier code to differ from; add --resume RUN or --checkpoint "
+                "CHECKPOINT"
+            )
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")

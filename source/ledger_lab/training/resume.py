@@ -157,6 +157,8 @@ def require_same_declaration(
 
 def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) -> list[str]:
     """Return the permitted changes between two declarations, and refuse all others."""
+    if now.scoring_code is not None and resumed.declared.scoring_code is None:
+        now = replace(now, scoring_code=None)  # an earlier version did not record it; the packages are compared
     (found, code_now, machine_now), (then, code_then, machine_then) = map(_split, (now, resumed.declared))
     run = f"run {resumed.declared.run_id}"
     if what := few_differences(found, then):
@@ -181,7 +183,8 @@ def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) ->
 def _split(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return the fields of a declaration about the run, the code and the machine, without fields that may differ."""
     data: dict[str, Any] = json.loads(json.dumps(declared.to_data()))
-    sources = {f"the source of {name}": sha256[:12] for name, sha256 in data.pop("code_sha256").items()}
+    hashes = {**(data.pop("scoring_code") or {}), **data.pop("code_sha256")}
+    sources = {f"the source of {name}": sha256[:12] for name, sha256 in hashes.items()}
     code, machine = {**sources, "versions": data.pop("versions")}, data.pop("hardware")
     return {name: value for name, value in data.items() if name not in FIELDS_THAT_MAY_DIFFER}, code, machine
 

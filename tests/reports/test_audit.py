@@ -1,0 +1,153 @@
+"""Scores that contradict each other, or the rule of their run, are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.ledger import AttemptStarted, CheckpointSaved, EvaluationStarted, Journal, PanelResult, read_ledger
+from ledger_lab.panels import VerdictRule
+from ledger_lab.panels.verdict import Standing
+from ledger_lab.reports.audit import broken_verdicts, contradictions
+from tests.fakes.ledgers import outcomes, result, write_run
+
+EPISODES = 256
+BEYOND = "confirmation 1, extension 1 does not follow a near miss of its checkpoint: the error budget does not cover it"
+
+
+def evaluation(run_dir: Path, name: str, row: PanelResult, code: str = "a") -> None:
+    """Write a stand-alone evaluation with one score."""
+    with Journal(run_dir / f"journal-evaluation-{name}-0.jsonl") as journal:
+        journal.append(
+            EvaluationStarted(
+                run_id=row.run_id, panel="p", panel_id=row.panel_id, panel_fields={}, checkpoints=[row.checkpoint],
+                device="cpu", versions={"torch": "2"}, code_sha256={"acme": code}, host="h", pid=1, wall_ns=1,
+            )
+        )  # fmt: skip
+        journal.append(row)
+
+
+def verified(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Return exit status and output of the check of a ledger."""
+    status = verify_ledger(["--log_root", str(root)])
+    return status, capsys.readouterr().out
+
+
+def test_different_bitwise_scores_of_one_checkpoint_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = write_run(tmp_path, "aa", code_sha256={"acme": "a"}, versions={"torch": "2"})
+    evaluation(run_dir, "same", result("aa", "model_2.pt", 9))
+    assert verified(tmp_path, capsys)[0] == 0
+    evaluation(run_dir, "other", result("aa", "model_2.pt", 0))
+    status, out = verified(tmp_path, capsys)
+    assert status == 1 and out.count("contradiction: ") == 1 and "1 wrong scores" in out
+    assert "journal-1-0.jsonl:9 and " in out and "journal-evaluation-other-0.jsonl:2: checkpoint model_2.pt" in out
+    assert "has 9 and 0 of 10 successes on panel p" in out
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exactness": "statistical"},
+        {"invalid": "capacity"},
+        {"panel_id": "p1-bb"},
+        {"device": "cuda:0"},
+        {"changed_code": {"acme.success:near": "b"}},
+    ],
+    ids=str,
+)
+def test_scores_that_may_differ_are_no_contradiction(changes: dict[str, object], tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    evaluation(run_dir, "other", replace(result("aa", "model_2.pt", 0), **changes))
+    assert not [*contradictions(read_ledger(tmp_path))]
+
+
+def test_a_contradiction_with_recorded_other_code_is_told_but_does_not_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = write_run(tmp_path, "aa", code_sha256={"acme": "a"}, versions={"torch": "2"})
+    evaluation(run_dir, "other", result("aa", "model_2.pt", 0), code="b")
+    status, out = verified(tmp_path, capsys)
+    assert status == 0
+    assert "other code, other score: " in out and "Between them, these differ: the source of acme" in out
+
+
+def confirmed(run_id: str, number: int, successes: int, needed: int, extension: int = 0) -> PanelResult:
+    """Return a panel of a confirmation."""
+    row = result(run_id, f"model_{number}.pt", successes, f"p1-{number}-{extension}", "confirmation")
+    won = outcomes(successes, EPISODES)
+    return replace(row, confirmation=number, extension=extension, needed=needed, outcomes=won)
+
+
+def judged(root: Path, *rows: PanelResult, version: int = 2) -> list[str]:
+    """Return what is wrong with the confirmations of a run."""
+    run_dir = write_run(root, "aa", scores=(), target_success=0.9, error_budget=0.05, verdict_rule=version)
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=1))
+        for row in rows:
+            saved = {"path": row.checkpoint, "sha256": row.checkpoint_sha256, "size_bytes": 1, "iteration": 1}
+            journal.append(CheckpointSaved.from_data({**saved, "env_steps": 40, "wall_ns": 1}))
+            journal.append(row)
+    return [line.partition("journal-2-0.jsonl:")[2] for line in broken_verdicts(read_ledger(root))]
+
+
+def needs(*successes: int, version: int = 2) -> list[int]:
+    """Return the successes that the first panels of confirmations need, if the earlier ones ended so."""
+    rule = VerdictRule.of_version(version, 0.9)
+    standing, found = Standing.of(0.05), []
+    for won in (*successes, 0):
+        standing = rule.begin(standing)
+        found.append(int(rule.needs(standing, EPISODES)))
+        standing = rule.after(standing, won, EPISODES)
+    return found
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_rule_of_a_run_gives_what_its_confirmations_need(version: int, tmp_path: Path) -> None:
+    first, second = needs(200, version=version)
+    assert second > first or version == 2
+    rows = [confirmed("aa", 1, 200, first), confirmed("aa", 2, 250, second)]
+    assert judged(tmp_path / "right", *rows, version=version) == []
+    easier = [rows[0], confirmed("aa", 2, 235, 231)]
+    assert judged(tmp_path / "wrong", *easier, version=version) == [
+        f"5: confirmation 2 needed {second} of 256 successes by the rule of its run, not 231"
+    ]
+
+
+def test_an_extension_follows_a_near_miss_of_the_same_checkpoint(tmp_path: Path) -> None:
+    (first,) = needs()
+    far = [confirmed("aa", 1, 200, first), replace(confirmed("aa", 1, 250, 230, 1))]
+    (line,) = judged(tmp_path / "far", *far)
+    assert line == "5: " + BEYOND
+    again = [confirmed("aa", 1, 200, first), replace(confirmed("aa", 1, 250, first), panel_id="p1-again")]
+    (line,) = judged(tmp_path / "again", *again)
+    assert line == "5: confirmation 1 has a result already: this one is not covered by the error budget"
+    rule = VerdictRule(0.9)
+    near = rule.after(rule.begin(Standing.of(0.05)), first - 1, EPISODES)
+    more = int(rule.needs(near, EPISODES))
+    rows = [confirmed("aa", 1, first - 1, first), confirmed("aa", 1, 250, more, 1)]
+    assert judged(tmp_path / "near", *rows) == []
+
+
+def test_an_excerpt_without_earlier_confirmations_leaves_a_range(tmp_path: Path) -> None:
+    fewest, _, highest = needs(0, 0)
+    assert fewest < highest
+    range_ = f"{fewest} to {highest}"
+    for place, needed in enumerate((fewest, highest)):
+        assert judged(tmp_path / f"within-{place}", confirmed("aa", 3, 250, needed)) == []
+    for place, needed in enumerate((fewest - 1, highest + 1)):
+        (line,) = judged(tmp_path / f"outside-{place}", confirmed("aa", 3, 250, needed))
+        assert line == f"3: confirmation 3 needed {range_} of 256 successes by the rule of its run, not {needed}"
+
+
+def test_a_screening_needs_what_the_rule_says(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 9), verdict_rule=1)
+    assert not [*broken_verdicts(read_ledger(tmp_path))]
+    write_run(tmp_path, "bb", scores=(5, 9), verdict_rule=1, target_success=0.5)
+    lines = [*broken_verdicts(read_ledger(tmp_path))]
+    assert len(lines) == 2
+    assert all(line.endswith("the screening needed 5 successes by the rule of its run, not 9") for line in lines)
