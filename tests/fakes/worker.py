@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ledgers import declared  # run as a script, this folder is on the path
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recording.writer import AttemptWriter
@@ -103,11 +104,18 @@ def fail() -> None:
     raise RuntimeError("banana")
 
 
+def refuse() -> None:
+    """Find a mistake in the request."""
+    (Path(sys.argv[1]) / "params").mkdir()
+    raise UserError("panel p: mixes environments")
+
+
 HOW: dict[str, Callable[[], object]] = {
     "complete": lambda: None,
     "fail_at_length": fail_at_length,
     "ask_the_terminal": ask_the_terminal,
     "fail": fail,
+    "refuse": refuse,
     "diverge": diverge,
     "out_of_memory": run_out_of_memory,
     "killed_for_memory": be_killed_for_memory,
@@ -151,7 +159,9 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
             _BEFORE_THE_WORK[argv[1]]()
         with attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt:
             clock.set_base(Phase.UNATTRIBUTED)
-            HOW[argv[1]]()
+            if argv[1] == "refuse_late":
+                attempt.begin()
+            HOW[argv[1].removesuffix("_late")]()
             attempt.status = Status.COMPLETED
         sys.exit(attempt.exit_status)
 

@@ -63,6 +63,23 @@ def test_every_end_has_its_status(
     assert not list(tmp_path.glob("*.reserve"))
 
 
+def test_a_request_that_is_refused_before_the_work_begins_leaves_nothing(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker(run_dir, "refuse") as process:
+        assert process.wait(60) == 2
+        assert "supervisor:" not in (process.stderr.read() if process.stderr else "")
+    assert not run_dir.exists()
+
+
+def test_the_same_error_during_the_work_is_kept_and_billed(tmp_path: Path) -> None:
+    with worker(tmp_path, "refuse_late") as process:
+        assert process.wait(60) == 2
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.CRASHED
+    assert attempt.shutdown is not None
+
+
 @pytest.mark.parametrize(
     ("signum", "status", "exit_status"),
     [

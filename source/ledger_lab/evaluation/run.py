@@ -81,7 +81,9 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)
                 scores.append(
-                    score_checkpoints(plan.candidates, simulation, plan.panel, clock, append_everywhere, console)
+                    score_checkpoints(
+                        plan.candidates, simulation, plan.panel, clock, append_everywhere, console, attempt.begin
+                    )
                 )
             # Scores are written last, because a failed evaluation must leave no row that looks like a score.
             for results in scores:

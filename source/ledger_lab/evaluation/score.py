@@ -49,6 +49,7 @@ def score_checkpoints(
     clock: PhaseClock,
     append: Callable[[Row], None],
     console: Console,
+    on_begin: Callable[[], None],
 ) -> list[PanelResult]:
     """Score all candidates on every episode of a panel in one pass.
 
@@ -59,6 +60,7 @@ def score_checkpoints(
         clock: The evaluation's clock.
         append: Writes the row with the capacities that the simulation needed.
         console: Shows the progress.
+        on_begin: Called when the checks are over, before the first step.
 
     Returns:
         One result per candidate.
@@ -83,6 +85,7 @@ def score_checkpoints(
     ):
         slots.reset()
         policies = [c.adapter.load_policy(c.path, env, c.agent_cfg) for c in candidates]
+        on_begin()
         total = rounds * (1 + slots.horizon)
         with Progress(console, title, total) as progress:
             steps = itertools.count(1)

@@ -40,6 +40,9 @@ class Status(StrEnum):
     INVALID = "invalid"
     """The scores prove nothing: the physics engine dropped contacts or constraints, or the processes of the training
     hold different parameters."""
+    REFUSED = "refused"
+    """The request was refused before anything was trained or scored. The supervisor then removes the rows, so readers
+    meet this status only where a removal failed."""
     STOPPED = "stopped"
     """A health event that is listed in ``--stop_on`` ended it."""
     RUNNING = "running"

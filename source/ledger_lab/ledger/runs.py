@@ -293,6 +293,16 @@ def telemetry_path(supervision: Path) -> Path:
     return supervision.with_name(supervision.name.replace("-supervisor", "-telemetry"))
 
 
+def worker_path(supervision: Path) -> Path:
+    """Return the path of the journal that the supervised process writes.
+
+    Args:
+        supervision: Path of the supervisor's own journal; its name ends with the rank, except for rank 0.
+    """
+    before, _, rank = supervision.stem.partition("-supervisor")
+    return supervision.with_name(f"{before}{rank or '-0'}{supervision.suffix}")
+
+
 def without_telemetry(journals: Sequence[JournalContent]) -> list[JournalContent]:
     """Return the supervisors' journals whose telemetry was not kept.
 

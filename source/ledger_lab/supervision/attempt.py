@@ -53,6 +53,8 @@ class Attempt:
         """The exception that ended the attempt early."""
         self.resumable = resumable
         """Whether a state on disk allows the run to be resumed."""
+        self.begun = False
+        """Whether training or scoring has begun. Until then, an error of the request refuses it: nothing is kept."""
         self.asked: signal.Signals | None = None
         """The signal that asked the process to end, if it came within :meth:`signals_deferred`."""
         self._deferring = False
@@ -61,6 +63,10 @@ class Attempt:
     def exit_status(self) -> int:
         """Exit status of the process: 2 for an error that the user can fix, else as :func:`exit_status_of` says."""
         return EXIT_USER_ERROR if isinstance(self.error, UserError) else exit_status_of(self.status, self.resumable)
+
+    def begin(self) -> None:
+        """Note that training or scoring begins: from now on, every end is kept."""
+        self.begun = True
 
     @contextmanager
     def signals_deferred(self) -> Iterator[None]:
@@ -122,6 +128,8 @@ def attempt_life(
     written where it belongs, it is written into the worker's own journal. If that fails, too, an attempt that would
     have ended well ends by this error.
 
+    A :class:`UserError` before :attr:`Attempt.begun` refuses the request. The supervisor then removes the attempt.
+
     Args:
         writer: Writes into a journal that already holds the attempt's start.
         peak_gpu_memory_bytes: Called at the end.
@@ -138,7 +146,8 @@ def attempt_life(
             writer.beat()
             yield attempt
         except BaseException as error:  # noqa: BLE001 - the ledger and the exit status show every end
-            attempt.status, attempt.error = status_of(error), error
+            refused = isinstance(error, UserError) and not attempt.begun
+            attempt.status, attempt.error = Status.REFUSED if refused else status_of(error), error
         # Nothing may interrupt what follows: no second signal, and no device that fails again.
         for signum in (*ENDING, signal.SIGALRM):
             signal.signal(signum, signal.SIG_IGN)

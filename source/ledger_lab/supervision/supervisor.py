@@ -56,6 +56,7 @@ from ledger_lab.supervision.messages import (
     decode,
 )
 from ledger_lab.supervision.peers import Peers
+from ledger_lab.supervision.refusal import withdraw
 from ledger_lab.terminal.console import EXIT_USER_ERROR, tell_error
 from ledger_lab.terminal.exit_status import (
     ENDING,
@@ -187,6 +188,8 @@ class Supervisor:
         self._explained: Explain | None = None
         self._exit_status: int | None = None
         self._end_is_written = False
+        self._attempt: int | None = None
+        self._refused = False
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
@@ -301,6 +304,7 @@ class Supervisor:
 
     def _begin(self, message: Begin) -> None:
         """Begin to record an attempt, or the part of one run in a stand-alone evaluation."""
+        self._attempt = message.attempt
         if message.attempt is None:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s or self._grace_s
@@ -410,7 +414,7 @@ class Supervisor:
             reserve.close()
         self._exit_status = exit_status  # final: journals keep rows that can't be written yet
         insist(dict.fromkeys(self._journals, row))
-        self._end_is_written = True
+        self._end_is_written, self._refused = True, row.status is Status.REFUSED
         self._deadline_s = time.monotonic() + self._shutdown_s
         return row
 
@@ -452,6 +456,9 @@ class Supervisor:
             elif fault is not None:
                 _print(f"{fault} ended the process while it shut down, after its work had ended")
             self._close_telemetry()
+            if self._refused:
+                self._withdraw()
+                return EXIT_USER_ERROR
             shutdown = ShutdownEnded(
                 wall_ns=self._wall_ns(),
                 exit_code=code if code >= 0 else None,
@@ -468,6 +475,18 @@ class Supervisor:
                 return 1
             _print(f"the end of the shutdown could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status
+
+    def _withdraw(self) -> None:
+        """Remove what a refused attempt or evaluation has written.
+
+        Each rank removes its own files. The first attempt's directory is removed with the journal of the last rank.
+        """
+        try:
+            for journal in self._journals:
+                journal.close()
+                withdraw(journal.path, self._log, whole=self._attempt == 1)
+        except OSError as error:
+            _print(f"what the refused request has written could not be removed: {error}")
 
     def _close_telemetry(self) -> None:
         """Write the last samples. An error is printed only; the end of the attempt does not depend on them."""

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ledger_lab.ledger import CheckpointSaved, Status
 from ledger_lab.meters import LOOP_PHASES, Phase
+from ledger_lab.mirrors.start import start_mirrors
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners import Trainer
 from ledger_lab.runners.process_group import ProcessGroup
@@ -93,6 +94,8 @@ class TrainingLoop:
         """
         with self._progress:
             self._group.any(False)  # waiting for the other processes counts as start-up
+            self._attempt.begin()  # in all processes, which have all passed the checks of their simulations
+            start_mirrors(self._plan.run_dir, self._plan.request.mirror if self._plan.world.first else [])
             self._writer.clock.set_base(Phase.UNATTRIBUTED)
             with self._attempt.signals_deferred(), self._watch.ending() if self._plan.world.first else nullcontext():
                 self._trainer.train(self.on_iteration)

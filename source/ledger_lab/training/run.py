@@ -48,7 +48,15 @@ from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
-from ledger_lab.training.show import report, show_failure, show_how_to_resume, show_loss, show_settings, show_trouble
+from ledger_lab.training.show import (
+    is_refused,
+    report,
+    show_failure,
+    show_how_to_resume,
+    show_loss,
+    show_settings,
+    show_trouble,
+)
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
@@ -118,7 +126,6 @@ def _carry_out(
         with _errors_of_beginning(plan):
             terminal.keep_log(plan.log)
             writer = _begin(plan, group, started_ns, link, shutdown, console)
-        start_mirrors(plan.run_dir, plan.request.mirror if plan.world.first else [])
         shutdown.enter_context(metered_compilation(writer.clock))
         shutdown.enter_context(metered_collectives(writer.clock))
         peak = functools.partial(peak_gpu_memory_bytes, plan.device)
@@ -130,7 +137,9 @@ def _carry_out(
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             attempt.status = _train_and_judge(plan, group, attempt, writer, console, judge, loop)
         show_failure(plan, attempt, link.ended, terminal)
-        if plan.world.first:
+        if plan.world.first and not is_refused(attempt, link.ended):
+            if not attempt.begun:
+                start_mirrors(plan.run_dir, plan.request.mirror)  # a dashboard shows a failed start, too
             report(plan, console)
             if attempt.status in OVER:
                 remove_states(plan.run_dir)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ledger_lab.assets.ground_plane import local_grounds
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status, read_ledger
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.panels.checks import Prospects
@@ -89,6 +90,16 @@ def report(plan: TrainPlan, console: Console) -> None:
         )
 
 
+def is_refused(attempt: Attempt, ended: AttemptEnded | None) -> bool:
+    """Tell whether this process or another refused the request, so that nothing of the attempt is kept.
+
+    Args:
+        attempt: The attempt, after its end.
+        ended: The row of the attempt's end, as the supervisor wrote it.
+    """
+    return Status.REFUSED in (attempt.status, ended and ended.status)
+
+
 def show_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, terminal: Terminal) -> None:
     """Print why an attempt ended early, if it did.
 
@@ -100,8 +111,10 @@ def show_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, 
     """
     if attempt.error is None or attempt.status is Status.STOPPED:  # a health event was printed when it was found
         return
-    if ended is None or ended.reason == reason_of(attempt.error):
+    if ended is None or attempt.status is Status.REFUSED or ended.reason == reason_of(attempt.error):
         tell_error(attempt.error, terminal.console, terminal.log)
+    elif ended.status is Status.REFUSED:
+        tell_error(UserError((ended.reason or "").replace("UserError: ", "", 1)), terminal.console)
     else:  # the end of another process, which caused the error in this one
         terminal.console.print(
             f"{ended.status}: {ended.reason} (what it printed: {plan.run_dir}/console-1-RANK.log)",
