@@ -427,8 +427,9 @@ class EvaluationStarted(Row):
     device: str
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
+    """As in :class:`RunDeclared`, at the time of the evaluation."""
     scoring_code: dict[str, str] | None = None
-    """This and the field before as in :class:`RunDeclared`, now."""
+    """As in :class:`RunDeclared`, at the time of the evaluation."""
     host: str
     pid: Count
     wall_ns: Count
