@@ -13,8 +13,10 @@ from ledger_lab.terminal.findings import write_findings
 
 
 def test_the_command_of_findings_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["profile_run.py", "--wandb_api_key", "correct-horse-battery", "--seed", "3"])
+    monkeypatch.setattr(
+        sys, "orig_argv", ["/bin/python3", "profile_run.py", "--wandb_api_key", "correct-horse-battery", "--seed", "3"]
+    )
     write_findings(tmp_path / "figures.json", answer=42)
     written = json.loads((tmp_path / "figures.json").read_text())
-    assert written["command"] == ["profile_run.py", "--wandb_api_key", REDACTED, "--seed", "3"]
+    assert written["command"] == ["python", "profile_run.py", "--wandb_api_key", REDACTED, "--seed", "3"]
     assert written["answer"] == 42

@@ -19,5 +19,9 @@ def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 
         findings: Figures by their names.
     """
     if path is not None:
-        content = {"versions": package_versions(), "command": Redactor().value(sys.argv), **findings}
+        content = {
+            "versions": package_versions(),
+            "command": Redactor().value(["python", *sys.orig_argv[1:]]),
+            **findings,
+        }
         path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
