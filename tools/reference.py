@@ -181,7 +181,7 @@ def _exit_statuses_page() -> str:
     return (
         f"# Exit statuses\n\n{_table(('status', 'meaning', 'exit status'), rows)}\n\n"
         f"A preempted run that can be resumed exits with {EXIT_REQUEUE}. "
-        "A request that cannot be carried out exits with 2, before anything is written.\n"
+        "A request that cannot be carried out exits with 2, and leaves nothing in the ledger.\n"
     )
 
 

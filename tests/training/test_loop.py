@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,7 +98,12 @@ class Made:
 
     def __init__(self, trainer: Trainer, judge: Judge | None = None) -> None:
         plan: Any = SimpleNamespace(
-            world=World(), resumed=None, steps_per_iteration=64, batch=SimpleNamespace(max_iterations=10)
+            world=World(),
+            run_dir=Path(),
+            request=SimpleNamespace(mirror=[]),
+            resumed=None,
+            steps_per_iteration=64,
+            batch=SimpleNamespace(max_iterations=10),
         )
         self.rows: list[Row] = []
         writer: Any = AttemptWriter(self.rows.append, PhaseClock(0))

@@ -12,6 +12,7 @@ from pathlib import Path
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.meters.control_groups import kill_counters, read_text
+from ledger_lab.terminal.console import EXIT_USER_ERROR
 
 ENDING = {
     signal.SIGINT: Status.INTERRUPTED,
@@ -27,6 +28,7 @@ ENDING = {
 _EXIT_STATUS = {
     Status.COMPLETED: 0,
     Status.TARGET_REACHED: 0,
+    Status.REFUSED: EXIT_USER_ERROR,
     Status.INTERRUPTED: 130,
     Status.KILLED: 137,
     Status.PREEMPTED: 143,
