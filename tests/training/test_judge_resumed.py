@@ -89,6 +89,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
             simulation={},
             env_cfg=None,
             device="cpu",
+            changed_code={},
             request=SimpleNamespace(eval_every=None, stop_at_target=True),
         )
         slots: Any = Slots(successes)
