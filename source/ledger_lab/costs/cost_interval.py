@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_RUNS: Final = 5
-"""Smallest number of runs with an interval. With fewer runs, no interval that we tried covers the true cost in 93 % of
-cases without being so wide that it says nothing."""
+"""Smallest number of runs with an interval. No interval was tested with fewer runs."""
 
 _DRAWS: Final = 10_000
 _COSTLIEST: Final = 4.0
@@ -61,7 +60,7 @@ def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[fl
 
     Its ends are percentiles of :func:`cost_draws`. If all runs reached the target, the lower end assumes that all runs
     do, as the interval of a rate by Jeffreys' prior is usually modified (Brown, Cai & DasGupta 2001, Statistical
-    Science 16:101, section 4.1.2). ``benchmarks/cost_interval.py`` measures how often the interval covers the true
+    Science 16:101). ``benchmarks/cost_interval.py`` measures how often the interval covers the true
     cost.
 
     Args:
