@@ -82,6 +82,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
             link.others_ended_first(),
         ):
             clock.set_base(Phase.UNATTRIBUTED)
+            attempt.begin()
             print("working", flush=True)
             for step in itertools.count(1):
                 if world.rank == world.size - 1 and step == 3:
