@@ -111,7 +111,7 @@ def test_verification_reports_journals_that_contradict_each_other(
     assert verify_ledger(["--log_root", str(tmp_path / "logs")]) == 1
     damaged, total = capsys.readouterr().out.splitlines()
     assert re.search(f"damaged: .*{complaint}", damaged), damaged
-    assert total.endswith("1 damaged")
+    assert total.endswith("1 damaged, 0 wrong scores")
 
 
 def test_verification_continues_after_damage_and_counts_it(tmp_path: Path) -> None:

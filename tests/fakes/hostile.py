@@ -31,7 +31,7 @@ from ledger_lab.ledger.encoding import GENESIS, encode_line, encode_value, hash_
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.rows import EvaluationEnded, EvaluationStarted, TelemetryStarted
 from ledger_lab.ledger.tally import Sums
-from tests.fakes.ledgers import SECOND, declared, result, window
+from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 Rows = dict[str, list[Row]]
 """Rows by the name of their journal."""
@@ -81,7 +81,12 @@ def one_of_each() -> Rows:
             window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND),
             type(training)(**{**training.to_data(), "figures": figures, "non_finite": ["kl"]}),
             CheckpointSaved(
-                path="model_1.pt", sha256="00", size_bytes=1, iteration=1, env_steps=40, wall_ns=5 * SECOND
+                path="model_1.pt",
+                sha256=sha256_of("aa", "model_1.pt"),
+                size_bytes=1,
+                iteration=1,
+                env_steps=40,
+                wall_ns=5 * SECOND,
             ),
             Health(event="kl", iteration=1, wall_ns=5 * SECOND, evidence="e", advice="a", stops=True),
             LearnerHashed(sha256="00", iteration=1, wall_ns=5 * SECOND),

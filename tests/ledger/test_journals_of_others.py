@@ -109,7 +109,7 @@ def cut_before_a_supervisors_last_row(root: Path, run_dir: Path) -> str:
 def cut_what_is_scored(root: Path, run_dir: Path) -> str:
     evaluated(run_dir)
     cut(run_dir / "journal-1-0.jsonl", 7)
-    return "journal-evaluation-0.jsonl:1: it scores model_1.pt (00…), which no attempt of the run saved"
+    return "journal-evaluation-0.jsonl:1: it scores model_1.pt (243a580fb373…), which no attempt of the run saved"
 
 
 def copied_evaluation(root: Path, run_dir: Path) -> str:

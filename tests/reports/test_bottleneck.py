@@ -26,7 +26,7 @@ from ledger_lab.ledger import (
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.scaling import Scaling, fit_scaling
-from tests.fakes.ledgers import declared, result, window, write_run
+from tests.fakes.ledgers import declared, result, sha256_of, window, write_run
 
 MS = 1_000_000
 GPU = {"device": "cuda:0", "hardware": {"accelerator": "G", "accelerator_memory_bytes": 100_000_000_000}}
@@ -76,7 +76,14 @@ def write_phases(
             if done <= checkpoints:
                 name = f"model_{done}.pt"
                 journal.append(
-                    CheckpointSaved(path=name, sha256="00", size_bytes=1, iteration=done, env_steps=0, wall_ns=wall_ns)
+                    CheckpointSaved(
+                        path=name,
+                        sha256=sha256_of(run_id, name),
+                        size_bytes=1,
+                        iteration=done,
+                        env_steps=0,
+                        wall_ns=wall_ns,
+                    )
                 )
                 if done <= judged:
                     journal.append(result(run_id, name, 5, purpose="screening"))

@@ -18,7 +18,7 @@ from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Jou
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import Finding, compare, refusals, select_side
 from ledger_lab.reports.comparison_words import finding_notes, finding_sentence
-from tests.fakes.ledgers import SECOND, declared, result, write_run
+from tests.fakes.ledgers import SECOND, declared, result, sha256_of, write_run
 
 A_DOLLAR_A_SECOND = {
     **load_prices()["local"].to_dict(),
@@ -47,7 +47,12 @@ def run_of(root: Path, cohort: str, seed: int, seconds: int, reached: bool = Tru
             status = Status.PREEMPTED if not last else Status.TARGET_REACHED if reached else Status.COMPLETED
             if last and reached:
                 saved = CheckpointSaved(
-                    path="m.pt", sha256="00", size_bytes=1, iteration=1, env_steps=40, wall_ns=SECOND
+                    path="m.pt",
+                    sha256=sha256_of(run_id, "m.pt"),
+                    size_bytes=1,
+                    iteration=1,
+                    env_steps=40,
+                    wall_ns=SECOND,
                 )
                 journal.append(saved)
                 proof = result(run_id, "m.pt", 9, "p1-fresh", purpose="confirmation")
