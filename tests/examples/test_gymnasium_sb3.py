@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Status
-from tests.conftest import ROOT, script
+from tests.conftest import ROOT, one_run_dir, script
 from tests.fakes.ledgers import write_run
 
 
@@ -32,7 +32,7 @@ def test_a_trainer_of_another_framework_is_reported_beside_isaac_lab(tmp_path: P
     assert sum(run["phases"].values()) == pytest.approx(run["wall_s"])
     assert run["billable_usd"] >= run["wall_s"] * 0.001
     assert run["env_steps"] % 2048 == 0
-    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    assert script("verify_ledger", "--log_root", one_run_dir(tmp_path / "stable_baselines3")).returncode == 0
     table = script("report", "--log_root", tmp_path).stdout
     assert "panel gymnasium_cartpole" in table
     assert "stable_baselines3" in table

@@ -43,7 +43,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.ledger.listing import Listing
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
-from tests.fakes.ledgers import declared, result, window
+from tests.fakes.ledgers import declared, result, sha256_of, window
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -126,7 +126,7 @@ def process_rows(draw: st.DrawFn, run_id: str, attempt: int, rank: int) -> tuple
         if draw(st.booleans()):
             saved = CheckpointSaved(
                 path=f"model_{iteration}.pt",
-                sha256="00",
+                sha256=sha256_of(run_id, f"model_{iteration}.pt"),
                 size_bytes=1,
                 iteration=iteration,
                 env_steps=40 * iteration,
