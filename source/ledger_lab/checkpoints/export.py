@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from ledger_lab.checkpoints.candidate import (
     resolve_candidate,
 )
 from ledger_lab.checkpoints.contract import describe_articulations, describe_interface, without_startup_events
+from ledger_lab.checkpoints.deployed import Measured, Measurements, flat_observations, misplaced_terms
 from ledger_lab.checkpoints.files import (
     INPUT,
     OPSET,
@@ -29,6 +31,7 @@ from ledger_lab.checkpoints.files import (
     FlatPolicy,
     largest_error,
     live_actions,
+    load_policy_file,
     policy_files,
 )
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
@@ -36,7 +39,7 @@ from ledger_lab.checkpoints.request import ExportRequest
 from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
-from ledger_lab.files import make_folder, whole_file
+from ledger_lab.files import make_folder
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import recorded_packages
 from ledger_lab.runners.acting_module import ActingModule
@@ -150,12 +153,13 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
         torch.no_grad(),
     ):
         articulations = describe_articulations(env)  # before a reset randomizes them
-        policy, recorded = _record(env, plan.candidate, console)
+        policy, recorded, measured = _record(env, plan.candidate, console)
         flat = FlatPolicy(policy, recorded[0])
-        observations = torch.cat([flat.flatten(groups) for groups in recorded]).cpu()
+        seen = [flat.flatten(groups).cpu() for groups in recorded]
+        observations = torch.cat(seen)
         actions = live_actions(policy, recorded)
         contract = {
-            **_about(plan.found),
+            **_about(plan.found, plan.candidate.changed_code),
             **describe_interface(env, flat.groups),
             "articulations": articulations,
             "files": {
@@ -180,43 +184,100 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
             "tolerance": plan.tolerance,
             "device": device,
         }
-        contents = {file.name: file.content for file in files} | {CONTRACT: _text(contract).encode()}
-        _write(plan.folder, contents)
-        for name in contents:
-            console.print(str(plan.folder / name), style="green", markup=False, soft_wrap=True)
+        _write(plan, {file.name: file.content for file in files}, contract, Recorded(measured, seen, actions), console)
 
 
-def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write each file completely or not at all. The contract comes last, because it holds the hashes of the others."""
+@dataclass(frozen=True)
+class Recorded:
+    """What the policy saw and did in the simulation, on the CPU."""
+
+    measured: list[Measured]
+    """Values of the observation terms at each step."""
+    seen: list[torch.Tensor]
+    """Flat observations of each step, shape (environments, observations)."""
+    actions: torch.Tensor
+    """Actions of all steps, shape (steps × environments, actions)."""
+
+
+def _write(
+    plan: ExportPlan, files: Mapping[str, bytes], contract: dict[str, Any], recorded: Recorded, console: Console
+) -> None:
+    """Write the files beside their place, run them as the contract says, and move them to their place.
+
+    The contract comes last, because it holds the hashes of the others.
+    """
     try:
-        for name, content in contents.items():
-            with whole_file(folder / name) as unfinished:
-                unfinished.write_bytes(content)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=plan.folder) as unfinished:
+            folder = Path(unfinished)
+            for name, content in {**files, CONTRACT: _text(contract).encode()}.items():
+                (folder / name).write_bytes(content)
+            contract["parity"]["from_terms"] = run_as_described(folder, [*files], recorded, plan.tolerance)
+            (folder / CONTRACT).write_text(_text(contract))
+            for name in (*files, CONTRACT):
+                (folder / name).replace(plan.folder / name)
     except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+        raise UserError(f"cannot write to {plan.folder}: {error.strerror}") from error
+    for name in (*files, CONTRACT):
+        console.print(str(plan.folder / name), style="green", markup=False, soft_wrap=True)
+
+
+def run_as_described(folder: Path, names: Sequence[str], recorded: Recorded, tolerance: float) -> dict[str, Any]:
+    """Run written policies on observations that are computed from single terms as the written contract says.
+
+    Args:
+        folder: Folder of the files.
+        names: Names of the policy files.
+        recorded: What the policy saw and did.
+        tolerance: Largest allowed error.
+
+    Returns:
+        For the contract: the largest error of each file, and the terms that could not be computed from the contract.
+
+    Raises:
+        UserError: If observations or actions differ.
+    """
+    described = json.loads((folder / CONTRACT).read_text())["observations"]
+    found, taken = flat_observations(described, recorded.measured, recorded.seen)
+    if wrong := misplaced_terms(described, found, torch.cat(recorded.seen), tolerance):
+        raise UserError(
+            f"the contract does not give the observations of the policy for {', '.join(wrong)}: nothing is written. "
+            "Report this, and name the task"
+        )
+    errors = {}
+    for name in names:
+        file = load_policy_file(name, (folder / name).read_bytes())
+        errors[name] = largest_error(file, found, recorded.actions)
+        if not errors[name] <= tolerance:  # NaN, too
+            raise UserError(
+                f"{name}, run as the contract says, differs from the policy by {errors[name]:.1e}, more than the "
+                f"tolerance of {tolerance:.0e}: nothing is written. Report this, and name the task"
+            )
+    return {"largest_error": errors, "terms_taken_from_simulation": taken}
 
 
 def _record(
     env: ManagerBasedRLEnv, candidate: Candidate, console: Console
-) -> tuple[ActingModule, list[dict[str, torch.Tensor]]]:
+) -> tuple[ActingModule, list[dict[str, torch.Tensor]], list[Measured]]:
     """Run the policy, and record its observations.
 
     Returns:
-        The policy, and observations of each step, shape (environments, ...) per group.
+        The policy; observations of each step, shape (environments, ...) per group; values of the terms at each step.
     """
+    measurements = Measurements(env)
     observations, _ = env.reset()
     policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
-    recorded = []
+    recorded, measured = [], []
     with Progress(console, "recording observations", STEPS) as progress:
         for step in range(STEPS):
             recorded.append({name: copy.deepcopy(seen) for name, seen in observations.items()})
+            measured.append(measurements.take())
             observations, *_ = env.step(policy(observations))
             progress.advance(step + 1)
-    return policy, recorded
+    return policy, recorded, measured
 
 
-def _about(found: FoundCheckpoint) -> dict[str, Any]:
-    """Return the contract's fields from the ledger."""
+def _about(found: FoundCheckpoint, changed_code: dict[str, str]) -> dict[str, Any]:
+    """Return the contract's fields from the ledger. Scores are left out if the code has changed since."""
     declared, saved = found.run.declared, found.saved
     return {
         "contract_version": CONTRACT_VERSION,
@@ -230,6 +291,7 @@ def _about(found: FoundCheckpoint) -> dict[str, Any]:
             "iterations": saved.iteration,
             "env_steps": saved.env_steps,
             **({"began_from": declared.began_from} if declared.began_from else {}),
+            **({"changed_code": changed_code} if changed_code else {}),
         },
         "scores": [
             {
@@ -241,7 +303,7 @@ def _about(found: FoundCheckpoint) -> dict[str, Any]:
                 "proves_target": declared.target_success if result.confirms else None,
             }
             for result in found.run.results
-            if result.checkpoint_sha256 == saved.sha256 and result.invalid is None
+            if result.checkpoint_sha256 == saved.sha256 and result.invalid is None and not changed_code
         ],
         "versions": {"trained": declared.versions, "exported": package_versions((*recorded_packages(), "onnx"))},
         "git": declared.git,
