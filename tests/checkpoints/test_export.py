@@ -60,6 +60,8 @@ def test_an_exported_contract_describes_how_to_run_the_policy(trained: Path, tmp
         name: contract["files"][name]["sha256"] for name in names[:2]
     }
     assert all(0.0 <= error <= 1e-5 for error in contract["parity"]["largest_error"].values())
+    assert contract["parity"]["from_terms"]["terms_taken_from_simulation"] == []
+    assert all(0.0 <= error <= 1e-5 for error in contract["parity"]["from_terms"]["largest_error"].values())
     with zipfile.ZipFile(script_file) as archive:
         inside = b"".join(map(archive.read, archive.namelist()))
     assert str(ROOT).encode() not in inside + onnx_file.read_bytes(), "no folder of the machine that made them"
