@@ -27,7 +27,11 @@ def run_cell(run: RunSummary) -> TableCell:
 
 def status_cell(run: RunSummary) -> TableCell:
     """Return how a run ended, with its reason."""
-    reasons = [run.reason, run.invalid_reason and f"invalid: {run.invalid_reason}"]
+    reasons = [
+        run.reason,
+        run.invalid_reason and f"invalid: {run.invalid_reason}",
+        run.changed_code and f"with changed code: {run.changed_code}",
+    ]
     details = tuple(reason for reason in reasons if reason)
     if run.status == Status.TARGET_REACHED:
         return TableCell("target reached", details=details, sign="✓", style="good")

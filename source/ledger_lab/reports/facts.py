@@ -125,6 +125,13 @@ class RunFacts:
         return next((row.invalid for _, row in reversed(self.judged) if row.invalid is not None), None)
 
     @cached_property
+    def changed_code(self) -> str | None:
+        """Names of the code that had changed when a checkpoint was scored, or when another one began the run."""
+        names = {name for _, row in self.judged for name in row.changed_code}
+        names |= set((self.declared.began_from or {}).get("changed_code", ()))
+        return ", ".join(sorted(names)) or None
+
+    @cached_property
     def _confirmations(self) -> dict[tuple[str, str], Confirmation]:
         """The last confirmation of each checkpoint; a confirmation that proves the target stays."""
         found: dict[tuple[str, str], Confirmation] = {}

@@ -309,6 +309,10 @@ _PANEL_RESULTS: list[Column[_ResultRow]] = [
     ),
     column("confirms BOOLEAN whether it proves that the checkpoint reaches the target", lambda of: of.result.confirms),
     column("invalid VARCHAR why the score is invalid; missing if it is valid", lambda of: of.result.invalid),
+    column(
+        "changed_code VARCHAR code that had changed since the declaration; missing if none had",
+        lambda of: ", ".join(of.result.changed_code) or None,
+    ),
     column("exactness VARCHAR bitwise or statistical", lambda of: of.result.exactness),
     column("device VARCHAR", lambda of: of.result.device),
     column(

@@ -178,6 +178,9 @@ class RunSummary:
     heldout_interval: tuple[float, float] | None = _figure(lambda of: of.success[1] if of.success else None)
     """95 % interval of the share. That of a proven policy stays valid although its success was selected: it holds at
     any number of episodes. That of a screening is Wilson's."""
+    changed_code: str | None = _figure(lambda of: of.changed_code)
+    """Functions and classes that had changed since the declaration when a checkpoint was scored or began the run;
+    ``None`` if none had, or if it is unknown."""
     invalid_reason: str | None = _figure(lambda of: of.invalid_reason)
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""
     target_success: float = _figure(lambda of: of.declared.target_success)

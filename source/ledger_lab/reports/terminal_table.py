@@ -102,7 +102,7 @@ def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) ->
 
 
 def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
-    """Return why runs failed, one line each."""
+    """Return why runs failed, and what is to be known about their scores, one line each."""
     wanted = (Status.INTERRUPTED, Status.PREEMPTED)
     failed = [
         Text(f"{s.run_id} {status_cell(s).text}: {s.reason}", style="" if s.status in wanted else "red")
@@ -112,7 +112,12 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
     invalid = [
         Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
     ]
-    return [*failed, *invalid]
+    changed = [
+        Text(f"{s.run_id} has scores or networks of changed code: {s.changed_code}")
+        for s in summaries
+        if s.changed_code
+    ]
+    return [*failed, *invalid, *changed]
 
 
 def _beginning_line(summary: RunSummary) -> list[Text]:
