@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -31,6 +30,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.ledger.tally import TALLIED, Tallied
+from ledger_lab.panels import VerdictRule
 
 EPISODES = 256
 """Held-out episodes of a panel."""
@@ -213,6 +213,7 @@ def result(
         last: Whether it is the confirmation that ends the run.
         episodes: Held-out episodes of the panel.
     """
+    rule = VerdictRule.of_version(1, 0.9)  # the rule and the target that the runs declare
     won = [last or (seed * 7919 + iteration + index) % 10 > 0 for seed in range(episodes)]
     outcomes = Outcomes(
         cell=["nominal"] * episodes,
@@ -232,7 +233,7 @@ def result(
         panel_id="p1-" + "0" * 64,
         purpose="confirmation" if last else "screening",
         confirmation=1,
-        needed=math.ceil((0.94 if last else 0.9) * episodes),
+        needed=rule.first_needs(episodes) if last else rule.screening_needs(episodes),
         exactness="statistical",
         device="cuda:0",
         wall_ns=wall_ns,
