@@ -39,7 +39,7 @@ from ledger_lab.checkpoints.request import ExportRequest
 from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT
-from ledger_lab.files import make_folder
+from ledger_lab.files import make_folder, whole_file
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import recorded_packages
 from ledger_lab.runners.acting_module import ActingModule
@@ -214,7 +214,8 @@ def _write(
             contract["parity"]["from_terms"] = run_as_described(folder, [*files], recorded, plan.tolerance)
             (folder / CONTRACT).write_text(_text(contract))
             for name in (*files, CONTRACT):
-                (folder / name).replace(plan.folder / name)
+                with whole_file(plan.folder / name) as complete:
+                    (folder / name).replace(complete)
     except OSError as error:
         raise UserError(f"cannot write to {plan.folder}: {error.strerror}") from error
     for name in (*files, CONTRACT):

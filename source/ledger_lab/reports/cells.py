@@ -103,8 +103,11 @@ def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
     """Return the cost per target-reaching checkpoint with its interval, or why there is none."""
     if cohort.usd_per_target_reaching_checkpoint is not None:
         interval = cohort.usd_per_target_reaching_checkpoint_interval
-        within = (NO_INTERVAL if interval is None else f"{usd_interval(*interval)} 95 %",)
-        return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=within)
+        if interval is not None:
+            details: tuple[str, ...] = (f"{usd_interval(*interval)} 95 %",)
+        else:
+            details = (NO_INTERVAL,) if cohort.runs > 1 else ()
+        return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=details)
     least = "" if cohort.spend_usd is None else f", ≥ {usd(cohort.spend_usd)} spent"
     unknown = cohort.runs_of_unknown_energy
     reason = f"the energy of {unknown} runs is unknown" if unknown else cohort.undefined_reason or ""

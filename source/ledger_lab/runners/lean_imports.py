@@ -84,7 +84,10 @@ def import_environment(env_cfg: ManagerBasedRLEnvCfg) -> None:
     Args:
         env_cfg: Configuration of the environment.
     """
-    if env_cfg.video_recorders or _MOVIES in sys.modules:
+    if env_cfg.video_recorders:
+        import_video_recorder()
+        return
+    if _MOVIES in sys.modules:
         return
     sys.modules[_MOVIES] = None  # type: ignore[assignment]  # Python then raises ImportError, which Isaac Lab expects
     try:
