@@ -26,7 +26,7 @@ from ledger_lab.ledger import (
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.scaling import Scaling, fit_scaling
-from tests.fakes.ledgers import declared, result, sha256_of, window, write_run
+from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank, write_run
 
 MS = 1_000_000
 GPU = {"device": "cuda:0", "hardware": {"accelerator": "G", "accelerator_memory_bytes": 100_000_000_000}}
@@ -96,6 +96,8 @@ def write_phases(
                 peak_gpu_memory_bytes=None if declaration.device == "cpu" else declaration.num_envs * 10_000_000,
             )
         )
+    if declaration.world_size == 2:
+        write_further_rank(run_dir)
     if telemetry is not None:
         utilization, thread, memory = telemetry
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:

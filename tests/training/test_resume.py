@@ -31,7 +31,7 @@ from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.rows import ProcessIdentity
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, SHORT, command, one_run_dir, script
-from tests.fakes.ledgers import SECOND, declared, window
+from tests.fakes.ledgers import SECOND, declared, window, write_further_rank
 
 HOST = socket.gethostname()
 
@@ -192,6 +192,8 @@ def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22
                     peak_gpu_memory_bytes=None,
                 )
             )  # fmt: skip
+    if changes.get("world_size") == 2:
+        write_further_rank(run_dir)
     if supervised:
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
             journal.append(
