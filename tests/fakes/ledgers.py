@@ -191,7 +191,12 @@ def write_further_rank(run_dir: Path, rank: int = 1, attempt: int = 1) -> Path:
     with Journal(path) as journal:
         journal.append(
             AttemptStarted(
-                run_id=run_dir.name, attempt=attempt, rank=rank, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND
+                run_id=run_dir.name,
+                attempt=attempt,
+                rank=rank,
+                pid=2**22 + 1,
+                host=socket.gethostname(),
+                wall_ns=SECOND,
             )
         )
     return path
