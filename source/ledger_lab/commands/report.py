@@ -28,7 +28,7 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
-from ledger_lab.reports.ledger_tables import Contents
+from ledger_lab.reports.contents import Contents
 from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress

@@ -117,7 +117,7 @@ class _Journals:
                 writers.
         """
         self.directory = directory
-        self.all = sorted(journals, key=lambda journal: journal.path)
+        self.all = sorted(journals, key=lambda journal: journal.path.name)
         self.declarations: list[tuple[JournalContent, RunDeclared, datetime]] = []
         self.ranks: dict[int, dict[int, JournalContent]] = {}
         self.supervisions: dict[int, dict[int, JournalContent]] = {}

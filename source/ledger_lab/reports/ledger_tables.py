@@ -26,18 +26,9 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.reports.columns import Column, column, sql_columns
+from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.load import RoomSummary, summarize_room
 from ledger_lab.reports.summary import CohortSummary, RunSummary
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The requested runs of a ledger, with their figures."""
-
-    runs: Sequence[Run]
-    summaries: Sequence[RunSummary]
-    """One per run, in the same order."""
-    cohorts: Sequence[CohortSummary]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import numpy as np
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.meters.control_groups import usable_bytes
 from ledger_lab.reports.columns import Type
-from ledger_lab.reports.ledger_tables import TABLES, Contents, Table
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
