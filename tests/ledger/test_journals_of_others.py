@@ -89,7 +89,7 @@ def removed_rank(root: Path, run_dir: Path) -> str:
 
 def removed_rank_of_the_last_attempt(root: Path, run_dir: Path) -> str:
     (run_dir / "journal-1-1.jsonl").unlink()
-    return "aa:1: the journal of rank 1 of attempt 1 is missing: the run has 2 processes"
+    return "aa:1: the journal of rank 1 of attempt 1 is missing (of 2 processes)"
 
 
 def removed_first_rank_of_the_last_attempt(root: Path, run_dir: Path) -> str:
@@ -102,7 +102,7 @@ def removed_first_rank_of_the_last_attempt(root: Path, run_dir: Path) -> str:
         journal.append(SupervisionStarted(run_id="aa", attempt=2, pid=2**22 + 1, host="elsewhere", wall_ns=1))
         journal.append(ended)
     (run_dir / "journal-2-0.jsonl").unlink()
-    return "aa:1: the journal of rank 0 of attempt 2 is missing: the run has 2 processes"
+    return "aa:1: the journal of rank 0 of attempt 2 is missing (of 2 processes)"
 
 
 def cut_end(root: Path, run_dir: Path) -> str:
@@ -171,6 +171,11 @@ def test_damage_of_one_run_is_named_and_other_runs_stay_readable(
     assert [run.declared.run_id for run in ledger.runs] == ["sound"]
     (damage,) = ledger.damage
     assert complaint in str(damage)
+
+
+def test_each_of_several_machines_may_keep_only_the_journals_of_its_own_processes(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", world_size=2, machines=2)
+    assert not read_ledger(tmp_path, tolerate_damage=True).damage
 
 
 def test_scores_outside_of_their_run_are_named(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
                 raise LedgerDamageError(journal.path, 1, what)
     attempts = tuple(map(found.attempt, sorted({*found.ranks, *found.supervisions})))
     for attempt in attempts:
-        _require_ranks(directory, attempt, declared.world_size, later)
+        _require_ranks(directory, attempt, declared, later)
     run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
     _require_references(found.all, later)
     return run
@@ -296,22 +296,23 @@ _FINISHED = (Status.COMPLETED, Status.TARGET_REACHED)
 """Statuses of attempts that have done all their work."""
 
 
-def _require_ranks(directory: Path, attempt: Attempt, world_size: int, later: Sequence[JournalContent]) -> None:
+def _require_ranks(directory: Path, attempt: Attempt, declared: RunDeclared, later: Sequence[JournalContent]) -> None:
     """Refuse an attempt without the journal of a process that has taken part in it.
 
-    All processes compute each iteration together. So once one has completed an iteration, all of them have begun.
+    All processes compute each iteration together. So once one has completed an iteration, all of them have begun. Of
+    several machines, each may keep only the journals of its own processes.
     """
-    if len(attempt.ranks) == world_size:
+    if len(attempt.ranks) == declared.world_size or declared.machines > 1:
         return
     done = any(journal.windows.iterations for journal in attempt.ranks)
     done = done or (attempt.ended is not None and attempt.ended.status in _FINISHED)
     if not done or attempt.shows_life():
         return
     begun = {row.rank for journal in later for row in journal.of(AttemptStarted) if row.attempt == attempt.number}
-    for rank in range(world_size):
+    for rank in range(declared.world_size):
         if rank not in begun:
-            which = f"journal of rank {rank} of attempt {attempt.number}"
-            raise LedgerDamageError(directory, 1, f"the {which} is missing: the run has {world_size} processes")
+            which = f"the journal of rank {rank} of attempt {attempt.number}"
+            raise LedgerDamageError(directory, 1, f"{which} is missing (of {declared.world_size} processes)")
 
 
 def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:
