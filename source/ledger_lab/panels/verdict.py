@@ -51,6 +51,11 @@ class Standing:
         """Whether the running confirmation has proven its checkpoint."""
         return self.risk >= 1
 
+    @property
+    def after_confirmation(self) -> Numbers:
+        """Error budget that is left when the running confirmation ends here: it returns at most its stake."""
+        return self.left + np.minimum(self.stake, self.risk)
+
 
 @dataclass(frozen=True)
 class VerdictRule:
@@ -205,7 +210,7 @@ class VerdictRule:
         Args:
             standing: The standing before.
         """
-        left = standing.left + np.minimum(standing.stake, standing.risk)
+        left = standing.after_confirmation
         stake = (self.stake + self.extension) * left
         return Standing(left - stake, stake, stake, np.zeros_like(standing.panels))
 
