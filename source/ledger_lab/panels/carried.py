@@ -18,7 +18,9 @@ confirmation leaves its whole error budget to the next stage.
 **Several runs begin with one run.** Each of them begins with what that run has left when they are declared. The bound
 holds for each path from a first run to a last one, not for all runs of the tree together: every branch is a further
 chance. We do not divide what is left among them. Nobody knows how many will follow, and runs of a cohort would have
-different budgets, by their order.
+different budgets, by their order. The report of a cohort states the probability for all its runs together.
+
+``python -m benchmarks error_budget`` simulates chains and branches.
 
 **Rows are missing.** The journals of a shipped policy contain the confirmation that passed, and no other. Only rows
 that are there count, so such a policy leaves a whole error budget. The bound then holds for the chain from there on:

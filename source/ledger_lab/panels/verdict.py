@@ -37,11 +37,11 @@ class Standing:
     """Panels of the running confirmation that have ended."""
 
     @classmethod
-    def of(cls, left: float, runs: tuple[int, ...] = ()) -> Self:
+    def of(cls, left: Numbers | float, runs: tuple[int, ...] = ()) -> Self:
         """Return the standing of runs that have confirmed nothing.
 
         Args:
-            left: Their error budget.
+            left: Their error budget, or that of each run.
             runs: Shape of the numbers.
         """
         return cls(np.full(runs, left), np.zeros(runs), np.zeros(runs), np.zeros(runs, dtype=np.int64))
