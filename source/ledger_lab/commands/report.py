@@ -326,7 +326,7 @@ def summarize_selected(
     summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
     by_id = {run.run_id: run for run in ledger.runs}
-    earlier = summarize_runs(runs_before(together, partial(_begun_with, by_id)), price)
+    earlier = summarize_runs(runs_before(summaries, partial(_begun_with, by_id)), price)
     before = Before(known | {summary.run_id: summary for summary in earlier}, repriced=price is not None)
     return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, before)
 

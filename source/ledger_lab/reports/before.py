@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from ledger_lab.reports.summary import RunSummary
 
 
-def runs_before(runs: Sequence[Run], find: Callable[[Mapping[str, Any]], Run | None]) -> list[Run]:
+def runs_before(summaries: Sequence[RunSummary], find: Callable[[Mapping[str, Any]], Run | None]) -> list[Run]:
     """Return the runs whose checkpoints other runs began with, directly or through further runs; each of them once.
 
     Args:
-        runs: The other runs. They are left out of the result.
+        summaries: The other runs. They are left out of the result.
         find: Takes the field ``began_from`` of a declaration, and returns the run of the checkpoint if it is known.
     """
-    own, found = {run.run_id for run in runs}, dict[str, Run]()
-    pending = [*runs]
+    own, found = {summary.run_id for summary in summaries}, dict[str, Run]()
+    pending = [summary.began_from for summary in summaries]
     while pending:
-        began = pending.pop().declared.began_from
+        began = pending.pop()
         if began is None or began["run_id"] in own or began["run_id"] in found:
             continue
         if (before := find(began)) is not None:
             found[before.run_id] = before
-            pending.append(before)
+            pending.append(before.declared.began_from)
     return [*found.values()]
 
 
