@@ -129,6 +129,7 @@ def test_nsight_systems_runs_the_same_program(tmp_path: Path, monkeypatch: pytes
         (["--nsys", "--trace"], "choose one"),
         (["--num_envs", "0"], "--num_envs 0: must be at least 1"),
         (["env.decimatoin=4"], "did you mean 'decimation'"),
+        (["--json", "/nowhere/profile.json"], "--json /nowhere/profile.json: its folder does not exist"),
     ],
 )
 def test_an_impossible_profile_is_refused_before_anything_is_written(
