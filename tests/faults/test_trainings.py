@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import time
@@ -84,7 +86,7 @@ def test_an_evaluation_on_a_failing_disk_leaves_no_score(disk: Disk, trained: Pa
     shutil.copytree(one_run_dir(trained), disk.behind / "run", ignore=shutil.ignore_patterns("journal-evaluation-*"))
     asked = (disk.path / "run", "--device", "cpu", "--log_root", disk.path)
     status, said = fails_during(disk, error, '"EvaluationStarted"', "evaluate", *asked)
-    assert status == 2
-    assert sum(line.startswith("error: cannot write to the directory of a run") for line in said.splitlines()) == 1
+    assert status in (1, 2), "the disk ends the simulation, or refuses its start"
+    assert os.strerror(getattr(errno, error)) in said
     (run,) = read_ledger(disk.behind).runs
     assert not run.evaluations
