@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
+_RECORDED = ("NewtonMJWarpManager", "NewtonNativeManager")
+"""Isaac Lab's manager of MuJoCo-Warp, and ours of MuJoCo's C code, which is derived from it."""
+
 _STEPS = ("_simulate_full", "_simulate_physics_only")
 """Isaac Lab's two step functions: with and without motors that Newton computes. A simulation uses one of them."""
 
@@ -35,7 +38,7 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
 
     physics = env.unwrapped.cfg.sim.physics
     solver = str(getattr(physics, "class_type", "")).rpartition(":")[2]
-    if env.unwrapped.device != "cpu" or solver != NewtonMJWarpManager.__name__ or not physics.use_cuda_graph:
+    if env.unwrapped.device != "cpu" or solver not in _RECORDED or not physics.use_cuda_graph:
         yield
         return
     launches = {name: getattr(NewtonMJWarpManager, name) for name in _STEPS}
