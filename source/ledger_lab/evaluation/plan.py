@@ -22,6 +22,7 @@ from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_file
 from ledger_lab.panels.checks import require_takeable, task_panel
+from ledger_lab.physics import NATIVE, physics_name
 from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
@@ -83,7 +84,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     simulations = []
     for run in runs:
         env_cfg = copy.deepcopy(configs[run.run_id][0])  # candidates are compared with the configuration as declared
-        simulations.append(_simulation(run, "", env_cfg, panel, flags, device))
+        simulations.append(_simulation(run, "", env_cfg, panel, flags, request))
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
         _require_same_episodes(runs[0], simulations[0].identity, run, simulation.identity)
@@ -91,7 +92,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     for name in request.sim:
         overrides = _changed(runs[0].overrides, _simulation_overrides(name))
         env_cfg, _ = resolve_configs(runs[0].task, runs[0].rl_library, overrides, runs[0].agent)
-        other = _simulation(runs[0], name, env_cfg, panel, flags, device)
+        other = _simulation(runs[0], name, env_cfg, panel, flags, request)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
             known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
@@ -194,11 +195,17 @@ def _candidates(
 
 
 def _simulation(
-    run: RunDeclared, name: str, env_cfg: ManagerBasedRLEnvCfg, panel: Panel, flags: dict[str, Any], device: str
+    run: RunDeclared,
+    name: str,
+    env_cfg: ManagerBasedRLEnvCfg,
+    panel: Panel,
+    flags: dict[str, Any],
+    request: EvaluateRequest,
 ) -> Simulation:
     """Return a simulation of a run: as declared, or as a ``--sim`` changes it."""
-    env_cfg.sim.device, env_cfg.seed = device, run.seed
-    require_runtime(env_cfg, flags)
+    env_cfg.sim.device, env_cfg.seed = flags["device"], run.seed
+    native = physics_name(env_cfg) == NATIVE
+    require_runtime(env_cfg, flags, request.cpu_threads if native or not request.sim else None)
     require_takeable(panel, env_cfg)
     identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))
     if "order" not in run.panel_fields:

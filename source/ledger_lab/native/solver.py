@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class NativeSolver(SolverMuJoCo):
     """Steps each world with ``mj_step``. Newton's conversions, controls and contacts are those of its MuJoCo solver."""
 
-    stepper: Stepper | None = None
-    """Steps the worlds; ``None`` while Newton constructs the model."""
+    stepper: Stepper
+    """Steps the worlds."""
 
     def __init__(self, model: Model, *, threads: int = 0, **settings: Any) -> None:  # noqa: ANN401 - Newton's own
         """Compile the model.
@@ -45,7 +45,7 @@ class NativeSolver(SolverMuJoCo):
     def notify_model_changed(self, flags: int) -> None:
         """Take over changed properties; see Newton."""
         super().notify_model_changed(flags)
-        if self.stepper is not None:
+        if hasattr(self, "stepper"):  # Newton also calls this while it constructs the model
             self.stepper.refresh()
 
 

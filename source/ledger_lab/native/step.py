@@ -53,30 +53,20 @@ _SIMPLE = ("body_mass", "body_inertia", "dof_armature", *_FRAMES)
 _UNANNOUNCED = ("geom_friction",)
 """Fields of the model that perturbations change without a notice to the solver."""
 
-ERROR, UNSEEN = 1 << 30, 1 << 29
+_ERROR, _UNSEEN = 1 << 30, 1 << 29
 """Bits of a world's status, beside those of ``mjtWarning``: an error of MuJoCo, and contacts that found no room in the
 arrays that sensors read."""
 
-_WARNINGS = mujoco.mjtWarning
-UNSTABLE = ERROR | sum(
-    1 << warning.value for warning in (_WARNINGS.mjWARN_BADQPOS, _WARNINGS.mjWARN_BADQVEL, _WARNINGS.mjWARN_BADQACC)
-)
-"""Bits of a status that mean that a world could not be stepped. It stays where it was, without velocity."""
 
-DROPPED = UNSEEN | 1 << _WARNINGS.mjWARN_CONTACTFULL.value | 1 << _WARNINGS.mjWARN_CNSTRFULL.value
-"""Bits of a status that mean that contacts or constraints were lost for lack of memory."""
-
-_MOST_THREADS = 1024
-_CLOSE = {"rtol": 1e-5, "atol": 1e-6}
-"""Up to this difference, a number of the compiled model and of MuJoCo-Warp's model are the same, in single precision."""
+def _bits(*warnings: str) -> int:
+    """Return the bits of a status that stand for warnings of MuJoCo."""
+    return sum(1 << getattr(mujoco.mjtWarning, f"mjWARN_{name}").value for name in warnings)
 
 
 class _Rows(ctypes.Structure):
     """See ``Rows`` in ``step.cpp``."""
 
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("rows", "stride", "count", "at_first", "compiled", "copied")),
-    )
+    _fields_ = (*((name, ctypes.c_int64) for name in ("rows", "stride", "count", "at_first", "compiled", "copied")),)
 
 
 class _Thread(ctypes.Structure):
@@ -119,6 +109,12 @@ def _step(job: wp.uint64) -> None:
 class Stepper:
     """Steps the worlds of a Newton scene."""
 
+    UNSTABLE = _ERROR | _bits("BADQPOS", "BADQVEL", "BADQACC")
+    """Bits of a status that mean that a world could not be stepped. It stays where it was, without velocity."""
+
+    DROPPED = _UNSEEN | _bits("CONTACTFULL", "CNSTRFULL")
+    """Bits of a status that mean that contacts or constraints were lost for lack of memory."""
+
     def __init__(self, model: MjModel, warp_model: Any, warp_data: Any, threads: int) -> None:  # noqa: ANN401
         """Make a model and data for each thread.
 
@@ -140,7 +136,7 @@ class Stepper:
         self._compiled = {name: _place(model, name)[1].astype(float).reshape(-1).copy() for name in fields}
         self._fields = fields
         self.status = wp.zeros(self._worlds, dtype=int, device="cpu")
-        """Bits of each world since they were last cleared: ``1 << mjtWarning``, :data:`ERROR`, :data:`UNSEEN`."""
+        """Bits of each world since they were last cleared: ``1 << mjtWarning``, and bits of :attr:`UNSTABLE`."""
         self._job = self._describe(threads)
         self._check_layout()
         self.refresh()
@@ -241,9 +237,12 @@ class Stepper:
                 for key, value in ((name, ctypes.addressof(table)), (f"n_{name}", len(table)))
             },
             status=self.status.ptr,
-            unstable=UNSTABLE,
+            unstable=self.UNSTABLE,
             warnings=whole.warning.size // ctypes.sizeof(layout("mjWarningStat")),
-            **{f"at_{name}": getattr(whole, name).offset for name in ("warning", "ncon", "nefc", "contact", "efc_force")},
+            **{
+                f"at_{name}": getattr(whole, name).offset
+                for name in ("warning", "ncon", "nefc", "contact", "efc_force")
+            },
             contact_size=ctypes.sizeof(own),
             **{
                 f"at_{name}": getattr(own, name).offset
@@ -312,9 +311,7 @@ def _place(owner: Any, name: str) -> tuple[int, np.ndarray]:  # noqa: ANN401 - m
 
 def _rows(named: Any, worlds: int) -> ctypes.Array[_Rows]:  # noqa: ANN401
     """Describe arrays to the kernel."""
-    described = [
-        _Rows(rows=rows.ptr, stride=rows.strides[0] // 4, count=_count(rows)) for _, rows in named
-    ]
+    described = [_Rows(rows=rows.ptr, stride=rows.strides[0] // 4, count=_count(rows)) for _, rows in named]
     return (_Rows * len(described))(*described)
 
 
@@ -338,7 +335,7 @@ def _as_warp_has_it(model: MjModel, values: Mapping[str, np.ndarray]) -> MjModel
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     if "body_iquat" in values:
         frames, inertia = values["body_iquat"].reshape(-1, 4), values["body_inertia"].reshape(-1, 3)
-        turned = ~np.isclose(model.body_iquat, frames, **_CLOSE).all(axis=1) & (model.body_simple == 0)
+        turned = ~_same(model.body_iquat, frames).all(axis=1) & (model.body_simple == 0)
         model.body_iquat[turned], model.body_inertia[turned] = frames[turned], inertia[turned]
         model.body_sameframe[turned] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
     for name, new in values.items():
@@ -347,8 +344,13 @@ def _as_warp_has_it(model: MjModel, values: Mapping[str, np.ndarray]) -> MjModel
             continue
         old = _place(model, name)[1]
         flat = old.reshape(-1)
-        old[...] = np.where(np.isclose(flat, new, **_CLOSE), new, flat).reshape(old.shape)
+        old[...] = np.where(_same(flat, new), new, flat).reshape(old.shape)
     return model
+
+
+def _same(compiled: np.ndarray, rounded: np.ndarray) -> np.ndarray:
+    """Tell which numbers differ by rounding to single precision only; shape of the arguments."""
+    return np.isclose(compiled, rounded, rtol=1e-5, atol=1e-6)
 
 
 def _functions() -> dict[str, int]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
+from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.company import require_own_rows
 from ledger_lab.panels.conditions import Conditions
@@ -239,7 +240,9 @@ class HeldOutSlots:
             with self._window(), torch.no_grad():
                 held_out = rows_of(result[0], self._held_out)
                 overflowed = None if self._capacity is None else self._capacity.overflowed()[self._held_out]
-                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed)
+                unstable = unstable_environments(self._env)
+                unstable = None if unstable is None else unstable[self._held_out]
+                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
                 if self._conditions is not None:
                     self._conditions.after_step()
         return result

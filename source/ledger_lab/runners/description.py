@@ -23,6 +23,9 @@ _PHYSICS_NEUTRAL = frozenset(
 )
 """Settings of a physics engine that change speed, output or caches, but no trajectory."""
 
+_SOLVER_NEUTRAL = frozenset({"cpu_threads"})
+"""Settings of a solver that change no trajectory."""
+
 _SIMULATION_NEUTRAL = frozenset(
     {
         *("create_stage_in_memory", "device", "dt", "log_dir", "logging_level", "save_logs_to_file", "use_fabric"),
@@ -47,6 +50,8 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
     """
     simulation = {key: value for key, value in plain_config(env_cfg.sim).items() if key not in _SIMULATION_NEUTRAL}
     physics = {key: value for key, value in plain_config(env_cfg.sim.physics).items() if key not in _PHYSICS_NEUTRAL}
+    if isinstance(solver := physics.get("solver_cfg"), dict):
+        physics["solver_cfg"] = {key: value for key, value in solver.items() if key not in _SOLVER_NEUTRAL}
     engine = physics_name(env_cfg)
     packages = ("isaaclab", "torch", *_ENGINE_PACKAGES.get(engine.partition("/")[0], ()))
     parts = {

@@ -21,6 +21,8 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World
+from ledger_lab.native.choose import require_fit
+from ledger_lab.native.unstable import ended_when_unstable
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.lean_imports import import_environment
@@ -64,12 +66,15 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
     return name
 
 
-def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
+def require_runtime(
+    env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any], cpu_threads: int | None = None
+) -> None:
     """Refuse physics, renderers, viewers and assets that can't be used here, and invalid configurations.
 
     Args:
         env_cfg: Resolved configuration; its automatic choices are replaced by actual ones.
         launcher_args: Isaac Lab's launcher flags.
+        cpu_threads: Threads that step the environments, see :func:`~ledger_lab.native.choose.require_fit`.
 
     Raises:
         UserError: If they contradict each other, need Isaac Sim where it isn't installed, or can't be loaded.
@@ -86,6 +91,7 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
             "MJWarpSolverCfg, NewtonCfg; self.sim.physics = NewtonCfg(solver_cfg=MJWarpSolverCfg()). Or OvPhysX: from "
             "isaaclab_ov.physics import OvPhysxCfg; self.sim.physics = OvPhysxCfg()"
         )
+    require_fit(env_cfg, cpu_threads)
     _require_deterministic(env_cfg)
     require_assets(env_cfg)
 
@@ -164,7 +170,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
         env = gym.make(task, cfg=env_cfg)
         try:
-            yield env
+            with ended_when_unstable(env):
+                yield env
         finally:
             env.close()
 
