@@ -27,7 +27,12 @@ struct Thread {
 struct Job {
     void (*step)(const void*, void*);
     void (*reset_data)(const void*, void*);
+    void (*check_position)(const void*, void*);
+    void (*check_velocity)(const void*, void*);
+    void (*forward)(const void*, void*);
+    void (*check_acceleration)(const void*, void*);
     void (*post_constraint)(const void*, void*);
+    void (*integrate)(const void*, void*, i32);  // mj_RungeKutta takes a number of stages, the others ignore it
     void* (*set_log_handler)(void*);
     i32 (*create)(unsigned long long*, const void*, void* (*)(void*), void*);
     i32 (*join)(unsigned long long, void**);
@@ -99,8 +104,16 @@ struct Step {
             j.reset_data(t.model, t.data);  // the stack in mjData is as the error left it
             return ERROR;
         }
-        j.step(t.model, t.data);
-        if (j.want_post_constraint) j.post_constraint(t.model, t.data);
+        if (j.want_post_constraint) {  // what mj_step does, with the forces between bodies before the velocities change
+            j.check_position(t.model, t.data);
+            j.check_velocity(t.model, t.data);
+            j.forward(t.model, t.data);
+            j.check_acceleration(t.model, t.data);
+            j.post_constraint(t.model, t.data);
+            j.integrate(t.model, t.data, 4);
+        } else {
+            j.step(t.model, t.data);
+        }
         const i32* warning = (const i32*)((char*)t.data + j.at_warning);
         i32 status = 0;
         for (i64 i = 0; i < j.warnings; ++i) status |= (warning[2 * i + 1] > 0) << i;

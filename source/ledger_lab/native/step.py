@@ -84,7 +84,8 @@ class _Job(ctypes.Structure):
     _fields_ = tuple(
         (name, ctypes.c_int64)
         for name in (
-            *("step", "reset_data", "post_constraint", "set_log_handler", "create", "join"),
+            *("step", "reset_data", "check_position", "check_velocity", "forward", "check_acceleration"),
+            *("post_constraint", "integrate", "set_log_handler", "create", "join"),
             *("get_specific", "set_specific", "key", "worlds", "threads", "block", "next", "want_post_constraint"),
             *("thread", "fields", "n_fields", "inputs", "n_inputs", "outputs", "n_outputs", "held", "n_held"),
             *("status", "unstable", "at_warning", "warnings", "at_ncon", "at_nefc", "at_contact", "at_efc_force"),
@@ -137,16 +138,21 @@ class Stepper:
         self._fields = fields
         self.status = wp.zeros(self._worlds, dtype=int, device="cpu")
         """Bits of each world since they were last cleared: ``1 << mjtWarning``, and bits of :attr:`UNSTABLE`."""
-        self._job = self._describe(threads)
+        self._job = self._describe(model, threads)
         self._check_layout()
         self.refresh()
+
+    @property
+    def copied(self) -> list[str]:
+        """Fields of the model that are copied for each world before its step."""
+        return [name for name, rows in zip(self._fields, self._job_fields, strict=True) if rows.copied]
 
     def step(self) -> None:
         """Step all worlds."""
         wp.launch(_step, dim=1, inputs=[wp.uint64(ctypes.addressof(self._job))], device="cpu")
 
     def want_post_constraint(self) -> None:
-        """From now on, compute accelerations and forces of bodies, too."""
+        """From now on, compute accelerations of bodies, and forces between them, too."""
         self._job.want_post_constraint = 1
 
     @property
@@ -197,7 +203,7 @@ class Stepper:
             for each in self._models:
                 each.body_sameframe[[*items]] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
 
-    def _describe(self, threads: int) -> _Job:
+    def _describe(self, model: MjModel, threads: int) -> _Job:
         """Write down for the kernel where everything is."""
         data = self._data
         inputs, outputs, held = (
@@ -211,12 +217,12 @@ class Stepper:
             described.copied = name in _UNANNOUNCED
         tables = [self._job_fields, *(_rows(named, self._worlds) for named in (inputs, outputs, held))]
         workers = (_Thread * threads)()
-        for worker, model, own in zip(workers, self._models, self._threads_data, strict=True):
+        for worker, each, own in zip(workers, self._models, self._threads_data, strict=True):
             places = [
-                _addresses([_place(model, name)[0] for name in self._fields]),
+                _addresses([_place(each, name)[0] for name in self._fields]),
                 *(_addresses([_place(own, name)[0] for name, _ in named]) for named in (inputs, outputs)),
             ]
-            worker.model, worker.data = model._address, own._address
+            worker.model, worker.data = each._address, own._address
             worker.fields, worker.inputs, worker.outputs = (ctypes.addressof(each) for each in places)
             self._kept += places
         per_world = min(data.naconmax, 4 * -(-data.naconmax // self._worlds))
@@ -225,7 +231,7 @@ class Stepper:
         self._kept += [*tables, workers, found, ncon]
         contact, whole, own = data.contact, layout("mjData"), layout("mjContact")
         return _Job(
-            **_functions(),
+            **_functions(model),
             key=_key(),
             worlds=self._worlds,
             threads=threads,
@@ -353,14 +359,25 @@ def _same(compiled: np.ndarray, rounded: np.ndarray) -> np.ndarray:
     return np.isclose(compiled, rounded, rtol=1e-5, atol=1e-6)
 
 
-def _functions() -> dict[str, int]:
-    """Return the addresses of the functions that the kernel calls."""
+def _functions(model: MjModel) -> dict[str, int]:
+    """Return the addresses of the functions that the kernel calls for a model."""
     library = ctypes.CDLL(str(Path(mujoco.__file__).with_name(f"libmujoco.so.{mujoco.__version__}")))
     system = ctypes.CDLL(None)
+    integrators = {
+        mujoco.mjtIntegrator.mjINT_EULER: library.mj_Euler,
+        mujoco.mjtIntegrator.mjINT_RK4: library.mj_RungeKutta,
+        mujoco.mjtIntegrator.mjINT_IMPLICIT: library.mj_implicit,
+        mujoco.mjtIntegrator.mjINT_IMPLICITFAST: library.mj_implicit,
+    }
     named = {
         "step": library.mj_step,
         "reset_data": library.mj_resetData,
+        "check_position": library.mj_checkPos,
+        "check_velocity": library.mj_checkVel,
+        "forward": library.mj_forward,
+        "check_acceleration": library.mj_checkAcc,
         "post_constraint": library.mj_rnePostConstraint,
+        "integrate": integrators[mujoco.mjtIntegrator(model.opt.integrator)],
         "set_log_handler": library._mjPRIVATE_setTlsLogHandler,
         "create": system.pthread_create,
         "join": system.pthread_join,
