@@ -15,6 +15,7 @@ BENCHMARKS = {
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",
+    "native": "environment steps by MuJoCo's C code on all cores, compared with MuJoCo-Warp",
     "metering": "time that metering adds, measured within one training",
     "optimizers": "step time of Adam in three forms: loop, foreach and fused",
     "overhead": "speed of train.py, compared with `isaaclab train`",

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gymnasium as gym
-from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
-from isaaclab_tasks.utils.preset_target import PresetTarget
 from rich.console import Group
 from rich.table import Table
 
 from ledger_lab.commands.request import ListRequest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
+from ledger_lab.native.choose import physics_choices
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
 from ledger_lab.recipes.libraries import LIBRARIES
@@ -53,7 +52,7 @@ def list_tasks(argv: Sequence[str]) -> int:
             if request.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not request.all):
                 continue
             libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
-            presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+            presets = physics_choices(task)
             shown = [task, ", ".join(libraries) or MISSING, ", ".join(presets) or MISSING]
             own = [panel for panel in panels if panel.task == task]
             default = kwargs.get("default_panel")

@@ -22,6 +22,16 @@ NAME, _SETTINGS_OF = "newton_mujoco", "newton_mjwarp"
 NATIVE_CHOICE, WARP_CHOICE = f"physics={NAME}", f"physics={_SETTINGS_OF}"
 
 
+def physics_choices(task: str) -> list[str]:
+    """Return the names that ``physics=NAME`` takes for a task, in alphabetical order.
+
+    Args:
+        task: Gymnasium id of a registered task.
+    """
+    presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+    return sorted({*presets, NAME} if _SETTINGS_OF in presets else presets)
+
+
 def require_warp_settings(task: str) -> None:
     """Refuse a task without settings for MuJoCo-Warp.
 
@@ -31,8 +41,8 @@ def require_warp_settings(task: str) -> None:
     Raises:
         UserError: If it has none.
     """
-    known = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
-    if _SETTINGS_OF not in known:
+    known = physics_choices(task)
+    if NAME not in known:
         raise UserError(
             f"{NATIVE_CHOICE}: task {task} has no {WARP_CHOICE}, whose settings it takes: choose from "
             + (", ".join(known) or "none: the task's physics is fixed")
