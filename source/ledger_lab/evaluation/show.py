@@ -199,7 +199,7 @@ def _comparisons(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) 
     if not plan.versus:
         return
     ours, theirs = _labels(plan)
-    test = "exact McNemar test" if len(plan.panel.cells) == 1 else "exact sign test over the seeds"
+    test = "exact McNemar test" if len(plan.panel.cells) == 1 else "exact permutation test over the seeds"
     for simulation, (one, other) in zip(plan.simulations, scores, strict=True):
         if one.invalid is None and other.invalid is None:
             found = _compare(other, one)

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEVEL = 0.05
+"""Level of the test, and 1 - confidence of the interval."""
+
+_SPREADS = 12
+"""Standard deviations within which the distribution of a sum is computed. Farther sums have a probability of at most
+``2 exp(-72) = 1e-31`` (Hoeffding 1963)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,18 +33,27 @@ class Comparison:
     difference: float
     """Success of the second policy minus that of the first, in [-1, 1]."""
     interval: tuple[float, float]
-    """95 % interval of the difference."""
+    """95 % interval of the difference. It leaves out 0 if, and only if, :attr:`p_value` is at most 0.05."""
 
 
 def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequence[int] | None = None) -> Comparison:
     """Compare two policies episode by episode. This shows smaller differences than a comparison of their intervals.
 
-    The p-value is that of the exact McNemar test (McNemar 1947, Psychometrika 12:153): a sign test over the clusters in
-    which one policy had more successes. The interval is that of Agresti & Min (2005, Statistics in Medicine 24:729)
-    over clusters: the normal interval, after half a cluster is added to each of the four possible outcomes of a pair.
-    The interval also holds if few episodes distinguish the policies; a bootstrap percentile interval does not. Example:
-    of 256 episodes, one policy alone succeeds in 2 %, the other alone in none. The interval covers the truth 96 % of
-    the time, the bootstrap 88 %.
+    The test is a permutation test. For each cluster, the differences between the policies are added up. If the policies
+    are equally good, each sum may as well have the opposite sign. The p-value is the share of all choices of signs that
+    lead to a difference at least as large as the observed one (Fisher 1935, The Design of Experiments, section 21). All
+    choices are counted, none are sampled. If each cluster has one episode, this is the exact McNemar test (McNemar
+    1947, Psychometrika 12:153). The sums need not be distributed symmetrically: the signed sums have the variance that
+    the total difference of equally good policies has, so that the test keeps its level for many clusters (Romano 1990,
+    JASA 85:686). A sign test, which ignores how large the sums are, does not. With strongly asymmetric sums (a tenth of
+    the seeds gained in all of four cells, four tenths lost in one), policies that are equal on average differ at 5 % in
+    15 % of trials with 16 seeds, 8 % with 32, 6 % with 64 and 5 % with 128 or 256; by a sign test, in 27 % with 16 and
+    100 % with 128.
+
+    The interval is made from the same test. Its centre and its standard error are those of Agresti & Min (2005,
+    Statistics in Medicine 24:729), who add half a cluster to each of the four possible outcomes of a pair. In such
+    standard errors, its half-width is the critical value of the test: 1.96, or the closest value at which the interval
+    leaves out 0 exactly when the test rejects. So interval and p-value never contradict each other.
 
     Args:
         first: Whether the first policy succeeded, by episode.
@@ -54,28 +73,90 @@ def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequ
     totals: Counter[int] = Counter()
     for cluster, gain in zip(range(len(gains)) if clusters is None else clusters, gains, strict=True):
         totals[cluster] += gain
-    better, worse = (sum(sign * total > 0 for total in totals.values()) for sign in (1, -1))
+    sums, p_values = _tails(Counter(abs(total) for total in totals.values() if total))
+    spread = _Spread.of(list(totals.values()), len(gains))
     return Comparison(
         episodes=len(gains),
         only_first=gains.count(-1),
         only_second=gains.count(1),
-        p_value=_sign_test(better, worse),
+        p_value=float(p_values[np.searchsorted(sums, abs(sum(gains)))]),
         difference=sum(gains) / len(gains),
-        interval=_interval([total * len(totals) / len(gains) for total in totals.values()]),
+        interval=spread.interval(sum(gains), sums, p_values),
     )
 
 
-def _sign_test(better: int, worse: int) -> float:
-    """Return the two-sided probability of a split at least this uneven, if both sides are equally likely."""
-    trials = better + worse
-    tail = sum(math.comb(trials, count) for count in range(min(better, worse) + 1))
-    return min(1.0, 2 * tail / 2**trials)
+def _tails(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return all absolute sums of the clusters under random signs, and the probability of at least each of them.
+
+    Args:
+        counts: Number of clusters by the absolute value of their sum, which is positive.
+
+    Returns:
+        The sums, ascending and each once, and their probabilities. Sums beyond :data:`_SPREADS` standard deviations are
+        added at the end, with the bound of their probability.
+    """
+    from scipy.special import gammaln  # takes longer to load than most reports
+
+    chances, lowest, lost = np.ones(1), 0, 0.0
+    for value, count in counts.items():
+        reach = min(count, math.isqrt(_SPREADS**2 * count))
+        plus = np.arange((count - reach + 1) // 2, (count + reach) // 2 + 1)  # clusters with a positive sign
+        chance = np.exp(gammaln(count + 1) - gammaln(plus + 1) - gammaln(count - plus + 1) - count * math.log(2))
+        spaced = np.zeros(value * (len(plus) - 1) + 1)
+        spaced[::value] = chance
+        chances = np.convolve(chances, spaced)
+        lowest += value * (2 * int(plus[0]) - count)
+        lost += 2 * math.exp(-(_SPREADS**2) / 2) if reach < count else 0.0
+    possible = chances > 0
+    sums = np.abs(lowest + 2 * np.arange(len(chances)))[possible]
+    sums, place = np.unique(sums, return_inverse=True)
+    tails = np.cumsum(np.bincount(place, chances[possible])[::-1])[::-1] + lost
+    if lost:
+        sums, tails = np.append(sums, sum(value * count for value, count in counts.items())), np.append(tails, lost)
+    return sums, np.minimum(tails, 1.0)
 
 
-def _interval(gains: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean gain of the clusters, in successes per episode."""
-    count = len(gains) + 2
-    mean = math.fsum(gains) / count
-    variance = (math.fsum(gain * gain for gain in gains) + 1) / count - mean * mean
-    spread = NormalDist().inv_cdf(0.975) * math.sqrt(variance / count)
-    return max(-1.0, mean - spread), min(1.0, mean + spread)
+@dataclass(frozen=True)
+class _Spread:
+    """What the interval needs to know of the clusters: the same for all choices of signs."""
+
+    clusters: int
+    episodes: int
+    squares: float
+    """Sum of the squared gains of the clusters, in successes per episode."""
+
+    @classmethod
+    def of(cls, totals: Sequence[int], episodes: int) -> _Spread:
+        """Return it for the sums of the clusters."""
+        scale = len(totals) / episodes
+        return cls(len(totals), episodes, math.fsum((scale * total) ** 2 for total in totals))
+
+    def interval(self, total: int, sums: NDArray[np.int64], p_values: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the 95 % interval of the difference.
+
+        Args:
+            total: Sum of all differences.
+            sums: All absolute sums under random signs, ascending.
+            p_values: Their p-values.
+        """
+        rejected = int(np.searchsorted(-p_values, -_LEVEL))
+        critical = NormalDist().inv_cdf(1 - _LEVEL / 2)
+        inside = self._distance(int(sums[rejected - 1])) if rejected else 0.0
+        outside = self._distance(int(sums[rejected])) if rejected < len(sums) else math.inf
+        if critical <= inside:
+            critical = inside * (1 + 1e-9) if math.isinf(outside) else (inside + outside) / 2
+        elif critical >= outside:
+            critical = (inside + outside) / 2
+        mean, error = self._estimate(total)
+        return max(-1.0, mean - critical * error), min(1.0, mean + critical * error)
+
+    def _estimate(self, total: int) -> tuple[float, float]:
+        """Return the mean gain after the addition of two clusters, and its standard error."""
+        count = self.clusters + 2
+        mean = total * self.clusters / self.episodes / count
+        return mean, math.sqrt(((self.squares + 1) / count - mean * mean) / count)
+
+    def _distance(self, total: int) -> float:
+        """Return by how many standard errors the mean gain of a total differs from 0. It rises with the total."""
+        mean, error = self._estimate(total)
+        return mean / error
