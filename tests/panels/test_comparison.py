@@ -6,8 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ledger_lab.panels.comparison import compare_paired
+from ledger_lab.panels.comparison import compare_paired, points_within
 
 
 def outcomes(both: int, only_first: int, only_second: int, neither: int) -> tuple[list[bool], list[bool]]:
@@ -109,11 +111,55 @@ def test_the_p_value_counts_all_choices_of_signs() -> None:
     assert found.p_value == pytest.approx(np.mean([abs(total) >= 7 for total in signed]))
 
 
+def shown_interval(text: str) -> tuple[float, float]:
+    """Read an interval in percentage points."""
+    low, high = text[text.index("[") + 1 : -1].split(", ")
+    return float(low), float(high)
+
+
+@st.composite
+def two_policies(draw: st.DrawFn) -> tuple[list[bool], list[bool], list[int]]:
+    """Draw outcomes of two policies in some cells, and the seed of each episode."""
+    cells = draw(st.integers(1, 5))
+    kinds = draw(st.lists(st.lists(st.integers(-1, 1), min_size=cells, max_size=cells), min_size=1, max_size=12))
+    times = draw(st.lists(st.integers(1, 60), min_size=len(kinds), max_size=len(kinds)))
+    gains = [gain for kind, count in zip(kinds, times, strict=True) for _ in range(count) for gain in kind]
+    return [gain < 0 for gain in gains], [gain > 0 for gain in gains], [n // cells for n in range(len(gains))]
+
+
+@given(two_policies())
+@settings(max_examples=300, deadline=None)
+def test_interval_and_p_value_never_contradict_each_other_not_even_as_they_are_shown(
+    policies: tuple[list[bool], list[bool], list[int]],
+) -> None:
+    found = compare_paired(*policies)
+    low, high = found.interval
+    assert (found.p_value <= 0.05) == (not low <= 0 <= high)
+    assert low <= found.difference <= high
+    low, high = shown_interval(found.points)
+    assert (float(found.p_text) <= 0.05) == (not low <= 0 <= high)
+
+
 @pytest.mark.parametrize("only_second", range(0, 40, 3))
-def test_interval_and_p_value_never_contradict_each_other(only_second: int) -> None:
+def test_interval_and_p_value_of_a_single_cell_never_contradict_each_other(only_second: int) -> None:
     for only_first in range(40):
         found = compare_paired(*outcomes(10, only_first, only_second, 10))
         assert (found.p_value <= 0.05) == (not found.interval[0] <= 0 <= found.interval[1])
+
+
+def test_rounding_keeps_what_an_interval_says_of_0() -> None:
+    assert points_within(0.03, (0.0002, 0.06)) == "+3.0 points [+0.02, +6.00]"
+    assert points_within(-0.03, (-0.06, -0.00004)) == "-3.0 points [-6.000, -0.004]"
+    assert points_within(0.03, (-0.0002, 0.06)) == "+3.0 points [-0.0, +6.0]"
+
+
+def test_many_cells_of_many_seeds_keep_a_p_value_above_0() -> None:
+    sums = [value for value in range(1, 11) for _ in range(140)]
+    first = [False] * (10 * len(sums))
+    second = [cell < total for total in sums for cell in range(10)]
+    found = compare_paired(first, second, [n // 10 for n in range(len(first))])
+    assert 0 < found.p_value < 1e-100
+    assert found.interval[0] > 0.5
 
 
 def test_a_large_panel_has_a_small_p_value_and_never_0() -> None:

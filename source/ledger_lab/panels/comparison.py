@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-_LEVEL = 0.05
+LEVEL = 0.05
 """Level of the test, and 1 - confidence of the interval."""
 
 _SPREADS = 12
@@ -35,31 +37,62 @@ class Comparison:
     interval: tuple[float, float]
     """95 % interval of the difference. It leaves out 0 if, and only if, :attr:`p_value` is at most 0.05."""
 
+    @property
+    def points(self) -> str:
+        """Difference and interval in percentage points. Rounding never makes an interval touch 0 that leaves out 0."""
+        return points_within(self.difference, self.interval)
+
+    @property
+    def p_text(self) -> str:
+        """The p-value with two digits, and with more if it would otherwise round to the level of the test."""
+        texts = (f"{self.p_value:.{digits}g}" for digits in range(2, 18))
+        return next(text for text in texts if float(text) != LEVEL or self.p_value == LEVEL)
+
+
+def points_within(difference: float, interval: tuple[float, float]) -> str:
+    """Return a difference of success rates with its interval, in percentage points.
+
+    Args:
+        difference: The difference, in [-1, 1].
+        interval: Its interval. If it leaves out 0, its ends are written with enough digits to show this.
+    """
+    low, high = interval
+    digits = 1 if low <= 0 <= high else next(n for n in range(1, 20) if round(100 * min(abs(low), abs(high)), n) > 0)
+    return f"{100 * difference:+.1f} points [{100 * low:+.{digits}f}, {100 * high:+.{digits}f}]"
+
 
 def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequence[int] | None = None) -> Comparison:
     """Compare two policies episode by episode. This shows smaller differences than a comparison of their intervals.
 
-    The test is a permutation test. For each cluster, the differences between the policies are added up. If the policies
-    are equally good, each sum may as well have the opposite sign. The p-value is the share of all choices of signs that
-    lead to a difference at least as large as the observed one (Fisher 1935, The Design of Experiments, section 21). All
-    choices are counted, none are sampled. If each cluster has one episode, this is the exact McNemar test (McNemar
-    1947, Psychometrika 12:153). The sums need not be distributed symmetrically: the signed sums have the variance that
-    the total difference of equally good policies has, so that the test keeps its level for many clusters (Romano 1990,
-    JASA 85:686). A sign test, which ignores how large the sums are, does not. With strongly asymmetric sums (a tenth of
-    the seeds gained in all of four cells, four tenths lost in one), policies that are equal on average differ at 5 % in
-    15 % of trials with 16 seeds, 8 % with 32, 6 % with 64 and 5 % with 128 or 256; by a sign test, in 27 % with 16 and
-    100 % with 128.
+    The test is a permutation test. For each cluster, the differences between the policies are added up. If the two
+    policies can be exchanged within each cluster without changing the distribution of their outcomes, each sum may as
+    well have the opposite sign. The p-value is the share of all choices of signs that lead to a difference at least as
+    large as the observed one (Fisher 1935, The Design of Experiments, section 21). All choices are counted, none are
+    sampled, so the test is exact. If each cluster has one episode, it is the exact McNemar test (McNemar 1947,
+    Psychometrika 12:153).
 
-    The interval is made from the same test. Its centre and its standard error are those of Agresti & Min (2005,
-    Statistics in Medicine 24:729), who add half a cluster to each of the four possible outcomes of a pair. In such
-    standard errors, its half-width is the critical value of the test: 1.96, or the closest value at which the interval
-    leaves out 0 exactly when the test rejects. So interval and p-value never contradict each other.
+    Policies can also be equal on average without being exchangeable:
+
+    - If each cluster has one episode, and one policy is better in some cells and the other in other cells, the test
+      rejects less often than its level, because the signed differences vary more than the real ones.
+    - If a cluster has several episodes, its sum can have an asymmetric distribution. For many clusters, the test keeps
+      its level, because the signed sums have the variance of the real ones (Romano 1990, JASA 85:686). For few
+      clusters it can reject more often. A sign test, which ignores how large the sums are, rejects more often for any
+      number of clusters.
+
+    The interval is not the inversion of the test, because its shape under other differences than 0 is unknown. It takes
+    its centre and its standard error from Agresti & Min (2005, Statistics in Medicine 24:729), who add half a cluster
+    to each of the four possible outcomes of a pair. Its half-width is 1.96 such standard errors, or the closest
+    multiple with which the interval leaves out 0 exactly when the test rejects. So interval and p-value never
+    contradict each other.
+
+    ``python -m benchmarks versus`` measures level, power and coverage.
 
     Args:
         first: Whether the first policy succeeded, by episode.
         second: Whether the second policy succeeded, in the same order.
-        clusters: Cluster of each episode; episodes of one cluster are not independent of each other. If a panel has
-            several cells, the seed of the episode is its cluster. By default, each episode is a cluster of its own.
+        clusters: Cluster of each episode; episodes of one cluster are not independent of each other. If each seed has
+            an episode in several cells, the seed is the cluster. By default, each episode is a cluster of its own.
 
     Returns:
         The comparison.
@@ -79,7 +112,7 @@ def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequ
         episodes=len(gains),
         only_first=gains.count(-1),
         only_second=gains.count(1),
-        p_value=float(p_values[np.searchsorted(sums, abs(sum(gains)))]),
+        p_value=float(p_values[sums.searchsorted(abs(sum(gains)))]),
         difference=sum(gains) / len(gains),
         interval=spread.interval(sum(gains), sums, p_values),
     )
@@ -92,10 +125,11 @@ def _tails(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.flo
         counts: Number of clusters by the absolute value of their sum, which is positive.
 
     Returns:
-        The sums, ascending and each once, and their probabilities. Sums beyond :data:`_SPREADS` standard deviations are
-        added at the end, with the bound of their probability.
+        The sums, ascending and each once, and their probabilities. Of the sums beyond :data:`_SPREADS` standard
+        deviations, only the largest is among them, with the bound of their probability.
     """
-    from scipy.special import gammaln  # takes longer to load than most reports
+    import numpy as np  # these take longer to load than most reports
+    from scipy.special import gammaln
 
     chances, lowest, lost = np.ones(1), 0, 0.0
     for value, count in counts.items():
@@ -111,8 +145,9 @@ def _tails(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.flo
     sums = np.abs(lowest + 2 * np.arange(len(chances)))[possible]
     sums, place = np.unique(sums, return_inverse=True)
     tails = np.cumsum(np.bincount(place, chances[possible])[::-1])[::-1] + lost
-    if lost:
-        sums, tails = np.append(sums, sum(value * count for value, count in counts.items())), np.append(tails, lost)
+    largest = sum(value * count for value, count in counts.items())
+    if sums[-1] < largest:  # the farthest sums are left out, or their probabilities have been rounded to 0
+        sums, tails = np.append(sums, largest), np.append(tails, max(lost, float(np.finfo(float).tiny)))
     return sums, np.minimum(tails, 1.0)
 
 
@@ -139,10 +174,10 @@ class _Spread:
             sums: All absolute sums under random signs, ascending.
             p_values: Their p-values.
         """
-        rejected = int(np.searchsorted(-p_values, -_LEVEL))
-        critical = NormalDist().inv_cdf(1 - _LEVEL / 2)
-        inside = self._distance(int(sums[rejected - 1])) if rejected else 0.0
-        outside = self._distance(int(sums[rejected])) if rejected < len(sums) else math.inf
+        accepted = int((-p_values).searchsorted(-LEVEL))
+        critical = NormalDist().inv_cdf(1 - LEVEL / 2)
+        inside = self._distance(int(sums[accepted - 1])) if accepted else 0.0
+        outside = self._distance(int(sums[accepted])) if accepted < len(sums) else math.inf
         if critical <= inside:
             critical = inside * (1 + 1e-9) if math.isinf(outside) else (inside + outside) / 2
         elif critical >= outside:

@@ -54,6 +54,14 @@ class PanelIdentity:
         """Return the identity that an older version would declare, which did not record the order of terms."""
         return PanelIdentity({name: value for name, value in self.fields.items() if name != "order"})
 
+    def with_seeds_of(self, panel: Panel) -> PanelIdentity:
+        """Return the identity of the same panel with other seeds.
+
+        Args:
+            panel: The panel with the other seeds.
+        """
+        return PanelIdentity({**self.fields, "seeds": list(panel.seeds), "fresh_seeds": panel.fresh})
+
     @property
     def id(self) -> str:
         """``p1-`` and the SHA-256 of the fields as domain-separated canonical JSON."""
