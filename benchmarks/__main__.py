@@ -23,6 +23,7 @@ BENCHMARKS = {
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "training_kills": "check that the ledger stays correct when trainings are killed",
+    "versus": "how often the comparison of two policies claims a difference, and how often its interval is right",
     "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
 }
 

@@ -136,8 +136,8 @@ def test_two_policies_are_compared_on_fresh_seeds_that_depend_on_both(tmp_path: 
     others = [comparison_seeds("aa", "cc", 8), confirmation_seeds("aa", 1, 8), confirmation_seeds("aa/bb", 1, 8)]
     assert all(set(drawn.seeds).isdisjoint(seeds) for seeds in others)
     identity = PanelIdentity.of(panel, {"physics": "newton"})
-    assert identity.with_seeds_of(drawn) == PanelIdentity.of(drawn, {"physics": "newton"})
-    assert identity.without_order().with_seeds_of(drawn).id != identity.id
+    assert identity.with_fresh_seeds(drawn.seeds) == PanelIdentity.of(drawn, {"physics": "newton"})
+    assert identity.without_order().with_fresh_seeds(drawn.seeds).id != identity.id
 
 
 CELLS = """

@@ -105,7 +105,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     candidates = _candidates(found, configs, device, panel, request)
     if request.versus is not None:
         panel = panel.comparison(*(checkpoint.saved.sha256 for checkpoint in found))
-        simulations = [replace(each, identity=each.identity.with_seeds_of(panel)) for each in simulations]
+        simulations = [replace(each, identity=each.identity.with_fresh_seeds(panel.seeds)) for each in simulations]
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from ledger_lab.panels.intervals import anytime_interval
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -47,6 +49,56 @@ class Comparison:
         """The p-value with two digits, and with more if it would otherwise round to the level of the test."""
         texts = (f"{self.p_value:.{digits}g}" for digits in range(2, 18))
         return next(text for text in texts if float(text) != LEVEL or self.p_value == LEVEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmedComparison:
+    """Result of the comparison of two policies by their confirmations, which have different episodes."""
+
+    successes_first: int
+    episodes_first: int
+    successes_second: int
+    episodes_second: int
+    difference: float
+    """Success of the second policy minus that of the first, in [-1, 1]."""
+    interval: tuple[float, float]
+    """95 % interval of the difference."""
+
+    @property
+    def points(self) -> str:
+        """Difference and interval in percentage points."""
+        return points_within(self.difference, self.interval)
+
+
+def compare_confirmed(first: tuple[int, int], second: tuple[int, int]) -> ConfirmedComparison:
+    """Compare two confirmed policies by the fresh episodes of their confirmations.
+
+    Each confirmation ended because it had enough successes. So the interval of each success rate is one that holds at
+    any number of episodes (:func:`anytime_interval`). Each holds with a probability of the square root of 95 %. The
+    confirmations are independent, so both hold with 95 %, and then the difference lies between the differences of
+    opposite ends.
+
+    Args:
+        first: Successes and episodes of the confirmation of the first policy.
+        second: The same of the second policy.
+
+    Returns:
+        The comparison. There is no p-value.
+
+    Raises:
+        ValueError: If there are no episodes, or more successes than episodes.
+    """
+    (low_first, high_first), (low_second, high_second) = (
+        anytime_interval(*each, confidence=math.sqrt(1 - LEVEL)) for each in (first, second)
+    )
+    return ConfirmedComparison(
+        successes_first=first[0],
+        episodes_first=first[1],
+        successes_second=second[0],
+        episodes_second=second[1],
+        difference=second[0] / second[1] - first[0] / first[1],
+        interval=(low_second - high_first, high_second - low_first),
+    )
 
 
 def points_within(difference: float, interval: tuple[float, float]) -> str:

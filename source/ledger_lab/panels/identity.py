@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +55,13 @@ class PanelIdentity:
         """Return the identity that an older version would declare, which did not record the order of terms."""
         return PanelIdentity({name: value for name, value in self.fields.items() if name != "order"})
 
-    def with_seeds_of(self, panel: Panel) -> PanelIdentity:
-        """Return the identity of the same panel with other seeds.
+    def with_fresh_seeds(self, seeds: Sequence[int]) -> PanelIdentity:
+        """Return the identity of the same panel with fresh seeds.
 
         Args:
-            panel: The panel with the other seeds.
+            seeds: The seed of each episode.
         """
-        return PanelIdentity({**self.fields, "seeds": list(panel.seeds), "fresh_seeds": panel.fresh})
+        return PanelIdentity({**self.fields, "seeds": list(seeds), "fresh_seeds": True})
 
     @property
     def id(self) -> str:

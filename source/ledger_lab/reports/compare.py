@@ -11,9 +11,9 @@ import numpy as np
 
 from ledger_lab.costs import percentile_levels
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import PanelResult, Run, Status
-from ledger_lab.panels import Comparison, compare_paired
+from ledger_lab.ledger import Run, Status
 from ledger_lab.reports.construct import Difference, construct_differences, named_differences
+from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
 from ledger_lab.reports.summary import RunSummary
 
 RESAMPLES = 10_000
@@ -94,10 +94,8 @@ class Finding:
     """Geometric mean of the times to target of A ÷ that of B."""
     cost: RatioEstimate
     """Cost per target-reaching checkpoint of A ÷ that of B."""
-    success: Comparison | None
-    """Compares the final policies of two single runs on the same held-out episodes; ``None`` without such episodes."""
-    scored_on: str | None
-    """Purpose of those episodes, and the two checkpoints."""
+    success: FinalPolicies | None
+    """Compares the final policies of two single runs; ``None`` for cohorts, and if a run has no checkpoint."""
     differs: list[Difference]
     """Other differences between the sides, which may explain the finding."""
 
@@ -182,7 +180,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     random = np.random.default_rng(seed)
     drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
     drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
-    success, scored_on = _compare_success(a, b)
+    single = len(a.runs) == len(b.runs) == 1
     return Finding(
         a=a.name,
         b=b.name,
@@ -198,8 +196,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         outcomes_b=outcomes_b,
         time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
         cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
-        success=success,
-        scored_on=scored_on,
+        success=compare_final_policies((a.runs[0], b.runs[0]), (a.summaries[0], b.summaries[0])) if single else None,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
         ),
@@ -313,36 +310,3 @@ def _estimate(
         high = float(np.quantile(upper, above, method="inverted_cdf")) if bound != "at_least" else math.inf
         interval = (low, high if math.isfinite(high) else None)
     return RatioEstimate(ratio=ratio, interval=interval, bound=bound)
-
-
-def _compare_success(a: Side, b: Side) -> tuple[Comparison | None, str | None]:
-    """Compare the final policies of two single runs episode by episode, if both were scored on the same episodes."""
-    if len(a.runs) != 1 or len(b.runs) != 1:
-        return None, None
-    ours, theirs = _final_results(a.runs[0]), _final_results(b.runs[0])
-    for purpose in ("confirmation", "screening", "evaluation"):
-        one, other = ours.get(purpose), theirs.get(purpose)
-        if one is None or other is None or one.panel_id != other.panel_id:
-            continue
-        keys = list(zip(one.outcomes.cell, one.outcomes.seed, strict=True))
-        if keys == list(zip(other.outcomes.cell, other.outcomes.seed, strict=True)):
-            found = compare_paired(one.outcomes.success, other.outcomes.success, one.outcomes.seed)
-            return found, f"{purpose} of {one.checkpoint} (A) and {other.checkpoint} (B)"
-    return None, None
-
-
-def _final_results(run: Run) -> dict[str, PanelResult]:
-    """Return the scores of a run's final policy by purpose: the confirmed policy, else the last policy scored."""
-    valid = [row for row in run.results if row.invalid is None]
-    proof = next((row for row in valid if row.confirms), None)
-    last = proof or next((row for row in reversed(valid) if row.panel_id == run.declared.panel_id), None)
-    if last is None:
-        return {}
-    own = [
-        row for row in valid if row.checkpoint == last.checkpoint and row.checkpoint_sha256 == last.checkpoint_sha256
-    ]
-    results: dict[str, PanelResult] = {} if proof is None else {"confirmation": proof}
-    for row in own:
-        if row.panel_id == run.declared.panel_id:
-            results.setdefault(row.purpose, row)
-    return results

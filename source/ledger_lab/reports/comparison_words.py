@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ledger_lab.reports.compare import FEW, Finding, RatioEstimate
+from ledger_lab.reports.final_policies import FinalPolicies
 from ledger_lab.units import duration, usd
 
 
@@ -58,12 +59,8 @@ def finding_notes(finding: Finding) -> list[str]:
     if 1 < min(finding.n_a, finding.n_b) < FEW:
         notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")
     if finding.success is not None:
-        found = finding.success
-        low, high = found.interval
-        notes.append(
-            f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.scored_on}"
-        )
+        command = f"evaluate.py {finding.outcomes_a[0].run_id} --versus {finding.outcomes_b[0].run_id}"
+        notes.append(_success_note(finding.success, command))
     return notes
 
 
@@ -80,6 +77,34 @@ def outcome_lines(finding: Finding) -> list[tuple[str, str, str, str, str]]:
         for side, outcomes in (("A", finding.outcomes_a), ("B", finding.outcomes_b))
         for outcome in outcomes
     ]
+
+
+def _success_note(success: FinalPolicies, command: str) -> str:
+    """Return what the ledger says about the success of two final policies.
+
+    Args:
+        success: The comparison of the policies.
+        command: The command that compares them on fresh episodes.
+    """
+    if success.paired is not None:
+        found = success.paired
+        return (
+            f"success of B − A: {found.points}, p = {found.p_text} (exact McNemar test), {found.episodes} fresh "
+            f"episodes that {success.first} (A) and {success.second} (B) both played"
+        )
+    if success.confirmed is not None:
+        both, better = success.confirmed, "the same fresh episodes, with a narrower interval"
+        said = (
+            f"success of B − A: {both.points}, by the confirmations of {success.first} (A, {both.successes_first} of "
+            f"{both.episodes_first}) and {success.second} (B, {both.successes_second} of {both.episodes_second})"
+        )
+    else:
+        better = "fresh episodes"
+        said = (
+            f"no claim about the success of {success.first} (A) and {success.second} (B): the runs selected them on "
+            "the seeds of their screenings"
+        )
+    return f"{said}; {command} compares them on {better}" if success.loadable else said
 
 
 def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple[str, str, str] | None:
