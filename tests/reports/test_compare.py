@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.report import build_report
-from ledger_lab.costs import load_prices
+from ledger_lab.costs import cost_ratio_interval, load_prices
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.panels import PanelIdentity, anytime_interval
@@ -94,16 +93,37 @@ def test_paired_ratios_match_a_calculation_by_hand(tmp_path: Path) -> None:
     assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
     assert finding.cost.ratio == pytest.approx((140 / 3) / (50 / 3))
     # All 27 ways to draw three pairs of three: the first and the last of them are each more likely than 2.5 %.
-    drawn = list(itertools.product(range(3), repeat=3))
-    costs = [sum(times_a[i] for i in draw) / sum(times_b[i] for i in draw) for draw in drawn]
     assert finding.time.interval == pytest.approx((2, 4))
-    assert finding.cost.interval == pytest.approx((min(costs), max(costs)))
+    assert finding.cost.interval is None
     assert finding_sentence(finding) == (
-        "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × [2.0, 4.0] cheaper; n = 3 each"
+        "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); n = 3 each"
     )
     assert finding_sentence(finding_of(tmp_path, "b", "a")) == (
-        "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × [2.0, 4.0] cheaper; n = 3 each"
+        "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); n = 3 each"
     )
+    assert any("no interval below 5 runs on a side" in note for note in finding_notes(finding))
+
+
+def test_the_ratio_of_costs_has_the_interval_that_draws_the_chance_of_failures(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 22, 24, 26, 28])
+    cohort_of(tmp_path, "b", [10, 11, 12, 13, -40])
+    cost = finding_of(tmp_path).cost
+    assert cost.ratio == pytest.approx((120 / 5) / (86 / 4))
+    spends = [[(float(usd), True) for usd in (20, 22, 24, 26, 28)]]
+    spends += [[(10.0, True), (11.0, True), (12.0, True), (13.0, True), (40.0, False)]]
+    assert cost.interval == pytest.approx(cost_ratio_interval(*spends))
+    low, high = cost.interval or (0, 0)
+    assert high is not None and low < 0.6 and high > 1.6, "one failure of five says little about the rate of failures"
+    assert "no difference in cost shown: the interval includes 1" in finding_sentence(finding_of(tmp_path))
+
+
+def test_a_side_without_success_has_a_cost_without_an_upper_end(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [-50, -50, -60, -60, -70])
+    cohort_of(tmp_path, "b", [10, 10, 11, 11, 12])
+    cost = finding_of(tmp_path).cost
+    assert cost.bound == "at_least" and cost.ratio == pytest.approx(290 / (54 / 5))
+    assert cost.interval is not None and cost.interval[1] is None
+    assert 0 < cost.interval[0] < cost.ratio
 
 
 def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) -> None:
@@ -150,8 +170,6 @@ def test_missed_targets_on_both_sides_give_no_bound(tmp_path: Path) -> None:
     assert finding.time.ratio is None
     assert finding.time.refusal is not None and "1 of 2 runs of A and 1 of 2 of B" in finding.time.refusal
     assert finding.cost.ratio == pytest.approx(60 / 30)
-    # Of the four pairs of draws, one has no success on A, another none on B: the interval is open on both ends.
-    assert finding.cost.interval == (0.0, None)
 
 
 def test_without_any_success_the_spend_is_a_bound(tmp_path: Path) -> None:
