@@ -10,6 +10,7 @@ from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
+    "error_budget": "how often chains of runs, and confirmations of chosen sizes, confirm a policy below the target",
     "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "how far common evaluation methods over- or underestimate the success rate",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
@@ -21,10 +22,12 @@ BENCHMARKS = {
     "overhead": "speed of train.py, compared with `isaaclab train`",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
+    "reward_hacking": "how often the health event of this name is reported, with and without a cause",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "training_kills": "check that the ledger stays correct when trainings are killed",
     "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
+    "versus": "how often the comparison of two policies claims a difference, and how often its interval is right",
 }
 
 
