@@ -1,14 +1,7 @@
 """Costs of runs and cohorts: prices of instances, and every cost and rate with its denominator."""
 
 from ledger_lab.costs.bootstrap import percentile_levels
-from ledger_lab.costs.cohorts import (
-    CohortCost,
-    MedianTime,
-    RunCost,
-    RunTime,
-    cohort_cost,
-    median_time_to_target,
-)
+from ledger_lab.costs.cohorts import CohortCost, RunCost, cohort_cost
 from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval
 from ledger_lab.costs.model import (
     EnergyCost,
@@ -23,6 +16,15 @@ from ledger_lab.costs.model import (
 )
 from ledger_lab.costs.price_file import price_file
 from ledger_lab.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
+from ledger_lab.costs.time_to_target import (
+    MedianTime,
+    RunTime,
+    TimeCurve,
+    log_rank_p_value,
+    median_time_to_target,
+    restricted_mean_time,
+    time_curve,
+)
 
 __all__ = [
     "FEWEST_RUNS",
@@ -34,6 +36,7 @@ __all__ = [
     "Price",
     "RunCost",
     "RunTime",
+    "TimeCurve",
     "billable_seconds",
     "billable_usd",
     "billed_instances",
@@ -45,10 +48,13 @@ __all__ = [
     "evaluation_share",
     "load_price_book",
     "load_prices",
+    "log_rank_p_value",
     "median_time_to_target",
     "percentile_levels",
     "price_file",
     "resolve_price",
+    "restricted_mean_time",
+    "time_curve",
     "updates_per_min",
     "usd_per_billion_env_steps",
 ]

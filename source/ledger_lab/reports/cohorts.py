@@ -9,7 +9,7 @@ from rich.text import Text
 from ledger_lab.ledger import Cohort
 from ledger_lab.reports.cells import NO_INTERVAL, median_time_cell, usd_interval
 from ledger_lab.reports.summary import CohortSummary
-from ledger_lab.units import usd
+from ledger_lab.units import duration, usd
 
 
 def cohort_line(cohort: CohortSummary) -> Text:
@@ -29,6 +29,9 @@ def cohort_line(cohort: CohortSummary) -> Text:
     parts.append(_cost(cohort))
     if cohort.runs > 1:
         parts.append(f"median to target {median_time_cell(cohort)}")
+        if cohort.target_reaching_runs:
+            mean_s, limit_s = cohort.restricted_mean_wall_to_target_s, cohort.restricted_mean_limit_s
+            parts.append(f"mean up to {duration(limit_s)}: {duration(mean_s)}")
     name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
     return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")
 
