@@ -3,6 +3,7 @@
 from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.costs.cohorts import CohortCost, RunCost, cohort_cost
 from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval
+from ledger_lab.costs.cost_test import cost_p_value
 from ledger_lab.costs.model import (
     EnergyCost,
     billable_seconds,
@@ -14,6 +15,7 @@ from ledger_lab.costs.model import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
+from ledger_lab.costs.permutation import least_p_value
 from ledger_lab.costs.price_file import price_file
 from ledger_lab.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
 from ledger_lab.costs.time_to_target import (
@@ -43,9 +45,11 @@ __all__ = [
     "cohort_cost",
     "cost_draws",
     "cost_interval",
+    "cost_p_value",
     "energy_cost",
     "env_steps_per_s",
     "evaluation_share",
+    "least_p_value",
     "load_price_book",
     "load_prices",
     "log_rank_p_value",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ledger_lab.costs.permutation import permutation_p_value
 from ledger_lab.costs.prices import check_number
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from scipy.stats._survival import ECDFResult
 
 _HALF: Final = 0.5
-_RESAMPLES: Final = 999
-"""Random splits of a permutation test. With at most six runs on each side, there are fewer splits, and all are used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,8 +179,7 @@ def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None
 
     The statistic is that of the log-rank test, ``scipy.stats.logrank``. Its usual p-value holds for many runs only: it
     is below 0.05 in 6 to 10 % of comparisons of two equal groups of 3 to 10 runs. So the p-value comes from a
-    permutation test: the share of all ways to split the runs into two groups of these sizes with a statistic at least
-    as large. If there are more than 999 ways, 999 random ones are used.
+    permutation test, :func:`~ledger_lab.costs.permutation.permutation_p_value`.
 
     Args:
         a: Every run of one group.
@@ -194,7 +192,7 @@ def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None
         ValueError: If a group has no run.
     """
     import numpy as np
-    from scipy.stats import CensoredData, logrank, permutation_test
+    from scipy.stats import CensoredData, logrank
 
     if not a or not b:
         raise ValueError("a test needs at least one run in each group")
@@ -208,16 +206,7 @@ def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None
         with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 if all times are equal, which shows no difference
             return abs(float(np.nan_to_num(logrank(*groups).statistic)))
 
-    places = np.arange(len(times))
-    found = permutation_test(
-        (places[: len(a)], places[len(a) :]),
-        statistic,
-        alternative="greater",
-        n_resamples=_RESAMPLES,
-        vectorized=False,
-        rng=np.random.default_rng(0),
-    )
-    return float(found.pvalue)
+    return permutation_p_value(len(a), len(b), statistic, vectorized=False)
 
 
 def _censored(runs: Sequence[RunTime]) -> CensoredData:
