@@ -184,6 +184,7 @@ def test_a_signal_to_a_study_ends_its_training(
 
 def finished(folder: Path, name: str, factors: str, cohorts: dict[str, list[int]], **changes: object) -> list[str]:
     """Write a study whose trainings are all in the ledger; negative seconds are of runs that missed the target."""
+    folder.mkdir(exist_ok=True)
     (count,) = {len(seconds) for seconds in cohorts.values()}
     (folder / f"{name}.toml").write_text(f"version = 1\nseeds = {[*range(1, count + 1)]}\n{factors}")
     for cohort, seconds in cohorts.items():
@@ -229,3 +230,23 @@ def test_arms_are_compared_within_their_task(scripts: Path, tmp_path: Path, capf
         "A = s-T-a · B = s-T-b",
         "A = s-U-a · B = s-U-b",
     ]
+    assert "across 2 tasks; speed: shortest time to target of all runs on the task" in said
+    # Speeds of a: 10 / 60 to 10 / 100 on T, 200 / 600 on U; of b: 1 to 10 / 18, and 1 to 200 / 240.
+    (arm_a, arm_b) = (line.split() for line in said.splitlines()[-2:])
+    assert arm_a[:3] == ["a", "10", "0.24"]  # the middle six are 0.125, 0.143, 0.167 and three times 0.333
+    assert arm_b[:3] == ["b", "10", "0.85"]
+    assert arm_b[-1] == "1.00"  # every run is faster than every run of the other arm, so there is no interval
+    assert "no intervals" not in said
+
+
+def test_few_seeds_have_no_intervals_across_tasks(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    factors = '[factors.task]\nT = ["--task", "T"]\nU = ["--task=U"]\n'
+    assert run_study(finished(tmp_path, "s", factors, {"s-T": [60, 80], "s-U": [600, -700]})) == 0
+    said = capfd.readouterr().out
+    assert "no intervals below 5 runs of each arm on each task" in said
+    assert said.splitlines()[-1].split() == ["s", "4", "0.88", "0.75", "0.75", "0.50"]
+    assert "faster than" not in said
+    assert run_study(finished(tmp_path / "never", "s", factors, {"s-T": [60, 80], "s-U": [-600, -700]})) == 0
+    assert "no figures across tasks: on some task, no run reached the target" in capfd.readouterr().out

@@ -19,6 +19,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import read_runs
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.reports.compare import FEW
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.studies import Study, Training, check_arguments, load_study
@@ -215,13 +217,38 @@ def _compare(study: Study, runs: Sequence[Run]) -> None:
     console = make_console()
     sizes = {arm.cohort: len(study.seeds) for arm in study.arms}
     comparisons: list[RunComparison] = []
+    refused = False
     for first, *others in study.arms_by_task():
         for arm in others:
             try:
                 comparisons.append(compare_runs(first.cohort, arm.cohort, runs, None, declared_sizes=sizes))
             except UserError as error:
+                refused = True
                 console.print("", f"A = {first.cohort} · B = {arm.cohort}: {error}", sep="\n", soft_wrap=True)
     raw = [(each.finding.time_p_value, each.finding.cost_p_value) for each in comparisons]
     for comparison, corrected in zip(comparisons, correct_for_all(raw), strict=True):
         console.print()
         show_comparison(comparison, corrected)
+    if len(study.arms_by_task()) > 1 and not refused:
+        _aggregate(study, runs)
+
+
+def _aggregate(study: Study, runs: Sequence[Run]) -> None:
+    """Print the figures of each setting over all tasks."""
+    console, tasks = make_console(), study.arms_by_task()
+    times: dict[str, list[list[float | None]]] = {}
+    for arm in (arm for arms in tasks for arm in arms):
+        kept = [
+            run
+            for run in runs
+            if run.declared.cohort == arm.cohort and (run.attempts[-1].status not in _ENDED_FROM_OUTSIDE or run.proven)
+        ]
+        name = "-".join(arm.setting) or study.name
+        times.setdefault(name, []).append([summarize_run(run).wall_to_target_s for run in kept])
+    arms = aggregate_arms(times)
+    console.print()
+    if arms is None:
+        console.print("no figures across tasks: on some task, no run reached the target, or an arm has no run")
+        return
+    console.print(*across_tasks_notes(arms, len(tasks)), sep="\n", soft_wrap=True)
+    console.print(across_tasks_table(arms))

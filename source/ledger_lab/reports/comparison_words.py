@@ -138,14 +138,14 @@ def _clause(
     if estimate.interval is not None:
         text += f" [{_times(low)}, {_times(high)}{')' if math.isinf(high) else ']'}"
     text += f" {better}"
-    if interval_includes_1(estimate):
+    if _includes_1(estimate):
         may_be_chance = "the interval includes 1"
     if may_be_chance is not None:
         text += f" (no difference in {what} shown: {may_be_chance})"
     return winner, verb, text
 
 
-def interval_includes_1(estimate: RatioEstimate) -> bool:
+def _includes_1(estimate: RatioEstimate) -> bool:
     """Whether a ratio has an interval that reaches from the ratio to 1 or beyond, so that no difference is shown."""
     if estimate.ratio is None or estimate.interval is None:
         return False
