@@ -83,12 +83,7 @@ def bench_studies(argv: Sequence[str]) -> int:
         "long as the first two.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks studies --studies 400",
     )
-    parser.add_argument(
-        "--studies",
-        type=int,
-        default=1000,
-        help="Simulated studies of equal arms per scenario; there are a fifth as many of the others (default: 1000).",
-    )
+    parser.add_argument("--studies", type=int, default=2000, help="Simulated studies per scenario (default: 2000).")
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     add_json(parser, "the counts of every scenario")
     args = parser.parse_args(argv)
@@ -102,8 +97,7 @@ def bench_studies(argv: Sequence[str]) -> int:
     found: list[Claims] = []
     with Progress(console, "scenarios", len(scenarios)) as progress:
         for scenario in scenarios:
-            studies = args.studies if scenario.factor == 1 else -(-args.studies // 5)
-            found.append(_count(scenario, studies, generator))
+            found.append(_count(scenario, args.studies, generator))
             progress.advance(len(found))
     table = Table(
         "last arm", "seeds", "miss the target", "claim a difference", "by intervals", box=None, pad_edge=False

@@ -18,6 +18,7 @@ from ledger_lab.costs import (
     restricted_mean_time,
     time_curve,
 )
+from ledger_lab.costs.time_to_target import log_rank_statistic
 
 
 def times(*seconds: float) -> list[RunTime]:
@@ -112,18 +113,36 @@ def test_the_curve_rises_with_each_run_that_reached_the_target() -> None:
     )
 
 
+def log_rank_of_scipy(runs: list[RunTime], ours: tuple[int, ...]) -> float:
+    """Return the statistic for one way to split the runs."""
+    groups = [[run for place, run in enumerate(runs) if (place in ours) == own] for own in (True, False)]
+    data = [
+        CensoredData.right_censored([run.observed_s for run in group], [run.to_target_s is None for run in group])
+        for group in groups
+    ]
+    return abs(float(logrank(*data).statistic))
+
+
+def test_the_log_rank_statistic_is_that_of_scipy_for_every_split() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(10):
+        runs = times(*(generator.permutation(8)[:7] // 2 + 1.0) * generator.choice([1, 1, -1], 7))
+        if sum(run.to_target_s is not None for run in runs) < 2:
+            continue
+        statistic = log_rank_statistic(runs)
+        splits = np.array([*itertools.combinations(range(7), 3)])
+        rest = np.array([[each for each in range(7) if each not in split] for split in splits])
+        expected = [log_rank_of_scipy(runs, tuple(split)) for split in splits]
+        known = np.isfinite(expected)  # 0 / 0 in SciPy
+        assert known.any()
+        assert statistic(splits, rest)[known] == pytest.approx(np.array(expected)[known])
+
+
 def test_the_log_rank_test_counts_all_splits_of_few_runs() -> None:
-    a, b = (10.0, 12.0, -30.0), (5.0, 6.0, 11.0)
-    pooled = [*a, *b]
-
-    def statistic(ours: tuple[int, ...]) -> float:
-        groups = [[pooled[i] for i in range(6) if (i in ours) == own] for own in (True, False)]
-        data = [CensoredData.right_censored(np.abs(group), np.array(group) < 0) for group in groups]
-        return abs(float(logrank(*data).statistic))
-
-    splits = [statistic(split) for split in itertools.combinations(range(6), 3)]
+    a, b = times(10.0, 12.0, -30.0), times(5.0, 6.0, 11.0)
+    splits = [log_rank_of_scipy([*a, *b], split) for split in itertools.combinations(range(6), 3)]
     as_large = sum(each >= splits[0] - 1e-9 for each in splits)
-    assert log_rank_p_value(times(*a), times(*b)) == pytest.approx(as_large / 20)
+    assert log_rank_p_value(a, b) == pytest.approx(as_large / 20)
 
 
 def test_the_log_rank_test_without_a_difference_or_without_a_success() -> None:

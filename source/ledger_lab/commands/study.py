@@ -46,9 +46,10 @@ class StudyRequest(Request):
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
             "the end, the program prints a report of all runs, and compares each arm with the first arm as "
             "report.py --compare does, with p-values that are corrected for the number of tests. With fewer than "
-            f"{FEW} seeds, it does not compare arms. If you start the program again, it runs only the trainings that "
-            "are not finished. An interrupted training continues from its saved state; without a state, it starts from "
-            f"the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a batch job can "
+            f"{FEW} seeds, it does not compare arms. If a factor names several tasks, arms are compared within each "
+            "task, and figures over all tasks are printed. If you start the program again, it runs only the trainings "
+            "that are not finished. An interrupted training continues from its saved state; without a state, it starts "
+            f"from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a batch job can "
             "requeue itself. Arguments after -- are passed to every training."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),

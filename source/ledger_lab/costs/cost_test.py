@@ -41,4 +41,4 @@ def cost_p_value(a: Sequence[tuple[float, bool]], b: Sequence[tuple[float, bool]
         per_usd = [reached[group].sum(axis=axis) / spends[group].sum(axis=axis) for group in (ours, theirs)]
         return np.abs(per_usd[0] - per_usd[1])
 
-    return permutation_p_value(len(a), len(b), statistic, vectorized=True)
+    return permutation_p_value(len(a), len(b), statistic)

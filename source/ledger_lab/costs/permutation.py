@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 _RESAMPLES: Final = 999
 
 
-def permutation_p_value(
-    runs_a: int, runs_b: int, statistic: Callable[..., NDArray[Any] | float], *, vectorized: bool
-) -> float:
+def permutation_p_value(runs_a: int, runs_b: int, statistic: Callable[..., NDArray[Any]]) -> float:
     """Return the share of all ways to split the runs into two groups with a statistic at least as large.
 
     If there are more than 999 ways, 999 random ones are used (``scipy.stats.permutation_test``). With at most six runs
@@ -23,8 +21,8 @@ def permutation_p_value(
     Args:
         runs_a: Runs of one group. Its runs have the numbers from 0.
         runs_b: Runs of the other group, with the numbers that follow.
-        statistic: Takes the numbers of the runs of both groups.
-        vectorized: Whether the statistic takes arrays of groups, and their ``axis``.
+        statistic: Takes the numbers of the runs of both groups, for many pairs of groups at once, and the ``axis``
+            along which the runs of a group lie.
     """
     import numpy as np
     from scipy.stats import permutation_test  # takes a second to load
@@ -35,7 +33,7 @@ def permutation_p_value(
         statistic,
         alternative="greater",
         n_resamples=_RESAMPLES,
-        vectorized=vectorized,
+        vectorized=True,
         rng=np.random.default_rng(0),
     )
     return float(found.pvalue)

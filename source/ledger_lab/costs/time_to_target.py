@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,8 @@ from ledger_lab.costs.permutation import permutation_p_value
 from ledger_lab.costs.prices import check_number
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from scipy.stats import CensoredData
     from scipy.stats._survival import ECDFResult
 
@@ -177,9 +179,9 @@ def kaplan_meier(runs: Sequence[RunTime]) -> ECDFResult:
 def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None:
     """Test whether the times to the target of two groups of runs have the same distribution.
 
-    The statistic is that of the log-rank test, ``scipy.stats.logrank``. Its usual p-value holds for many runs only: it
-    is below 0.05 in 6 to 10 % of comparisons of two equal groups of 3 to 10 runs. So the p-value comes from a
-    permutation test, :func:`~ledger_lab.costs.permutation.permutation_p_value`.
+    The statistic is that of the log-rank test (Mantel 1966, Cancer Chemother Rep 50:163). Its usual p-value holds for
+    many runs only: with two equal groups of 3 to 10 runs, it is below 0.05 in up to 10 % of comparisons. So the p-value
+    comes from a permutation test, :func:`~ledger_lab.costs.permutation.permutation_p_value`.
 
     Args:
         a: Every run of one group.
@@ -191,22 +193,45 @@ def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None
     Raises:
         ValueError: If a group has no run.
     """
-    import numpy as np
-    from scipy.stats import CensoredData, logrank
-
     if not a or not b:
         raise ValueError("a test needs at least one run in each group")
     if all(run.to_target_s is None for run in (*a, *b)):
         return None
-    times = np.array([run.observed_s for run in (*a, *b)])
-    missed = np.array([run.to_target_s is None for run in (*a, *b)])
+    return permutation_p_value(len(a), len(b), log_rank_statistic([*a, *b]))
 
-    def statistic(ours: np.ndarray, theirs: np.ndarray) -> float:
-        groups = (CensoredData.right_censored(times[group], missed[group]) for group in (ours, theirs))
-        with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 if all times are equal, which shows no difference
-            return abs(float(np.nan_to_num(logrank(*groups).statistic)))
 
-    return permutation_p_value(len(a), len(b), statistic, vectorized=False)
+def log_rank_statistic(runs: Sequence[RunTime]) -> Callable[..., NDArray[np.float64]]:
+    """Return the statistic of the log-rank test as a function of the runs of one group.
+
+    It is the absolute statistic of ``scipy.stats.logrank``, which takes one pair of groups at a time. A permutation
+    test needs it for a thousand.
+
+    Args:
+        runs: The runs of both groups.
+
+    Returns:
+        A function that takes the numbers of the runs of both groups, as integers of shape (…, runs), and returns the
+        statistic of shape (…). It is 0 if all times are equal, which shows no difference.
+    """
+    import numpy as np
+
+    times = np.array([run.observed_s for run in runs])
+    reached = np.array([run.to_target_s is not None for run in runs])
+    events = np.unique(times[reached])[:, None]
+    at_risk, reaches = times >= events, (times == events) & reached  # of shape (events, runs)
+    n, d = at_risk.sum(axis=1), reaches.sum(axis=1)
+    spread = d * (n - d) / (n**2 * np.maximum(n - 1, 1))
+
+    def statistic(ours: NDArray[np.int64], theirs: NDArray[np.int64], axis: int = -1) -> NDArray[np.float64]:
+        ours = np.moveaxis(ours, axis, -1)
+        n_ours, d_ours = (np.moveaxis(matrix[:, ours].sum(axis=-1), 0, -1) for matrix in (at_risk, reaches))
+        difference = (d_ours - n_ours * d / n).sum(axis=-1)
+        variance = (n_ours * (n - n_ours) * spread).sum(axis=-1)
+        found = np.zeros(difference.shape)
+        np.divide(np.abs(difference), np.sqrt(variance), out=found, where=variance > 0)
+        return found
+
+    return statistic
 
 
 def _censored(runs: Sequence[RunTime]) -> CensoredData:
