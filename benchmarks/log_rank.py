@@ -60,7 +60,7 @@ def bench_log_rank(argv: Sequence[str]) -> int:
         epilog="Example: ./isaaclab.sh -p -m benchmarks log_rank --pairs 1000",
     )
     parser.add_argument(
-        "--pairs", type=int, default=500, help="Simulated pairs of cohorts per scenario (default: 500)."
+        "--pairs", type=int, default=2000, help="Simulated pairs of cohorts per scenario (default: 2000)."
     )
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     add_json(parser, "the counts of every scenario")

@@ -217,7 +217,10 @@ def test_the_number_of_arms_may_ask_for_more_seeds(
     arms = "\n".join(f'arm{number} = ["--x", "{number}"]' for number in range(5))
     (tmp_path / "s.toml").write_text(f"version = 1\nseeds = [1, 2, 3, 4, 5]\n[factors.arm]\n{arms}\n")
     assert run_study([str(tmp_path / "s.toml"), "--log_root", str(tmp_path / "logs"), "--dry_run"]) == 0
-    assert "5 seeds per arm are too few for 8 tests (time and cost of 4 arms)" in capfd.readouterr().out
+    assert (
+        "5 seeds per arm are too few for 8 tests (time and cost of 4 arms, if the runs have a price)"
+        in capfd.readouterr().out
+    )
 
 
 def test_arms_are_compared_within_their_task(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -127,8 +127,8 @@ def _planning_lines(study: Study) -> list[str]:
     least = tests * least_p_value(seeds, seeds)
     if least > LEVEL:
         return [
-            f"{seeds} seeds per arm are too few for {tests} tests (time and cost of {comparisons} arms): no corrected "
-            f"p-value can be below {least:.2g}; use more seeds or fewer arms"
+            f"{seeds} seeds per arm are too few for {tests} tests (time and cost of {comparisons} arms, if the runs "
+            f"have a price): no corrected p-value can be below {least:.2g}; use more seeds or fewer arms"
         ]
     return []
 

@@ -224,7 +224,9 @@ def log_rank_statistic(runs: Sequence[RunTime]) -> Callable[..., NDArray[np.floa
 
     def statistic(ours: NDArray[np.int64], theirs: NDArray[np.int64], axis: int = -1) -> NDArray[np.float64]:
         ours = np.moveaxis(ours, axis, -1)
-        n_ours, d_ours = (np.moveaxis(matrix[:, ours].sum(axis=-1), 0, -1) for matrix in (at_risk, reaches))
+        is_ours = np.zeros((*ours.shape[:-1], len(runs)))
+        np.put_along_axis(is_ours, ours, 1.0, axis=-1)
+        n_ours, d_ours = is_ours @ at_risk.T, is_ours @ reaches.T  # of shape (…, events)
         difference = (d_ours - n_ours * d / n).sum(axis=-1)
         variance = (n_ours * (n - n_ours) * spread).sum(axis=-1)
         found = np.zeros(difference.shape)
