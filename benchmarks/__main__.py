@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
+    "constraint_rows": "time that unused constraint rows of MuJoCo-Warp take on a CPU",
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
     "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "how far common evaluation methods over- or underestimate the success rate",
