@@ -35,10 +35,10 @@ def test_room_for_many_more_rows_than_needed_is_told_with_the_override_and_the_g
     fields = {"physics": {"settings": {"solver_cfg": {"njmax": 300}}}}
     (advice,) = advised(tmp_path, panel_fields=fields)
     assert advice.action == "reserve 6 constraint rows instead of 300: env.sim.physics.solver_cfg.njmax=6"
-    saved = 0.002 * 294 / (1 + 0.002 * 300)
+    saved = 0.001 * 294 / (1 + 0.001 * 300)
     assert advice.gain == pytest.approx(saved * 2 / 9)
-    assert "predicted from a time of 0.2 % of the physics per unused row" in advice.basis
-    assert "an environment needed 2 rows at most" in advice.basis and "37 % of 2.0 s of physics" in advice.basis
+    assert "predicted from a time of 0.1 % of the physics per unused row" in advice.basis
+    assert "an environment needed 2 rows at most" in advice.basis and "23 % of 2.0 s of physics" in advice.basis
     assert advice.caveat is not None and advice.caveat.startswith("the panel gets another identity")
     assert "makes its scores invalid" in advice.caveat
 

@@ -13,7 +13,7 @@ from ledger_lab.reports.workload import Workload
 _ENGINE = "newton/mjwarp"
 """The engine whose steps take longer with more capacity: MuJoCo-Warp."""
 
-_SHARE_OF_A_ROW = 0.002
+_SHARE_OF_A_ROW = 0.001
 """Time that an unused constraint row takes on a CPU, as a share of the physics without rows. The smallest of four
 tasks, rounded down: ``records/constraint-rows-cpu.json``, made by ``python -m benchmarks constraint_rows``."""
 
