@@ -94,7 +94,7 @@ class TerminationTakeover:
         return Detection(
             Event.TERMINATION_TAKEOVER,
             f"{taken} ended {block.share(taken):.0%} of {block.endings.total()} training episodes, against "
-            f"{least.share(taken):.0%} of {least.endings.total()} until iteration {least.iteration}, while held-out "
+            f"{least.share(taken):.0%} of {least.endings.total()} near iteration {least.iteration}, while held-out "
             f"success went from {before:.0%} to {now:.0%}",
             "look at what the policy does (play.py shows it): if the end of an episode saves it a penalty, change "
             "env.rewards.TERM.weight; if the simulation breaks, lower env.sim.dt",
