@@ -10,6 +10,7 @@ from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
     "across_tasks": "how often intervals of figures over several tasks hold the true figures",
+    "constraint_rows": "time that unused constraint rows of MuJoCo-Warp take on a CPU",
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
     "error_budget": "how often chains of runs, and confirmations of chosen sizes, confirm a policy below the target",
     "evaluate": "time to score several checkpoints, compared with one",
