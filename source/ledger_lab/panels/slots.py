@@ -26,7 +26,7 @@ from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
 from ledger_lab.panels.starts import require_repeatable_starts
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
-from ledger_lab.panels.terrain import place_on_patches, spread_over_types
+from ledger_lab.panels.terrain import on_held_out_ground, place_on_patches, separate_grids, spread_over_types
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -111,6 +111,7 @@ class HeldOutSlots:
         with ExitStack() as undo:
             self._hooks.attach(undo, self)
             spread_over_types(self._base, self.first)
+            separate_grids(self._base, self.first, undo)
             if self._conditions is not None:
                 self._conditions.attach(undo)
             self._capacity = CapacityWatch.attach(self._env)
@@ -268,13 +269,13 @@ class HeldOutSlots:
         self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
     ) -> None:
         """Resample a command as it was configured, from the episodes' own streams."""
-        with self.own_draws(slots, f"command {command!r}"), self._configured.restored():
+        with self.own_draws(slots, f"command {command!r}"), self._as_in_an_exam():
             resample(slots)
 
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due.cpu().numpy(), "an interval event"), self._configured.restored():
+            with self.own_draws(due.cpu().numpy(), "an interval event"), self._as_in_an_exam():
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -356,13 +357,19 @@ class HeldOutSlots:
 
         self._streams.restart(slots, self._keys[slots])
         ids = self._ids(slots)
-        with self._drawing(self._streams, slots, "the task's reset"), self._configured.restored():
+        with self._drawing(self._streams, slots, "the task's reset"), self._as_in_an_exam():
             place_on_patches(self._base, ids)
             reset_scene_to_default(self._base, ids, reset_joint_targets=True)
             self._hooks.reset(ids)
             self._intervals.restart(slots)
         if self._conditions is not None:
             self._conditions.start(slots, self._condition_keys[slots])
+
+    @contextmanager
+    def _as_in_an_exam(self) -> Iterator[None]:
+        """Within the context, terms are as they were configured, and patches are those of the held-out ground."""
+        with self._configured.restored(), on_held_out_ground(self._base):
+            yield
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
         """Return the environment ids of held-out slots, in the type that Isaac Lab resets with."""
