@@ -12,6 +12,7 @@ BENCHMARKS = {
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
     "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "how far common evaluation methods over- or underestimate the success rate",
+    "ground": "success on held-out ground, compared with the ground of the training",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",

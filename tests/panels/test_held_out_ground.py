@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.ground import patches
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
 from tests.fakes.held_out import Trial, still, task_cfg
@@ -109,6 +110,7 @@ def test_the_patch_of_an_episode_depends_on_its_seed_alone() -> None:
     cfg = on_isaac_labs_terrain()
     alone = starts(cfg)
     assert len(alone[:, :2].unique(dim=0)) > 2
+    assert torch.equal(alone[:, :2], torch.tensor(patches(PANEL.task, SEEDS, 2, 3)).T), "as the benchmark says"
     assert torch.equal(starts(cfg, places=2, training=TRAINING), alone)
 
 
