@@ -144,6 +144,28 @@ def test_an_importer_that_loses_the_held_out_ground_is_refused() -> None:
         pass
 
 
+@pytest.mark.parametrize("whose", ["training", "held-out"])
+def test_a_reset_that_does_not_keep_the_grounds_apart_is_refused(whose: str) -> None:
+    from isaaclab.managers import EventTermCfg
+
+    def cross(env: Any, env_ids: torch.Tensor) -> None:
+        ids = env_ids[(env_ids < TRAINING) if whose == "training" else (env_ids >= TRAINING)]
+        pose = env.scene["robot"].data.root_link_pose_w.torch[ids].clone()
+        pose[:, 0] = 30.0 if whose == "training" else -30.0
+        env.scene["robot"].write_root_pose_to_sim_index(root_pose=pose, env_ids=ids.int())
+
+    cfg = on_isaac_labs_terrain()
+    cfg.commands, cfg.events.cross = None, EventTermCfg(func=cross, mode="reset")
+    with (
+        pytest.raises(UserError, match="a reset places training robots on held-out ground, or held-out"),
+        simulation(cfg, training=TRAINING) as (_, slots),
+    ):
+        assert whose == "training", "held-out starts are refused before the first episode"
+        for _ in take(slots):
+            pass
+        slots.outcomes()
+
+
 def test_anymal_walks_and_sees_on_its_own_ground() -> None:
     panel = replace(load_panel("velocity_rough_anymal_c_v1"), seeds=SEEDS, episode_length_s=0.2, hold_s=0.1)
     small = [f"env.scene.terrain.terrain_generator.{name}" for name in ("num_rows=2", "border_width=4.0")]

@@ -26,7 +26,13 @@ from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
 from ledger_lab.panels.starts import require_repeatable_starts
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
-from ledger_lab.panels.terrain import on_held_out_ground, place_on_patches, separate_grids, spread_over_types
+from ledger_lab.panels.terrain import (
+    GroundWatch,
+    on_held_out_ground,
+    place_on_patches,
+    separate_grids,
+    spread_over_types,
+)
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -96,7 +102,7 @@ class HeldOutSlots:
         self._panel_taken = panel
         self._state: PanelState = "idle"
         self._hooks = Hooks(self._base, self.first)
-        self._configured = ConfiguredTerms(self._base)
+        self._configured, self._ground = ConfiguredTerms(self._base), GroundWatch(self._base, first)
         self._startup, self._intervals = StartupEvents(self._base), IntervalEvents(self._base, self.first)
         self._capacity: CapacityWatch | None = None
         self._conditions: Conditions | None = None
@@ -122,6 +128,7 @@ class HeldOutSlots:
             require_repeatable_starts(self._base, self._held_out, self._restart)
             self._require_own_rows()
             self._restart()
+            self._ground.require_apart()
             yield self
 
     def reset(self) -> None:
@@ -217,6 +224,7 @@ class HeldOutSlots:
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
         self._configured.require_as_configured()
+        self._ground.require_apart()
         taken = [place for place, policy in enumerate(self._policies) if policy is not None]
         return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
 
@@ -264,6 +272,10 @@ class HeldOutSlots:
                 self._log.restart(sum(policy is not None for policy in self._policies) * self._episodes)
                 if self._capacity is not None:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
+
+    def on_training_reset(self, ids: torch.Tensor) -> None:
+        """See to it that training robots start on the ground of the training."""
+        self._ground.look(ids)
 
     def on_resample(
         self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
@@ -362,6 +374,7 @@ class HeldOutSlots:
             reset_scene_to_default(self._base, ids, reset_joint_targets=True)
             self._hooks.reset(ids)
             self._intervals.restart(slots)
+        self._ground.look(ids)
         if self._conditions is not None:
             self._conditions.start(slots, self._condition_keys[slots])
 

@@ -106,6 +106,46 @@ def on_held_out_ground(base: ManagerBasedRLEnv) -> Iterator[None]:
             own.copy_(before)
 
 
+class GroundWatch:
+    """Notices episodes that a task's own reset starts on the other ground. Looking does not wait for the device."""
+
+    def __init__(self, base: ManagerBasedRLEnv, first: int) -> None:
+        """Watch the starts of all slots.
+
+        Args:
+            base: The environment, unwrapped.
+            first: The first held-out slot.
+        """
+        self._base, self._first = base, first
+        self._crossed: torch.Tensor | None = None
+        if held_out_ground(base) is not None:
+            self._crossed = torch.zeros((), dtype=torch.bool, device=base.device)
+
+    def look(self, ids: torch.Tensor) -> None:
+        """Look at slots whose episodes have just started.
+
+        Args:
+            ids: Environment ids; shape (n,).
+        """
+        if self._crossed is None:
+            return
+        side = torch.where(ids < self._first, -1.0, 1.0)
+        for part in (*self._base.scene.articulations.values(), *self._base.scene.rigid_objects.values()):
+            self._crossed |= (part.data.root_pos_w.torch[ids, 0] * side < 0.0).any()
+
+    def require_apart(self) -> None:
+        """Refuse a task whose resets do not keep the grounds apart.
+
+        Raises:
+            UserError: If an episode started on the other ground.
+        """
+        if self._crossed is not None and bool(self._crossed):
+            raise UserError(
+                "a reset places training robots on held-out ground, or held-out robots on the ground of the training: "
+                "let it place robots around env_origins, within the patches"
+            )
+
+
 def separate_grids(base: ManagerBasedRLEnv, first: int, undo: ExitStack) -> None:
     """Move the origins of slots to their own ground, if a task puts slots on a grid and not on patches.
 
