@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def bench_ground(argv: Sequence[str]) -> int:
     parser.add_argument(
         "log_root", metavar="LOG_ROOT", type=Path, help="Ledger that contains the scores, and no other evaluations."
     )
-    add_json(parser, "the outcome of every episode")
+    add_json(parser, "the outcomes on every patch")
     args = parser.parse_args(argv)
     registered_tasks()
     runs = [run for run in read_ledger(args.log_root).runs if run.evaluations]
@@ -96,7 +97,7 @@ def bench_ground(argv: Sequence[str]) -> int:
             {row.checkpoint_sha256 for journal in runs[0].evaluations for row in journal.of(PanelResult)}
         ),
         difference={how: asdict(comparison) for how, comparison in found.items()},
-        episodes=[asdict(pair) for pair in pairs],
+        patches=_by_patch(pairs),
     )
     return 0
 
@@ -176,6 +177,21 @@ def compare(pairs: Sequence[Pair], by_patch: bool) -> Comparison:
     numbers = {patch: number for number, patch in enumerate(sorted({(pair.level, pair.kind) for pair in pairs}))}
     clusters = [numbers[pair.level, pair.kind] for pair in pairs] if by_patch else None
     return compare_paired([pair.trained for pair in pairs], [pair.held_out for pair in pairs], clusters)
+
+
+def _by_patch(pairs: Sequence[Pair]) -> list[dict[str, int]]:
+    """Count the episodes of each patch by their outcomes on both grounds."""
+    found = []
+    for level, kind in sorted({(pair.level, pair.kind) for pair in pairs}):
+        outcomes = Counter((pair.trained, pair.held_out) for pair in pairs if (pair.level, pair.kind) == (level, kind))
+        counts = {
+            "both": outcomes[True, True],
+            "only_trained": outcomes[True, False],
+            "only_held_out": outcomes[False, True],
+            "neither": outcomes[False, False],
+        }
+        found.append({"level": level, "kind": kind, **counts})
+    return found
 
 
 def _table(pairs: Sequence[Pair]) -> Table:
