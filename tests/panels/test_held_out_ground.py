@@ -1,4 +1,4 @@
-"""Held-out episodes take place on held-out ground, and training never does, in real simulations on Newton."""
+"""Held-out episodes take place on held-out ground, and training never does, in real simulations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks.ground import patches
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
 from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.robots import ENGINES
 
 SEEDS = tuple(range(7))
 PANEL = replace(load_panel("cartpole_v1"), seeds=SEEDS, episode_length_s=0.2, hold_s=0.1)
@@ -166,10 +167,11 @@ def test_a_reset_that_does_not_keep_the_grounds_apart_is_refused(whose: str) -> 
         slots.outcomes()
 
 
-def test_anymal_walks_and_sees_on_its_own_ground() -> None:
+@pytest.mark.parametrize("physics", ENGINES)
+def test_anymal_walks_and_sees_on_its_own_ground(physics: str) -> None:
     panel = replace(load_panel("velocity_rough_anymal_c_v1"), seeds=SEEDS, episode_length_s=0.2, hold_s=0.1)
     small = [f"env.scene.terrain.terrain_generator.{name}" for name in ("num_rows=2", "border_width=4.0")]
-    cfg = task_cfg(ROUGH, "physics=newton_mjwarp", *small)
+    cfg = task_cfg(ROUGH, f"physics={physics}", *small)
 
     def rest(observations: Any) -> torch.Tensor:
         return torch.zeros(len(observations["policy"]), 12)
