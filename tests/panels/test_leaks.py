@@ -161,6 +161,7 @@ def test_without_a_drawn_patch_an_episode_depends_on_earlier_training(
     from ledger_lab.panels import slots
 
     monkeypatch.setattr(slots, "place_on_patches", lambda *_: None)
+    monkeypatch.setattr(slots.GroundWatch, "require_apart", lambda _: None)
     monkeypatch.setattr(slots, "require_repeatable_starts", lambda base, rows, start: start())
     monkeypatch.setattr(slots, "require_own_rows", lambda *_: None)
     assert trial("terrain").in_company() != trial("terrain").beside_training()
