@@ -22,10 +22,12 @@ BENCHMARKS = {
     "overhead": "speed of train.py, compared with `isaaclab train`",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
+    "reward_hacking": "how often the health event of this name is reported, with and without a cause",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "training_kills": "check that the ledger stays correct when trainings are killed",
     "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
+    "versus": "how often the comparison of two policies claims a difference, and how often its interval is right",
 }
 
 

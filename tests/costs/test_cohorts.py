@@ -7,7 +7,15 @@ import random
 import numpy as np
 import pytest
 
-from ledger_lab.costs import MedianTime, RunCost, RunTime, cohort_cost, cost_interval, median_time_to_target
+from ledger_lab.costs import (
+    MedianTime,
+    RunCost,
+    RunTime,
+    cohort_cost,
+    cost_interval,
+    cost_ratio_interval,
+    median_time_to_target,
+)
 
 
 def run(name: str, usd: float | None, *, reached: bool) -> RunCost:
@@ -65,6 +73,25 @@ def test_a_cohort_has_an_interval_exactly_where_its_cost_is_defined_for_enough_r
 
 def test_free_runs_cost_nothing() -> None:
     assert cost_interval([(0.0, True)] * 3 + [(0.0, False)] * 2) == (0.0, 0.0)
+
+
+def test_the_interval_of_a_ratio_of_costs_mirrors_when_the_sides_are_swapped() -> None:
+    cheap = [(1.0, True), (1.1, True), (1.2, True), (1.3, True), (4.0, False)]
+    dear = [(2.0, True), (2.1, True), (2.3, True), (2.4, True), (2.6, True)]
+    there, back = cost_ratio_interval(dear, cheap), cost_ratio_interval(cheap, dear)
+    assert there == pytest.approx((1 / back[1], 1 / back[0]), rel=0.1)
+    low, high = cost_ratio_interval(dear * 40, cheap * 40)
+    assert there[0] < low < 2.28 / (8.6 / 4) < high < there[1]
+
+
+def test_a_ratio_of_costs_is_open_where_a_side_has_no_success() -> None:
+    never, always = [(1.0, False)] * 6, [(1.0, True)] * 6
+    low, high = cost_ratio_interval(never, always)
+    assert 0 < low < 6 and high == float("inf")
+    assert cost_ratio_interval(always, never)[0] == 0
+    assert cost_ratio_interval([(0.0, True)] * 5, [(0.0, True)] * 5) == (0.0, float("inf"))
+    with pytest.raises(ValueError, match="at least 5 runs on each side"):
+        cost_ratio_interval(always, never[:4])
 
 
 @pytest.mark.parametrize(("rate", "failure_usd"), [(1.0, 1.0), (0.9, 4.0), (0.8, 2.0)])

@@ -9,7 +9,7 @@ from ledger_lab.costs.cohorts import (
     cohort_cost,
     median_time_to_target,
 )
-from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval
+from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval, cost_ratio_interval
 from ledger_lab.costs.model import (
     EnergyCost,
     billable_seconds,
@@ -40,6 +40,7 @@ __all__ = [
     "cohort_cost",
     "cost_draws",
     "cost_interval",
+    "cost_ratio_interval",
     "energy_cost",
     "env_steps_per_s",
     "evaluation_share",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from ledger_lab.reports.cells import NO_INTERVAL
 from ledger_lab.reports.compare import FEW, Finding, RatioEstimate
+from ledger_lab.reports.final_policies import FinalPolicies
 from ledger_lab.units import duration, usd
 
 
@@ -14,11 +16,12 @@ def finding_sentence(finding: Finding) -> str:
     The sentence says if a difference may be chance, and if a ratio is only a bound. With a single run on a side it
     claims nothing beyond the runs compared.
     """
+    several = min(finding.n_a, finding.n_b) > 1
     clauses = [
         clause
         for clause in (
-            _clause(finding.time, "reaches the target", "sooner", "time to target"),
-            _clause(finding.cost, "is", "cheaper", "cost"),
+            _clause(finding.time, "reaches the target", "sooner", "time to target", several),
+            _clause(finding.cost, "is", "cheaper", "cost", several),
         )
         if clause
     ]
@@ -26,7 +29,7 @@ def finding_sentence(finding: Finding) -> str:
     if not clauses:
         return f"no claim; {count}"
     text = _join(clauses)
-    if min(finding.n_a, finding.n_b) == 1:
+    if not several:
         return f"{text}; {count}: no interval, and no claim beyond these runs"
     return f"{text}; {count}"
 
@@ -34,16 +37,17 @@ def finding_sentence(finding: Finding) -> str:
 def finding_notes(finding: Finding) -> list[str]:
     """Return the facts behind the finding (pairing, method, missing runs), one line each."""
     notes = [finding.pairing]
-    compared = [
-        words
-        for words, estimate in (
-            ("geometric means of the times to target", finding.time),
-            ("spend of all runs ÷ runs that reached the target", finding.cost),
+    if finding.time.interval is not None:
+        notes.append(
+            "time to target: ratio of the geometric means; in brackets a 95 % interval by a bootstrap over runs"
         )
-        if estimate.ratio is not None
-    ]
-    if compared and min(finding.n_a, finding.n_b) > 1:
-        notes.append(f"compared: {', and '.join(compared)}; in brackets 95 % intervals, by a bootstrap over runs")
+    if finding.cost.interval is not None:
+        notes.append(
+            "cost: ratio of the costs per target-reaching checkpoint; in brackets a 95 % interval that also covers the "
+            "chance of failures"
+        )
+    elif finding.cost.ratio is not None and min(finding.n_a, finding.n_b) > 1:
+        notes.append(f"cost: ratio of the costs per target-reaching checkpoint; {NO_INTERVAL} on a side")
     for name, estimate in (("time to target", finding.time), ("cost", finding.cost)):
         if estimate.refusal:
             notes.append(f"no claim about the {name}: {estimate.refusal}")
@@ -56,14 +60,10 @@ def finding_notes(finding: Finding) -> list[str]:
         lost = f"; {missing} declared runs were never made, and are in no figure" if missing else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
     if 1 < min(finding.n_a, finding.n_b) < FEW:
-        notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")
+        notes.append(f"with fewer than {FEW} runs on a side, the interval of the time to target is too narrow")
     if finding.success is not None:
-        found = finding.success
-        low, high = found.interval
-        notes.append(
-            f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.scored_on}"
-        )
+        command = f"evaluate.py {finding.outcomes_a[0].run_id} --versus {finding.outcomes_b[0].run_id}"
+        notes.append(_success_note(finding.success, command))
     return notes
 
 
@@ -82,7 +82,35 @@ def outcome_lines(finding: Finding) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple[str, str, str] | None:
+def _success_note(success: FinalPolicies, command: str) -> str:
+    """Return what the ledger says about the success of two final policies.
+
+    Args:
+        success: The comparison of the policies.
+        command: The command that compares them on fresh episodes.
+    """
+    if success.paired is not None:
+        found = success.paired
+        return (
+            f"success of B − A: {found.points}, p = {found.p_text} (exact McNemar test), {found.episodes} fresh "
+            f"episodes that {success.first} (A) and {success.second} (B) both played"
+        )
+    if success.confirmed is not None:
+        both, better = success.confirmed, "the same fresh episodes, with a narrower interval"
+        said = (
+            f"success of B − A: {both.points}, by the confirmations of {success.first} (A, {both.successes_first} of "
+            f"{both.episodes_first}) and {success.second} (B, {both.successes_second} of {both.episodes_second})"
+        )
+    else:
+        better = "fresh episodes"
+        said = (
+            f"no claim about the success of {success.first} (A) and {success.second} (B): the runs selected them on "
+            "the seeds of their screenings"
+        )
+    return f"{said}; {command} compares them on {better}" if success.loadable else said
+
+
+def _clause(estimate: RatioEstimate, verb: str, better: str, what: str, several: bool) -> tuple[str, str, str] | None:
     """Return the better side, the verb, and the ratio in words; ``None`` if nothing can be claimed."""
     if estimate.ratio is None or not _decided(estimate):
         return None
@@ -96,6 +124,8 @@ def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple
     if estimate.interval is not None:
         text += f" [{_times(low)}, {_times(high)}{')' if math.isinf(high) else ']'}"
     text += f" {better}"
+    if several and estimate.interval is None:
+        text += f" ({NO_INTERVAL})"
     if low <= 1 and estimate.interval is not None:
         text += f" (no difference in {what} shown: the interval includes 1)"
     return winner, verb, text
