@@ -1,4 +1,4 @@
-"""Intervals and medians include the runs that missed the target."""
+"""The cost of a cohort and its interval include the runs that missed the target."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from ledger_lab.costs import (
-    MedianTime,
-    RunCost,
-    RunTime,
-    cohort_cost,
-    cost_interval,
-    cost_ratio_interval,
-    median_time_to_target,
-)
+from ledger_lab.costs import RunCost, cohort_cost, cost_interval, cost_ratio_interval
 
 
 def run(name: str, usd: float | None, *, reached: bool) -> RunCost:
@@ -106,36 +98,3 @@ def test_the_interval_holds_the_true_cost(rate: float, failure_usd: float) -> No
             low, high = cost_interval(list(zip(usd.tolist(), reached.tolist(), strict=True)))
             held.append(low <= true <= high)
     assert np.mean(held) > 0.92
-
-
-def times(*seconds: float) -> list[RunTime]:
-    """Build runs by their times; a negative one never got there."""
-    return [RunTime(wall_s=abs(s) + 1.0 if s > 0 else abs(s), to_target_s=s if s > 0 else None) for s in seconds]
-
-
-@pytest.mark.parametrize(
-    ("runs", "median"),
-    [
-        ((40.0,), MedianTime(exactly_s=40.0, more_than_s=None)),
-        ((40.0, 60.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((60.0, 40.0, 50.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((40.0, -120.0, 50.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((40.0, -5.0, 50.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((-120.0,), MedianTime(exactly_s=None, more_than_s=120.0)),
-        ((40.0, -60.0), MedianTime(exactly_s=None, more_than_s=50.0)),
-        ((40.0, -60.0, -120.0), MedianTime(exactly_s=None, more_than_s=60.0)),
-        ((40.0, -19.0, -120.0), MedianTime(exactly_s=None, more_than_s=40.0)),
-    ],
-)
-def test_runs_that_missed_the_target_count_in_the_median(runs: tuple[float, ...], median: MedianTime) -> None:
-    assert median_time_to_target(times(*runs)) == median
-    assert median_time_to_target(times(*reversed(runs))) == median
-
-
-def test_a_median_needs_runs_and_possible_times() -> None:
-    with pytest.raises(ValueError, match="at least one run"):
-        median_time_to_target([])
-    with pytest.raises(ValueError, match="wall_s"):
-        RunTime(wall_s=-1.0, to_target_s=None)
-    with pytest.raises(ValueError, match="to_target_s"):
-        RunTime(wall_s=1.0, to_target_s=float("inf"))

@@ -96,10 +96,12 @@ def test_paired_ratios_match_a_calculation_by_hand(tmp_path: Path) -> None:
     assert finding.time.interval == pytest.approx((2, 4))
     assert finding.cost.interval is None
     assert finding_sentence(finding) == (
-        "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); n = 3 each"
+        "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); "
+        "n = 3 each: no claim beyond these runs"
     )
     assert finding_sentence(finding_of(tmp_path, "b", "a")) == (
-        "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); n = 3 each"
+        "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); "
+        "n = 3 each: no claim beyond these runs"
     )
     assert any("no interval below 5 runs on a side" in note for note in finding_notes(finding))
 
@@ -134,7 +136,7 @@ def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) ->
     assert "1 only in A" in finding.pairing and "4, 5 only in B" in finding.pairing
     assert (finding.n_a, finding.n_b) == (3, 4)
     assert finding.time.ratio == pytest.approx(40 / (10 * 20**3) ** (1 / 4))
-    assert finding_sentence(finding).endswith("n = 3 (A) and 4 (B)")
+    assert finding_sentence(finding).endswith("n = 3 (A) and 4 (B): no claim beyond these runs")
 
 
 def test_a_difference_within_chance_is_reported_as_such(tmp_path: Path) -> None:
@@ -375,7 +377,9 @@ def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
     cohort_of(tmp_path, "b", [10, 20])
     finding = finding_of(tmp_path)
     assert finding.cost.refusal is not None and "--usd_per_hour" in finding.cost.refusal
-    assert finding_sentence(finding) == "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each"
+    assert finding_sentence(finding) == (
+        "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each: no claim beyond these runs"
+    )
 
 
 def test_missing_runs_are_named(tmp_path: Path) -> None:
@@ -400,3 +404,26 @@ def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.Captu
     assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b"]) == 0
     shown = capsys.readouterr().out
     assert report["verdict"] in shown and "> 0:40" in shown
+
+
+def test_with_five_runs_on_a_side_a_difference_needs_interval_and_test(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [60, 70, 80, 90, 100])
+    cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
+    cohort_of(tmp_path, "c", [54, 62, 71, 82, 90])
+    finding = finding_of(tmp_path)
+    assert (finding.time_p_value, finding.cost_p_value) == (pytest.approx(2 / 252), pytest.approx(2 / 252))
+    assert "shown" not in finding_sentence(finding)
+    assert "log-rank test of the times to target: p = 0.0079, by permutation of the runs" in finding_notes(finding)
+    # Each run is a little faster than its partner, so the interval excludes 1. Such wide cohorts may differ by chance.
+    near = finding_of(tmp_path, "a", "c")
+    assert near.time.interval is not None and near.time.interval[0] > 1
+    assert near.time_p_value is not None and near.time_p_value > 0.05
+    assert f"sooner (no difference in time to target shown: p = {near.time_p_value:.2g})" in finding_sentence(near)
+
+
+def test_fewer_than_five_runs_on_a_side_are_not_tested(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [60, 70, 80, 90])
+    cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
+    finding = finding_of(tmp_path)
+    assert (finding.time_p_value, finding.cost_p_value) == (None, None)
+    assert finding_sentence(finding).endswith("n = 4 (A) and 5 (B): no claim beyond these runs")

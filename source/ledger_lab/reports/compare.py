@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ledger_lab.costs import FEWEST_RUNS, cost_ratio_interval, percentile_levels
+from ledger_lab.costs import (
+    FEWEST_RUNS,
+    RunTime,
+    cost_p_value,
+    cost_ratio_interval,
+    log_rank_p_value,
+    percentile_levels,
+)
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run, Status
 from ledger_lab.reports.construct import Difference, construct_differences, named_differences
@@ -18,7 +25,8 @@ from ledger_lab.reports.summary import RunSummary
 
 RESAMPLES = 10_000
 FEW = 5
-"""Runs per side below which bootstrap intervals are known to be too narrow; the finding then carries a warning."""
+"""Runs per side below which nothing is tested, and bootstrap intervals are known to be too narrow; the finding then
+claims nothing beyond its runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +102,11 @@ class Finding:
     """Geometric mean of the times to target of A ÷ that of B."""
     cost: RatioEstimate
     """Cost per target-reaching checkpoint of A ÷ that of B."""
+    time_p_value: float | None
+    """Two-sided p-value of the log-rank test of the times to target, by permutation. ``None`` if a side has fewer than
+    :data:`FEW` runs, or nothing can be claimed."""
+    cost_p_value: float | None
+    """The same for the cost, by a permutation test of the target-reaching runs per spent dollar."""
     success: FinalPolicies | None
     """Compares the final policies of two single runs; ``None`` for cohorts, and if a run has no checkpoint."""
     differs: list[Difference]
@@ -178,9 +191,8 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     if paired:
         outcomes_a.sort(key=lambda outcome: outcome.seed)
         outcomes_b.sort(key=lambda outcome: outcome.seed)
-    random = np.random.default_rng(seed)
-    drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
-    drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
+    time, cost = compare_outcomes(outcomes_a, outcomes_b, paired=paired, seed=seed)
+    time_p_value, cost_p_value = p_values_of(outcomes_a, outcomes_b)
     single = len(a.runs) == len(b.runs) == 1
     return Finding(
         a=a.name,
@@ -195,8 +207,10 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         pairing=pairing,
         outcomes_a=outcomes_a,
         outcomes_b=outcomes_b,
-        time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
-        cost=_cost_ratio(outcomes_a, outcomes_b),
+        time=time,
+        cost=cost,
+        time_p_value=time_p_value,
+        cost_p_value=cost_p_value,
         success=compare_final_policies((a.runs[0], b.runs[0]), (a.summaries[0], b.summaries[0])) if single else None,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
@@ -241,6 +255,47 @@ def _pairing(a: Side, b: Side) -> tuple[bool, str]:
 def _list(seeds: Sequence[int]) -> str:
     """Return some seeds in words."""
     return ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
+
+
+def compare_outcomes(
+    a: Sequence[Outcome], b: Sequence[Outcome], *, paired: bool, seed: int = 0
+) -> tuple[RatioEstimate, RatioEstimate]:
+    """Compare times to target and costs.
+
+    Args:
+        a: Results of the runs of side A.
+        b: Results of the runs of side B; if they are paired, in the same order.
+        paired: Whether runs are paired.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The ratio of the times, and that of the costs.
+    """
+    random = np.random.default_rng(seed)
+    drawn_a = random.integers(len(a), size=(RESAMPLES, len(a)))
+    drawn_b = drawn_a if paired else random.integers(len(b), size=(RESAMPLES, len(b)))
+    return _time_ratio(a, b, drawn_a, drawn_b), _cost_ratio(a, b)
+
+
+def p_values_of(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[float | None, float | None]:
+    """Test whether the times to target and the costs of two sides differ, by permutation of the runs.
+
+    Args:
+        a: Results of the runs of side A.
+        b: Results of the runs of side B.
+
+    Returns:
+        The p-values of the times and of the costs; ``None`` where there is no test.
+    """
+    if min(len(a), len(b)) < FEW:
+        return None, None
+    times = [
+        [RunTime(wall_s=each.seconds, to_target_s=each.seconds if each.reached_target else None) for each in side]
+        for side in (a, b)
+    ]
+    priced = [[(each.usd, each.reached_target) for each in side if each.usd is not None] for side in (a, b)]
+    whole = [len(known) for known in priced] == [len(a), len(b)]
+    return log_rank_p_value(*times), cost_p_value(*priced) if whole else None
 
 
 def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
