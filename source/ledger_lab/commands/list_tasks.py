@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import gymnasium as gym
 from rich.console import Group
@@ -69,14 +69,16 @@ def list_tasks(argv: Sequence[str]) -> int:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
             simulation = describe_simulation(held_out_config(env_cfg, 1))
+            older = describe_simulation(held_out_config(env_cfg, 1, ground="trained"))
             sizes, records = _shipped(task)
             shown += [*sizes, str(env_cfg.scene.num_envs)]
             judged = []
             for panel in own:
                 identity = PanelIdentity.of(panel, simulation)
-                same = (identity.id, identity.without_order().id)  # some shipped policies come from an older version
-                found = (records[key] for panel_id in same if (key := (panel_id, panel.target_success)) in records)
-                record = next(found, MISSING)
+                record = _found(records, identity, panel.target_success)
+                if record == MISSING and older != simulation:
+                    record = _found(records, PanelIdentity.of(panel, older), panel.target_success)
+                    record += "" if record == MISSING else " on trained ground"
                 target = target_share(panel.target_success)
                 judged.append((panel.name, f"{identity.id[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
@@ -90,6 +92,12 @@ def list_tasks(argv: Sequence[str]) -> int:
     finally:
         terminal.restore()
     return 0
+
+
+def _found(records: Mapping[tuple[str, float], str], identity: PanelIdentity, target: float) -> str:
+    """Return the record of a panel; some shipped policies come from an older version."""
+    keys = [(panel_id, target) for panel_id in (identity.id, identity.without_order().id)]
+    return next((records[key] for key in keys if key in records), MISSING)
 
 
 def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:

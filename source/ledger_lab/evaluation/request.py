@@ -49,8 +49,9 @@ class EvaluateRequest(PolicyRequest):
         (
             "Also score in a second simulation, and show the difference. OVERRIDES say how the second simulation "
             "differs from that of the run: physics=NAME selects a physics engine, and env.PATH=VALUE sets one value of "
-            "the environment. Put quotes around several overrides: --sim 'env.sim.dt=0.004 env.decimation=4'. Can be "
-            "repeated."
+            "the environment. If the task generates its terrain, ground=trained selects the patches of the training, "
+            "and ground=held_out selects patches that no training uses. Put quotes around several overrides: --sim "
+            "'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
         ),
         metavar="OVERRIDES",
     )

@@ -10,9 +10,9 @@ PANEL_SEED_LIMIT = 2**32
 
 _FRESH_SEEDS = 2**52 - PANEL_SEED_LIMIT
 
-type Purpose = Literal["startup", "episode", "condition", "disturbance"]
+type Purpose = Literal["startup", "episode", "condition", "disturbance", "ground"]
 """Purpose of a stream: the task's start-up randomization, the task's draws within an episode, a cell's perturbations
-that stay constant in an episode, or its perturbations that vary within an episode."""
+that stay constant in an episode, its perturbations that vary within an episode, or held-out ground."""
 
 
 def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import package_versions
+from ledger_lab.panels.ground import has_held_out_ground
 from ledger_lab.physics import physics_name
 from ledger_lab.runners.configs import plain_config
 
@@ -59,12 +60,14 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
         for name in _ENVIRONMENT_PARTS
         if (part := getattr(env_cfg, name, None)) is not None
     }
+    ground = {"ground": "held_out"} if has_held_out_ground(env_cfg) else {}
     return {
         "physics": {"engine": engine, "settings": physics, "simulation": simulation},
         "time_step": {"physics_s": env_cfg.sim.dt, "decimation": env_cfg.decimation},
         "environment_sha256": {name: hashlib.sha256(canonical_json(part)).hexdigest() for name, part in parts.items()},
         "order": {name: _order(part, depth=2 if name == "observations" else 1) for name, part in parts.items()},
         "task_episode_length_s": env_cfg.episode_length_s,
+        **ground,
         "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
     }
 

@@ -15,7 +15,7 @@ import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.sensors import ImuCfg, JointWrenchSensorCfg, PvaCfg, RayCasterCfg
 from isaaclab.utils import validate
-from isaaclab.utils.string import ResolvableString
+from isaaclab.utils.string import ResolvableString, string_to_callable
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.assets.check import require_assets
@@ -23,6 +23,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import World
 from ledger_lab.native.choose import require_fit
 from ledger_lab.native.unstable import ended_when_unstable
+from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.lean_imports import import_environment
@@ -112,7 +113,9 @@ def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:
         raise UserError(f"env.sim.physics.deterministic: {why}; leave it out")
 
 
-def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
+def held_out_config(
+    env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0, ground: Ground = "held_out"
+) -> ManagerBasedRLEnvCfg:
     """Return the configuration of a simulation with held-out slots.
 
     Slots are added until their number is a multiple of :data:`ledger_lab.panels.slot_count.SLOTS_MULTIPLE`.
@@ -121,18 +124,35 @@ def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int 
         env_cfg: Configuration of the training.
         held_out: Held-out slots.
         training: Training slots.
+        ground: Ground of the held-out slots, if the terrain is generated.
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
     cfg.scene.num_envs = slots_in_all(training, held_out)
     if is_newton(cfg):
         cfg.scene.env_spacing = 0.0  # worlds are separate; at one common origin, rounding is the same in all slots
-    generator = getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None)
-    if generator is not None:
-        if generator.seed is None:
-            generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
-        if generator.class_type.__name__ == "TerrainGenerator":  # other generators keep their own random numbers
-            generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
+    if (terrain := generated_terrain(cfg)) is not None:
+        _seed_terrain(terrain, ground)
     return cfg
+
+
+def _seed_terrain(terrain: Any, ground: Ground) -> None:  # noqa: ANN401 - a terrain importer's configuration
+    """Generate a terrain from its own seed, and add held-out ground if it is asked for."""
+    generator = terrain.terrain_generator
+    if generator.seed is None:
+        generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
+    stock = generator.class_type.__name__ == "TerrainGenerator"  # other generators keep their own random numbers
+    if ground == "held_out" and terrain.terrain_type == "generator":
+        from ledger_lab.runners.held_out_terrain import held_out_generator, rows_in_all
+
+        own = generator.class_type
+        generator.class_type = (
+            ResolvableString(f"{HELD_OUT_GENERATOR}:HeldOutTerrainGenerator")
+            if stock
+            else held_out_generator(string_to_callable(own) if isinstance(own, str) else own)
+        )
+        generator.num_rows = rows_in_all(generator)
+    elif stock:
+        generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
 
 
 @contextmanager
