@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.meters.health import Event
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import dialects
 from ledger_lab.reports.checkpoints import CheckpointSummary
@@ -91,6 +92,7 @@ def write_reference(folder: Path = GENERATED) -> None:
         "phases.md": _phases_page(),
         "recipes.md": _recipes_page(),
         "exit-statuses.md": _exit_statuses_page(),
+        "health-events.md": _health_events_page(),
     }
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -170,6 +172,16 @@ def _recipes_page() -> str:
         "# Recipe fields by library\n\nThe table shows where each library keeps a field of the recipe. On the command "
         "line, write `agent.` in front. The list below the table says how the libraries differ.\n\n"
         f"{equivalence_table(dialects())}\n"
+    )
+
+
+def _health_events_page() -> str:
+    """Return the page of the health events."""
+    rows = ((f"`{event}`", event.meaning) for event in Event)
+    return (
+        f"# Health events\n\n{_table(('event', 'what goes wrong'), rows)}\n\n"
+        "`--stop_on` ends a run at the events that it lists. [What LedgerLab measures]"
+        "(../../explanation/measuring.md#health-events) says when events are reported.\n"
     )
 
 

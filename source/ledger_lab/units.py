@@ -32,6 +32,11 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def in_seconds(time_ns: int | None) -> float | None:
+    """Return a duration in seconds."""
+    return None if time_ns is None else time_ns / 1e9
+
+
 def quantity(value: float | None) -> str:
     """Return a number with three significant digits and k, M or G."""
     if value is None:

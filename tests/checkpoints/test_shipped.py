@@ -66,6 +66,18 @@ def test_every_task_has_a_shipped_policy_of_a_recorded_run() -> None:
     assert shipped_tasks() == sorted(RECIPES) == sorted(recorded)
 
 
+def test_a_policy_of_an_older_version_is_scored_on_trained_ground_and_on_held_out_ground_if_asked(
+    tmp_path: Path,
+) -> None:
+    task = "LedgerLab-Velocity-Rough-AnymalC"
+    plan = planned("--task", task, "--pretrained", "--sim", "ground=held_out", "--log_root", tmp_path)
+    trained, held_out = plan.simulations
+    assert trained.identity.id == read_ledger(HERE / task).runs[0].declared.panel_id
+    assert held_out.identity.fields["ground"] == "held_out"
+    rows = [each.config(4).scene.terrain.terrain_generator.num_rows for each in plan.simulations]
+    assert rows == [5, 15], "five levels of each ground, and 40 m between them"
+
+
 @pytest.mark.parametrize("task", shipped_tasks())
 def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task: str) -> None:
     plan = planned("--task", task, "--pretrained")

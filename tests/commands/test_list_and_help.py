@@ -39,7 +39,9 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
         (own,) = [line for line in lines if line.startswith(f"{task} ")]
         began = read_ledger(ROOT / task).runs[0].declared.began_from
         before = rf" \+ {duration(began['wall_s'])}" if began else ""
-        assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +\d+/\d+ in [\d:]+{before}$", own.rstrip())
+        ground = " on trained ground" if "Rough" in task else ""  # the policy comes from an older version
+        record = rf"\d+/\d+ in [\d:]+{before}{ground}"
+        assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +{record}$", own.rstrip())
 
 
 def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path: Path) -> None:

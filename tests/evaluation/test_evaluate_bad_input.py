@@ -87,12 +87,17 @@ def test_changed_code_is_refused_by_name_unless_allowed(trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--sim", "agent.seed=1"], r"--sim 'agent.seed=1': only physics=NAME and env.PATH=VALUE are allowed"),
-        (["--sim", "fast"], r"--sim 'fast': only physics=NAME and env.PATH=VALUE"),
+        (
+            ["--sim", "agent.seed=1"],
+            r"--sim 'agent.seed=1': only physics=NAME, env.PATH=VALUE, ground=held_out and ground=trained are",
+        ),
+        (["--sim", "fast"], r"--sim 'fast': only physics=NAME, env.PATH=VALUE"),
         (["--sim", "env.sim.dt='"], r"No closing quotation"),
         (["--sim", "env.decimatoin=4"], r"env has no 'decimatoin': did you mean 'decimation'"),
         (["--sim", "physics=ovphysics"], r"has no physics 'ovphysics': did you mean 'ovphysx'"),
         (["--sim", "physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
+        (["--sim", "ground=wet"], r"--sim 'ground=wet': only physics=NAME, env.PATH=VALUE, ground=held_out"),
+        (["--sim", "ground=trained"], r"changes nothing about an episode: .* the one that run \w+ declared"),
         (["--sim", "env.scene.num_envs=8"], r"changes nothing about an episode: .* the one that run \w+ declared"),
         (["--sim", "physics=ovphysx", "--sim", "env.sim.physics=ovphysx"], r"the same simulation as --sim 'physics="),
         (["--target", "1.5"], r"--target 1.5: must be above 0"),

@@ -206,6 +206,11 @@ def _judge(
             iteration=iteration,
             env_steps=iteration * declaration.env_steps_per_iteration,
             wall_ns=round(wall_s * SECOND),
+            train_ns=round(0.7 * wall_s * SECOND),
+            evaluate_ns=round(0.1 * wall_s * SECOND),
+            peak_host_memory_bytes=2_400_000_000,
+            peak_gpu_memory_bytes=6_100_000_000 if plan.telemetry else None,
+            endings={"time_out": 20 * iteration, "cart_out_of_bounds": max(400 - 8 * iteration, 0)},
         )
     )
     share = plan.ceiling / (1 + math.exp(-(iteration - plan.skill) / 3))

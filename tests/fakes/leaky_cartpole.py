@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import isaaclab.envs.mdp as mdp
@@ -14,8 +15,10 @@ from isaaclab.managers import (
     CommandTermCfg,
     CurriculumTermCfg,
     EventTermCfg,
+    ManagerTermBase,
     ObservationTermCfg,
     SceneEntityCfg,
+    TerminationTermCfg,
 )
 from isaaclab.terrains import TerrainGeneratorCfg, TerrainImporterCfg
 from isaaclab.terrains.trimesh import MeshPyramidStairsTerrainCfg
@@ -99,6 +102,117 @@ def relative_to_the_others(env: ManagerBasedRLEnv) -> torch.Tensor:
     """Observe joint positions without their mean over all environments."""
     position = env.scene["robot"].data.joint_pos.torch
     return position - position.mean(dim=0)
+
+
+def relative_to_the_farthest(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Observe joint positions as shares of the largest of all environments, with Python's numbers."""
+    position = env.scene["robot"].data.joint_pos.torch
+    largest = max(abs(value) for row in position.tolist() for value in row)
+    return position / largest
+
+
+class Remembered:
+    """What terms remember between their calls."""
+
+    mean = 0.0
+    average = 0.0
+    calls = 0
+
+
+def relative_to_the_last_mean(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Observe joint positions without the mean over all environments at the last call."""
+    position = env.scene["robot"].data.joint_pos.torch
+    before, Remembered.mean = Remembered.mean, float(position.numpy().mean())
+    return position - before
+
+
+def normalized_over_time(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Observe joint positions without their moving average over all environments and calls."""
+    position = env.scene["robot"].data.joint_pos.torch
+    Remembered.average += 0.001 * (float(position.numpy().mean()) - Remembered.average)
+    return position - Remembered.average
+
+
+class AverageOfAll(ManagerTermBase):
+    """The same by an object that is reset with every episode, and keeps its average."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._average = 0.0
+
+    def __call__(self, env: ManagerBasedRLEnv) -> torch.Tensor:
+        position = env.scene["robot"].data.joint_pos.torch
+        self._average += 0.1 * (float(position.mean()) - self._average)
+        return position - self._average
+
+
+class Smoothed(ManagerTermBase):
+    """Joint positions, smoothed within an episode."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._smooth = torch.zeros(env.num_envs, 2, device=env.device)
+
+    def reset(self, env_ids: Any = None) -> None:
+        self._smooth[slice(None) if env_ids is None else env_ids] = 0.0
+
+    def __call__(self, env: ManagerBasedRLEnv) -> torch.Tensor:
+        self._smooth += 0.5 * (env.scene["robot"].data.joint_pos.torch - self._smooth)
+        return self._smooth.clone()
+
+
+def age_of_the_training(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Observe the steps since the training began."""
+    return torch.full((env.num_envs, 1), 1e-6 * env.common_step_counter, device=env.device)
+
+
+def somebody_is_far(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """End all episodes when one cart is far from its place."""
+    position = env.scene["robot"].data.joint_pos.torch[:, 0]
+    return torch.full((env.num_envs,), bool(np.abs(position.numpy()).max() > 2.5))
+
+
+def fixed_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Draw from a generator of one's own that begins anew each time: the place in the batch decides."""
+    numbered_kick(env, env_ids, np.random.default_rng(0).uniform(-1, 1, env.num_envs))
+
+
+def spread_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Spread the starts evenly over the batch."""
+    numbered_kick(env, env_ids, np.linspace(-1, 1, env.num_envs))
+
+
+def centred_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Draw with torch, and take away the mean over the batch."""
+    drawn = torch.rand(len(torch.arange(env.num_envs)[slice(None) if env_ids is None else env_ids]))
+    numbered_kick(env, env_ids, (drawn - drawn.mean()).numpy())
+
+
+def hourly_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Kick as the hour is."""
+    numbered_kick(env, env_ids, np.full(env.num_envs, 0.1 * (time.time() // 3600 % 24)))
+
+
+def numbered_kick(env: ManagerBasedRLEnv, env_ids: Any, speeds: Any) -> None:
+    """Add the first of these velocities to the carts."""
+    robot = env.scene["robot"]
+    ids = torch.arange(env.num_envs, device=env.device)[slice(None) if env_ids is None else env_ids]
+    velocity = robot.data.joint_vel.torch[ids].clone()
+    velocity[:, 0] += torch.as_tensor(speeds[: len(ids)], dtype=velocity.dtype)
+    robot.write_joint_velocity_to_sim_index(velocity=velocity, env_ids=ids.int())
+
+
+MIXING_OBSERVATIONS: dict[str, Any] = {
+    "farthest": relative_to_the_farthest,
+    "last_mean": relative_to_the_last_mean,
+    "moving_average": normalized_over_time,
+    "kept_average": AverageOfAll,
+    "age": age_of_the_training,
+}
+"""Observations that depend on other environments or on the training, each in a way that no operation of torch shows."""
+
+KICKS = {"fixed": fixed_kick, "spread": spread_kick, "centred": centred_kick, "hourly": hourly_kick}
+"""Reset events whose result depends on the batch or the clock."""
 
 
 def climb(env: ManagerBasedRLEnv, env_ids: Any) -> float:
@@ -185,6 +299,14 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.observations.policy.trembling = ObservationTermCfg(func=trembling)
         case "mixing_observation":
             cfg.observations.policy.centered = ObservationTermCfg(func=relative_to_the_others)
+        case "smoothed":
+            cfg.observations.policy.smoothed = ObservationTermCfg(func=Smoothed)
+        case "mixing_termination":
+            cfg.terminations.far = TerminationTermCfg(func=somebody_is_far)
+        case _ if leak in MIXING_OBSERVATIONS:
+            cfg.observations.policy.mixed = ObservationTermCfg(func=MIXING_OBSERVATIONS[leak])
+        case _ if leak in KICKS:
+            cfg.events.surprise = EventTermCfg(func=KICKS[leak], mode="reset")
         case "action_noise":
             cfg.actions.cart_force = ShakyActionCfg(
                 asset_name="robot", joint_names=["slider_to_cart"], scale=cfg.actions.cart_force.scale

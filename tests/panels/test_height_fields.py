@@ -53,6 +53,7 @@ def test_other_slots_change_an_episode_only_if_its_exactness_is_statistical(aske
     ("overrides", "promised"),
     [
         ([], "bitwise"),
+        (["physics=newton_mujoco"], "bitwise"),
         (["env.sim.device=cuda:0"], "statistical"),
         ([_NEWTONS_CONTACTS], "statistical"),
         ([_NEWTONS_CONTACTS, _DETERMINISTIC], "bitwise"),

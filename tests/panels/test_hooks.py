@@ -33,6 +33,9 @@ class Recorder:
         self.heard.append(("resample", command, slots.tolist()))
         resample(slots)
 
+    def on_training_reset(self, ids: torch.Tensor) -> None:
+        pass
+
     def on_interval_events(self, dt: float) -> None:
         self.heard.append(("interval",))
 

@@ -139,6 +139,38 @@ def test_an_observation_that_mixes_environments_is_refused() -> None:
         trial("mixing_observation").alone()
 
 
+@pytest.mark.parametrize(
+    ("leak", "complaint"),
+    [
+        ("farthest", "observation 'mixed' mixes environments"),
+        ("last_mean", "observation 'mixed' mixes environments"),
+        ("moving_average", "observation 'mixed' gives two answers for the same state"),
+        ("kept_average", "observation 'mixed' (mixes environments|has another value when the same episode starts)"),
+        ("age", "observation 'mixed' gives two answers for the same state"),
+        ("mixing_termination", "termination 'far' mixes environments"),
+    ],
+)
+def test_terms_that_depend_on_more_than_their_own_episode_are_refused(leak: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        trial(leak).alone()
+
+
+@pytest.mark.parametrize("leak", ["fixed", "spread", "centred"])
+def test_a_reset_that_depends_on_the_batch_is_refused_by_name(leak: str) -> None:
+    with pytest.raises(UserError, match="in other slots, .*: reset event 'surprise' changes joint_velocity of 'robot'"):
+        trial(leak).alone()
+
+
+def test_a_reset_that_depends_on_the_clock_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="with the same seed start differently: reset event 'surprise' changes"):
+        trial("hourly").alone()
+
+
+def test_an_object_may_remember_its_own_episode() -> None:
+    expected = trial("smoothed").alone()
+    assert trial("smoothed").beside_training() == expected
+
+
 def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them() -> None:
     heavy = Cell("heavy", read_perturbations("test", {"mass": {"bodies": "pole", "scale": [1.1, 1.5]}}))
     panel = replace(PANEL, cells=(heavy,))
@@ -161,6 +193,7 @@ def test_without_a_drawn_patch_an_episode_depends_on_earlier_training(
     from ledger_lab.panels import slots
 
     monkeypatch.setattr(slots, "place_on_patches", lambda *_: None)
+    monkeypatch.setattr(slots.GroundWatch, "require_apart", lambda _: None)
     monkeypatch.setattr(slots, "require_repeatable_starts", lambda base, rows, start: start())
     monkeypatch.setattr(slots, "require_own_rows", lambda *_: None)
     assert trial("terrain").in_company() != trial("terrain").beside_training()
@@ -177,7 +210,7 @@ def test_training_slots_are_spread_over_all_types_of_terrain() -> None:
             == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
         )
         stand = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
-        assert torch.equal(terrain.env_origins, stand)
+        assert torch.equal(terrain.env_origins[: slots.first], stand[: slots.first])
 
 
 def test_a_policy_acts_in_batches_of_one_size() -> None:

@@ -180,6 +180,18 @@ def better_than_most(env: Any) -> torch.Tensor:
     return torch.as_tensor(height > np.quantile(height, 0.3))
 
 
+def better_than_the_best_but_three(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].tolist()
+    return torch.tensor([each >= sorted(height)[-4] for each in height])
+
+
+def better_than_the_mean_of_this_step(env: Any, seen: dict[str, float] = {}) -> torch.Tensor:  # noqa: B006 - remembers
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    if seen.get("step") != env.common_step_counter:
+        seen |= {"step": env.common_step_counter, "mean": float(height.mean())}
+    return torch.as_tensor(height > seen["mean"])
+
+
 def alternating(env: Any, calls: list[int] = []) -> torch.Tensor:  # noqa: B006 - the list remembers
     calls.append(1)
     return torch.full((env.num_envs,), len(calls) % 2 == 0)
@@ -211,6 +223,8 @@ def test_a_success_function_may_combine_what_belongs_to_one_environment() -> Non
         ("regrouped", r"mixes environments: torch.mean"),
         ("lucky", r"mixes environments: torch.rand"),
         ("better_than_most", r"mixes environments: beside other environments, it has another value for the same state"),
+        ("better_than_the_best_but_three", r"mixes environments: beside other environments"),
+        ("better_than_the_mean_of_this_step", r"mixes environments: beside other|gives two answers for the same state"),
         ("alternating", r"gives two answers for the same state"),
         ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
     ],

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CapacityUsed, Journal, Status, read_ledger
+from ledger_lab.ledger import CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.ledger.rows import AttemptStarted, DeviceSample, Health, HostSample, PhaseWindow, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.contents import Contents
@@ -77,7 +77,7 @@ def test_every_table_has_the_columns_that_it_declares(ledger: Contents, measured
     for each in (ledger, measured):
         answer = query(each, f"SELECT * FROM {name}")
         assert answer.columns == tuple(column.name for column in TABLES[name].columns)
-        assert answer.rows or name in ("telemetry", "health", "checkpoints", "panel_results", "episodes")
+        assert answer.rows or name in ("telemetry", "health", "checkpoints", "panel_results", "episodes", "endings")
 
 
 def test_a_query_returns_the_figures_of_the_report(ledger: Contents) -> None:
@@ -105,6 +105,24 @@ def test_tables_join_and_add_up(ledger: Contents) -> None:
     ).rows
     assert split
     assert all(length == pytest.approx(total) for length, total in split)
+
+
+def test_endings_of_training_episodes_belong_to_their_checkpoints(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(5,))
+    saved = CheckpointSaved(
+        path="model_2.pt", sha256="2", size_bytes=1, iteration=2, env_steps=80, wall_ns=SECOND,
+        train_ns=3 * SECOND // 2, endings={"fell": 12, "time_out": 30},
+    )  # fmt: skip
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=1))
+        journal.append(saved)
+    found = query(
+        contents(tmp_path),
+        "SELECT c.attempt, c.path, c.train_s, c.evaluate_s, e.ended_by, e.episodes FROM checkpoints c "
+        "LEFT JOIN endings e ON (c.run_id, c.path) = (e.run_id, e.checkpoint) ORDER BY ALL",
+    ).rows
+    assert found[-2:] == [(2, "model_2.pt", 1.5, None, "fell", 12), (2, "model_2.pt", 1.5, None, "time_out", 30)]
+    assert found[0][2:] == (None, None, None, None), "not counted is missing, and not zero"
 
 
 def test_missing_is_null_and_never_zero(measured: Contents) -> None:

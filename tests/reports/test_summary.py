@@ -13,10 +13,10 @@ from rich.console import Console
 
 from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
-from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, Status, read_ledger
+from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.panels import anytime_interval
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_further_rank, write_run
 
@@ -198,6 +198,29 @@ def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int)
     assert ("updates/min" in out.getvalue()) == (width >= 200)
 
 
+@pytest.mark.parametrize("width", [80, 300])
+def test_a_checkpoints_line_is_whole_where_there_is_room_and_unknown_is_a_dash(tmp_path: Path, width: int) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9))
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=1))
+        journal.append(
+            CheckpointSaved(
+                path="model_3.pt", sha256="3", size_bytes=1, iteration=3, env_steps=120, wall_ns=SECOND,
+                train_ns=65 * SECOND, evaluate_ns=5 * SECOND, peak_host_memory_bytes=2_500_000_000,
+                endings={"fell": 12, "time_out": 3000},
+            )
+        )  # fmt: skip
+    out = StringIO()
+    Console(file=out, width=width).print(render_checkpoints(summary_of(tmp_path), width))
+    _, head, first, _, last = map(str.rstrip, out.getvalue().splitlines())
+    assert max(len(head), len(first), len(last)) <= width
+    assert "confirmation" in head and "9/10" in out.getvalue()
+    assert ("training episodes ended by" in head) == (width == 300)
+    if width == 300:
+        assert last.endswith("1:05        0:05  2.5 GB host  time_out 3 k, fell 12")
+        assert first.split()[-4:] == ["–"] * 4
+
+
 def test_the_json_has_every_documented_field(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     assert build_report(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path / "report.json")]) == 0
@@ -210,7 +233,8 @@ def test_the_json_has_every_documented_field(tmp_path: Path) -> None:
         "fps_step, fps_step_inference, fps_total, seconds_per_update, checkpoints"
     )
     assert set(promised.split(", ")) <= set(report["runs"][0])
-    of_checkpoint = {"path", "iteration", "env_steps", "wall_s", "heldout_successes", "outcomes", "exactness"}
+    of_checkpoint = {"train_s", "evaluate_s", "peak_gpu_memory_gb", "peak_host_memory_gb", "endings"}
+    of_checkpoint |= {"path", "iteration", "env_steps", "wall_s", "heldout_successes", "outcomes", "exactness"}
     assert of_checkpoint <= set(report["runs"][0]["checkpoints"][0])
     of_cohort = {"runs", "failed_runs", "target_reaching_runs", "spend_usd", "usd_per_target_reaching_checkpoint"}
     assert of_cohort <= set(report["cohorts"][0])

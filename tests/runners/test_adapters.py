@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from ledger_lab.ledger import FIGURES
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recipes import CARTPOLE, LIBRARIES, PpoRecipe, dialect_of, dialects
 from ledger_lab.runners.adapter import Adapter, load_adapter
+from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.training.capture import Capture
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
@@ -160,6 +163,42 @@ def test_every_iteration_is_reported_by_the_ledgers_names(library: str, tmp_path
     assert sum(phase_ns.values()) == wall_ns
     assert {"manage", "simulate", "infer", "returns", "learn", "log", "checkpoint"} <= set(phase_ns)
     assert "synchronize" not in phase_ns
+
+
+VALUE_FUNCTION: dict[str, Callable[[Any], tuple[Any, str]]] = {
+    "rsl_rl": lambda trainer: (trainer._runner.alg.critic, "forward"),
+    "rl_games": lambda trainer: (trainer._algo.model, "forward"),
+    "skrl": lambda trainer: (trainer._agent.value, "act"),
+}
+"""The function that computes values, in each library."""
+
+VALUE_NORMALIZER: dict[str, Callable[[Any], tuple[Any, str]]] = {
+    "rl_games": lambda trainer: (trainer._algo.value_mean_std, "forward"),
+    "skrl": lambda trainer: (trainer._agent, "_value_preprocessor"),
+}
+"""The function that normalizes values and returns, in each library that can."""
+
+
+@every_library
+def test_phases_mean_the_same_in_every_library(library: str, tmp_path: Path) -> None:
+    recipe = replace(CARTPOLE, value_normalization=library in VALUE_NORMALIZER)
+    training = Training(library, tmp_path, heard=Heard(), max_iterations=2, recipe=recipe)
+    training.clock.set_base(Phase.UNATTRIBUTED)
+    phase = lambda *_: training.clock._stack[-1]  # noqa: E731
+    normalizer = VALUE_NORMALIZER.get(library, lambda _: (SimpleNamespace(none=print), "none"))(training.trainer)
+    with (
+        recorded_calls(*VALUE_FUNCTION[library](training.trainer), phase) as valued,
+        recorded_calls(*normalizer, phase) as normalized,
+    ):
+        training.train()
+    counts = Counter(valued)
+    batch = training.adapter.plan(training.agent_cfg)
+    assert counts[Phase.RETURNS] == 2, "the values of the last observations, once per iteration"
+    assert counts[Phase.LEARN] == 2 * batch.epochs * batch.minibatches_of(training.env.num_envs)
+    assert counts[Phase.INFER] >= 2 * batch.horizon
+    assert set(counts) == {Phase.INFER, Phase.RETURNS, Phase.LEARN}
+    if library in VALUE_NORMALIZER:
+        assert Counter(normalized)[Phase.RETURNS] >= 2 * 2, "values and returns are normalized with the advantages"
 
 
 @every_library

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 
@@ -42,9 +43,10 @@ def trajectory(overrides: list[str], recorded: bool) -> tuple[torch.Tensor, int]
     return torch.stack(states), launches
 
 
-def test_replayed_steps_equal_launched_ones_bit_for_bit_at_joint_limits() -> None:
-    launched, none = trajectory([], recorded=False)
-    replayed, launches = trajectory([], recorded=True)
+@pytest.mark.parametrize("physics", ["newton_mjwarp", "newton_mujoco"])
+def test_replayed_steps_equal_launched_ones_bit_for_bit_at_joint_limits(physics: str) -> None:
+    launched, none = trajectory([f"physics={physics}"], recorded=False)
+    replayed, launches = trajectory([f"physics={physics}"], recorded=True)
     assert none == 0 and launches == 80 * 2 - 1
     assert launched[..., 0].abs().max() > 3.9, "some carts reach the end of the rail, where constraints act"
     assert torch.equal(launched, replayed)

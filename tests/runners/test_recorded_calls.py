@@ -1,12 +1,15 @@
-"""Gradient norms are recorded, without those of skipped steps."""
+"""Gradient norms are recorded without those of skipped steps, and a function is divided into phases."""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
+import pytest
 import torch
 
-from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.runners.recorded_calls import largest_norm, phase_until_call, recorded_calls
 
 
 def test_the_largest_norm_before_clipping_is_returned_once() -> None:
@@ -32,3 +35,24 @@ def test_only_norms_of_steps_that_a_scaler_skips_are_left_out() -> None:
     for other in (None, torch.amp.GradScaler("cpu", enabled=False)):
         told = largest_norm(list(spoiled), other)
         assert told is not None and not math.isfinite(float(told))
+
+
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_a_phase_lasts_until_the_first_call_or_the_end(calls: int) -> None:
+    now = iter(range(100))
+    clock = PhaseClock(0, base=Phase.LEARN, clock_ns=lambda: next(now))
+    owner = SimpleNamespace(sample=lambda: clock._stack[-1])
+    library = owner.sample
+    with phase_until_call(clock, Phase.RETURNS, owner, "sample"):
+        assert clock._stack[-1] is Phase.RETURNS
+        assert [owner.sample() for _ in range(calls)] == [Phase.LEARN] * calls
+    assert clock._stack == [Phase.LEARN] and owner.sample is library
+
+
+def test_a_phase_ends_with_an_error() -> None:
+    clock = PhaseClock(0, base=Phase.LEARN)
+    owner = SimpleNamespace(sample=lambda: 1 / 0)
+    for fail in (owner.sample, lambda: owner.sample()):
+        with pytest.raises(ZeroDivisionError), phase_until_call(clock, Phase.RETURNS, owner, "sample"):
+            fail()
+        assert clock._stack == [Phase.LEARN]

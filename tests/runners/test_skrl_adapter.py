@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.meters import PhaseClock
+from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recipes import CARTPOLE
 from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.runners.skrl.dialect import DIALECT
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
@@ -81,6 +82,15 @@ def test_building_a_training_leaves_the_seeds_alone(tmp_path: Path) -> None:
         trainer(DIALECT.translate(CARTPOLE), tmp_path)
         found.append(torch.rand(1).item())
     assert found[0] != found[1], "the library would begin both with the configuration's seed"
+
+
+def test_statistics_of_episodes_are_not_taken_for_inference(tmp_path: Path) -> None:
+    from skrl.agents.torch import Agent
+
+    built = trainer(DIALECT.translate(CARTPOLE), tmp_path)
+    with recorded_calls(Agent, "record_transition", lambda *_: built._clock._stack[-1]) as phases:
+        built.train()
+    assert set(phases) == {Phase.LOG} and len(phases) == 2 * CARTPOLE.horizon
 
 
 def test_a_timeout_bootstraps_from_the_last_observation_of_the_episode(tmp_path: Path) -> None:

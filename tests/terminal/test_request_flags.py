@@ -87,8 +87,8 @@ def test_values_of_the_wrong_type_are_refused(argv: list[str], capsys: pytest.Ca
 def test_help_shows_flags_in_their_groups() -> None:
     text = add_flags(argparse.ArgumentParser(), Toy).format_help()
     assert text.index("Safe.") < text.index("how:\n  In which way.") < text.index("How many.")
-    assert flag_names(Toy, each_attempt=True) == ("to",)
-    assert flag_names(Toy)[:2] == ("runs", "count") and "device" not in flag_names(Toy)
+    assert flag_names(Toy, each_attempt=True) == ("cpu_threads", "to")
+    assert flag_names(Toy)[:3] == ("cpu_threads", "runs", "count") and "device" not in flag_names(Toy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,12 +26,12 @@ def walking(observations: Any) -> torch.Tensor:
 
 
 @contextmanager
-def simulation(task: str, panel_name: str, episode_steps: int) -> Iterator[tuple[Any, Any, Any]]:
+def simulation(task: str, physics: str, panel_name: str, episode_steps: int) -> Iterator[tuple[Any, Any, Any]]:
     """Open a simulation of a task with short episodes, and say what takes its state."""
     from ledger_lab.training.simulation_state import simulation_state
 
     def cfg() -> Any:
-        short = task_cfg(task, "physics=newton_mjwarp")
+        short = task_cfg(task, f"physics={physics}")
         short.episode_length_s = episode_steps * short.sim.dt * short.decimation
         return short
 
@@ -52,31 +52,37 @@ def steps(view: Any, slots: Any, count: int) -> list[torch.Tensor]:
     return [*seen, slots._log._fingerprint.clone(), torch.rand(3)]
 
 
-@pytest.mark.slow
+_ANYMAL = ("LedgerLab-Velocity-Flat-AnymalC", "velocity_flat_anymal_c_v1", 40)
+
+
 @pytest.mark.parametrize(
-    ("task", "panel", "episode_steps"),
+    ("physics", "task", "panel", "episode_steps"),
     [
-        ("LedgerLab-Velocity-Flat-AnymalC", "velocity_flat_anymal_c_v1", 40),
-        ("LedgerLab-Lift-Cube-Franka", "lift_cube_franka_v1", 40),
-        ("LedgerLab-Navigation-Flat-AnymalC", "navigation_flat_anymal_c_v1", 12),
+        ("newton_mujoco", *_ANYMAL),
+        pytest.param("newton_mjwarp", *_ANYMAL, marks=pytest.mark.slow),
+        pytest.param("newton_mjwarp", "LedgerLab-Lift-Cube-Franka", "lift_cube_franka_v1", 40, marks=pytest.mark.slow),
+        pytest.param(
+            *("newton_mjwarp", "LedgerLab-Navigation-Flat-AnymalC", "navigation_flat_anymal_c_v1", 12),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_contact_rich_training_continues_bit_for_bit_in_the_middle_of_episodes(
-    task: str, panel: str, episode_steps: int
+    physics: str, task: str, panel: str, episode_steps: int
 ) -> None:
     from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
-    with simulation_app(task_cfg(task, "physics=newton_mjwarp"), {"device": "cpu"}):
-        with simulation(task, panel, episode_steps) as (view, slots, state):
+    with simulation_app(task_cfg(task, f"physics={physics}"), {"device": "cpu"}):
+        with simulation(task, physics, panel, episode_steps) as (view, slots, state):
             assert state.inexact is None
             slots.begin([walking])
             steps(view, slots, episode_steps // 2)
             taking, saved = slots.taking, state.take()
             assert not slots.idle
             expected = steps(view, slots, episode_steps)
-        with simulation(task, panel, episode_steps) as (view, slots, state):
+        with simulation(task, physics, panel, episode_steps) as (view, slots, state):
             torch.manual_seed(99)
             assert state.put(saved) is None
             slots.go_on([walking], taking)

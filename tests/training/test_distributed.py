@@ -61,6 +61,8 @@ def test_each_process_writes_a_journal_and_only_the_first_process_prints(by_two:
     first, second = attempt.ranks
     assert [row.iteration for row in first.of(CheckpointSaved)] == [1, 2, 3, 4]
     assert [row.env_steps for row in first.of(CheckpointSaved)] == [2 * 32 * 32 * n for n in (1, 2, 3, 4)]
+    endings = [row.endings for row in first.of(CheckpointSaved)]
+    assert all(found is not None for found in endings) and sum(sum((found or {}).values()) for found in endings) > 0
     assert first.of(PanelResult) and not second.of(PanelResult) and not second.of(CheckpointSaved)
     assert [row.status for row in attempt.of(AttemptEnded)] == [Status.COMPLETED] * 2
     assert [bool(journal.of(Telemetry)) for journal in attempt.telemetries] == [True] * 2

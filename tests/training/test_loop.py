@@ -16,7 +16,7 @@ from ledger_lab.launch import World
 from ledger_lab.ledger import CheckpointSaved, PhaseWindow, Row, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.meters import PhaseClock
-from ledger_lab.recording.writer import AttemptWriter
+from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners.process_group import ALONE
 from ledger_lab.supervision.attempt import Attempt
 from ledger_lab.training.health_watch import HealthEvent
@@ -76,9 +76,11 @@ class Watch:
     def __init__(self) -> None:
         self.stopped: HealthEvent | None = None
         self.looked: list[int] = []
+        self.endings: list[dict[str, int]] = []
 
     def on_iteration(self, *seen: Any) -> None:
         self.looked.append(seen[0])
+        self.endings.append(seen[-1])
 
     def on_panel(self, result: Any, iteration: int) -> None:
         if result.outcomes.successes == 0:
@@ -96,7 +98,7 @@ def judged(purpose: Any, successes: int) -> Judged:
 class Made:
     """A loop of fakes around the real thing."""
 
-    def __init__(self, trainer: Trainer, judge: Judge | None = None) -> None:
+    def __init__(self, trainer: Trainer, judge: Judge | None = None, group: Any = ALONE) -> None:
         plan: Any = SimpleNamespace(
             world=World(),
             run_dir=Path(),
@@ -106,10 +108,11 @@ class Made:
             batch=SimpleNamespace(max_iterations=10),
         )
         self.rows: list[Row] = []
-        writer: Any = AttemptWriter(self.rows.append, PhaseClock(0))
+        self.writer = RunWriter(self.rows.append, PhaseClock(0), run_id="aa", directory=Path(), device="cpu")
         self.attempt, self.keeper, self.watch = Attempt(20.0, resumable=False), Keeper(), Watch()
         parts: Any = (self.watch, trainer, judge, self.keeper)
-        self.loop = TrainingLoop(plan, ALONE, self.attempt, writer, *parts, Console(quiet=True))
+        endings = lambda: {"time_out": trainer.iterations, "fell": 0}  # noqa: E731
+        self.loop = TrainingLoop(plan, group, self.attempt, self.writer, *parts, endings, Console(quiet=True))
 
 
 def test_each_iteration_is_written_and_the_last_state_is_saved() -> None:
@@ -119,6 +122,24 @@ def test_each_iteration_is_written_and_the_last_state_is_saved() -> None:
     assert [(row.iteration, row.env_steps) for row in windows] == [(n, 64 * n) for n in range(1, 11)]
     assert made.watch.looked == list(range(1, 11))
     assert made.keeper.saved == [(10, 640)] and made.attempt.resumable
+
+
+def test_endings_of_all_processes_reach_the_health_watch_and_the_next_checkpoint(tmp_path: Path) -> None:
+    class Twins:
+        """Two processes whose episodes end alike."""
+
+        def total(self, mine: list[int]) -> list[int]:
+            return [2 * value for value in mine]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(ALONE, name)
+
+    made = Made(Trainer(), group=Twins())
+    made.loop.run()
+    assert made.watch.endings[:2] == [{"time_out": 2, "fell": 0}, {"time_out": 4, "fell": 0}]
+    made.writer.directory = tmp_path
+    (tmp_path / "model.pt").touch()
+    assert made.writer.checkpoint(tmp_path / "model.pt", 10, 640).endings == {"time_out": 2 * sum(range(1, 11))}
 
 
 def test_a_figure_that_is_not_finite_ends_the_training_after_it_is_written() -> None:

@@ -152,6 +152,7 @@ def outlasting(view: Any) -> tuple[int, torch.Tensor, float, torch.Tensor]:
     ("physics", "device", "mujoco", "continues_episodes", "why"),
     [
         ("newton_mjwarp", "cpu", False, True, None),
+        ("newton_mujoco", "cpu", False, True, None),
         ("newton_mjwarp", "cpu", False, False, "the networks have a memory of their episodes"),
         ("newton_mjwarp", "cuda:0", False, True, "on GPUs, only values that outlast an episode are saved"),
         ("newton_mjwarp", "cpu", True, True, "MuJoCo, which replaces MuJoCo-Warp here, does not expose its state"),

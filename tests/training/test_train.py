@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,7 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.ledger.content import read_journal
+from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import find_panels
 from tests.conftest import SHORT, command, one_run_dir, script
 
@@ -50,6 +52,16 @@ def test_the_ledger_describes_the_whole_run(trained: Path) -> None:
     assert len(telemetry.of(Telemetry)) >= 5
     assert [row.iteration for row in attempt.of(CheckpointSaved)] == [1, 2, 3]
     assert [row.env_steps for row in attempt.of(CheckpointSaved)] == [64 * 32 * n for n in (1, 2, 3)]
+    lines = attempt.of(CheckpointSaved)
+    for saved in lines:
+        windows = [row for row in attempt.windows if row.iteration is None or row.iteration <= saved.iteration]
+        spent_ns = sum((Counter(row.phase_ns) for row in windows if row.wall_ns <= saved.wall_ns), Counter())
+        assert saved.train_ns == sum(spent_ns[phase] for phase in TRAINING_PHASES) > 0
+        assert saved.evaluate_ns == spent_ns["evaluate"] > 0
+        assert saved.endings is not None and set(saved.endings) <= {"time_out", "cart_out_of_bounds"}
+    peaks = [saved.peak_host_memory_bytes or 0 for saved in lines]
+    assert peaks == sorted(peaks) and peaks[0] > 10**8 and lines[-1].peak_gpu_memory_bytes is None
+    assert 0 < sum(sum((saved.endings or {}).values()) for saved in lines) < 64 * 32 * 3
     assert "shutdown" in attempt.windows[-1].phase_ns, "closing the simulation is neither training nor judging"
     last = attempt.windows[3].figures
     assert set(last) <= set(FIGURES)

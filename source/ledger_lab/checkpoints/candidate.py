@@ -15,6 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run, RunDeclared
 from ledger_lab.panels import few_differences
+from ledger_lab.panels.ground import declared_ground
 from ledger_lab.runners import Adapter, load_adapter
 from ledger_lab.runners.code import changed_code
 from ledger_lab.runners.configs import config_sha256, names_code, resolve_configs
@@ -178,7 +179,8 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
             found |= {f"order of {part}": order.get(part) for part in parts}
         return found
 
-    if differences := few_differences(stated(describe_simulation(held_out_config(env_cfg, 1))), stated(declared)):
+    now = describe_simulation(held_out_config(env_cfg, 1, ground=declared_ground(declared)))
+    if differences := few_differences(stated(now), stated(declared)):
         written = run.directory / "params" / "env.yaml"
         raise UserError(
             f"task {run.declared.task} has changed since run {run.declared.run_id} was trained, so {otherwise}: "

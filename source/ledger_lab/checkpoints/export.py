@@ -121,7 +121,7 @@ def plan_export(request: ExportRequest) -> ExportPlan:
         allow_changed_code=request.allow_changed_code,
     )
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
-    require_runtime(env_cfg, flags)
+    require_runtime(env_cfg, flags, request.cpu_threads)
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS

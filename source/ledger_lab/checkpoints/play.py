@@ -69,7 +69,7 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     flags = request.launcher_args(device)
     if request.video:
         flags = recording_args(flags)
-    require_runtime(env_cfg, flags)
+    require_runtime(env_cfg, flags, request.cpu_threads)
     use_studio_viewer(env_cfg)
     video = unused_path(candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4") if request.video else None
     console = terminal.console

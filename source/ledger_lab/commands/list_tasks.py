@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import gymnasium as gym
-from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
-from isaaclab_tasks.utils.preset_target import PresetTarget
 from rich.console import Group
 from rich.table import Table
 
 from ledger_lab.commands.request import ListRequest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
+from ledger_lab.native.choose import physics_choices
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
 from ledger_lab.recipes.libraries import LIBRARIES
@@ -53,7 +52,7 @@ def list_tasks(argv: Sequence[str]) -> int:
             if request.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not request.all):
                 continue
             libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
-            presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+            presets = physics_choices(task)
             shown = [task, ", ".join(libraries) or MISSING, ", ".join(presets) or MISSING]
             own = [panel for panel in panels if panel.task == task]
             default = kwargs.get("default_panel")
@@ -70,14 +69,16 @@ def list_tasks(argv: Sequence[str]) -> int:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
             simulation = describe_simulation(held_out_config(env_cfg, 1))
+            older = describe_simulation(held_out_config(env_cfg, 1, ground="trained"))
             sizes, records = _shipped(task)
             shown += [*sizes, str(env_cfg.scene.num_envs)]
             judged = []
             for panel in own:
                 identity = PanelIdentity.of(panel, simulation)
-                same = (identity.id, identity.without_order().id)  # some shipped policies come from an older version
-                found = (records[key] for panel_id in same if (key := (panel_id, panel.target_success)) in records)
-                record = next(found, MISSING)
+                record = _found(records, identity, panel.target_success)
+                if record == MISSING and older != simulation:
+                    record = _found(records, PanelIdentity.of(panel, older), panel.target_success)
+                    record += "" if record == MISSING else " on trained ground"
                 target = target_share(panel.target_success)
                 judged.append((panel.name, f"{identity.id[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
@@ -91,6 +92,12 @@ def list_tasks(argv: Sequence[str]) -> int:
     finally:
         terminal.restore()
     return 0
+
+
+def _found(records: Mapping[tuple[str, float], str], identity: PanelIdentity, target: float) -> str:
+    """Return the record of a panel; some shipped policies come from an older version."""
+    keys = [(panel_id, target) for panel_id in (identity.id, identity.without_order().id)]
+    return next((records[key] for key in keys if key in records), MISSING)
 
 
 def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:

@@ -86,9 +86,10 @@ class ReportRequest(Request):
     compare: tuple[str, str] | None = flag(
         None,
         "Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio of the "
-        "two times, and which side is cheaper, with the ratio of the two costs. If both sides have several runs, the "
-        "ratios have confidence intervals. If A and B cannot be compared, for example because their panels differ, "
-        "the program lists what differs and exits with status 2.",
+        "two times, and which side is cheaper, with the ratio of the two costs. The ratio of the times has an interval "
+        "if both sides have several runs, the ratio of the costs if both have at least five. For two runs, the program "
+        "also shows what evaluate.py --versus found about their policies. If A and B cannot be compared, for "
+        "example because their panels differ, the program lists what differs and exits with status 2.",
         metavar=("A", "B"),
     )
     sql: str | None = flag(
@@ -99,7 +100,9 @@ class ReportRequest(Request):
     )
     schema: bool = flag(False, "List the tables and columns that --sql can use.")
     csv: str | None = flag(None, "Write the answer to --sql to a CSV file; - means standard output.", metavar="FILE")
-    checkpoints: bool = flag(False, "Also show the held-out score of every checkpoint.")
+    checkpoints: bool = flag(
+        False, "Also show the scores, times and memory of every checkpoint, and how training episodes ended."
+    )
     instance: str | None = flag(
         None,
         "Compute all costs with the price of this entry of the price file (default: the price that each run "
@@ -271,7 +274,7 @@ def _show(request: ReportRequest, ledger: Ledger, contents: Contents, price: Pri
         console.print(f"bottlenecks and advice are left out over {rows} rows: name the runs to explain")
     if request.checkpoints:
         for summary in summaries:
-            console.print(render_checkpoints(summary), "")
+            console.print(render_checkpoints(summary, console.width), "")
 
 
 def _write_json(name: str, report: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from ledger_lab.panels import Panel
 from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.physics import is_newton
-from ledger_lab.runners.session import environment, held_out_config
+from ledger_lab.runners.session import environment
 from ledger_lab.terminal.progress import Progress
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def record_episodes(
 
 def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
     """Return the configuration of a simulation that shows a single slot."""
-    cfg = held_out_config(simulation.env_cfg, 1)
+    cfg = simulation.config(1)
     if not is_newton(cfg):
         cfg.scene.num_envs = 1  # other engines place slots side by side, and the camera looks at the origin
     viewer = cfg.sim.default_visualizer_cfg or VisualizerCfg()

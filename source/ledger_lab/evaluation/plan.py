@@ -22,6 +22,8 @@ from ledger_lab.evaluation.score import Simulation
 from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_file
 from ledger_lab.panels.checks import require_takeable, task_panel
+from ledger_lab.panels.ground import Ground, declared_ground
+from ledger_lab.physics import NATIVE, physics_name
 from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _ENGINE_CHOICES = ("physics", "env.sim.physics")
 """Overrides that choose a physics engine."""
+_GROUNDS: dict[str, Ground] = {"ground=held_out": "held_out", "ground=trained": "trained"}
+"""Words of ``--sim`` that choose the ground of the episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,7 @@ class EvaluationPlan:
     """A checked evaluation."""
 
     panel: Panel
+    """The panel with its own seeds; to compare two candidates, with fresh seeds."""
     candidates: list[Candidate]
     versus: bool
     """Whether the first of two candidates is compared with the second."""
@@ -83,15 +88,17 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     simulations = []
     for run in runs:
         env_cfg = copy.deepcopy(configs[run.run_id][0])  # candidates are compared with the configuration as declared
-        simulations.append(_simulation(run, "", env_cfg, panel, flags, device))
+        ground = declared_ground(run.panel_fields)
+        simulations.append(_simulation(run, "", env_cfg, ground, panel, flags, request))
     for run, simulation in zip(runs, simulations, strict=True):
         _require_declared_panel(run, panel, simulation.identity)
         _require_same_episodes(runs[0], simulations[0].identity, run, simulation.identity)
     simulations = simulations[:1]
     for name in request.sim:
-        overrides = _changed(runs[0].overrides, _simulation_overrides(name))
+        ground, asked = _simulation_overrides(name, simulations[0].ground)
+        overrides = _changed(runs[0].overrides, asked)
         env_cfg, _ = resolve_configs(runs[0].task, runs[0].rl_library, overrides, runs[0].agent)
-        other = _simulation(runs[0], name, env_cfg, panel, flags, device)
+        other = _simulation(runs[0], name, env_cfg, ground, panel, flags, request)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
             known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
@@ -101,9 +108,13 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
             )
         simulations.append(other)
 
+    candidates = _candidates(found, configs, device, panel, request)
+    if request.versus is not None:
+        panel = panel.comparison(*(checkpoint.saved.sha256 for checkpoint in found))
+        simulations = [replace(each, identity=each.identity.with_fresh_seeds(panel.seeds)) for each in simulations]
     return EvaluationPlan(
         panel=panel,
-        candidates=_candidates(found, configs, device, panel, request),
+        candidates=candidates,
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,
@@ -194,31 +205,48 @@ def _candidates(
 
 
 def _simulation(
-    run: RunDeclared, name: str, env_cfg: ManagerBasedRLEnvCfg, panel: Panel, flags: dict[str, Any], device: str
+    run: RunDeclared,
+    name: str,
+    env_cfg: ManagerBasedRLEnvCfg,
+    ground: Ground,
+    panel: Panel,
+    flags: dict[str, Any],
+    request: EvaluateRequest,
 ) -> Simulation:
     """Return a simulation of a run: as declared, or as a ``--sim`` changes it."""
-    env_cfg.sim.device, env_cfg.seed = device, run.seed
-    require_runtime(env_cfg, flags)
+    env_cfg.sim.device, env_cfg.seed = flags["device"], run.seed
+    native = physics_name(env_cfg) == NATIVE
+    require_runtime(env_cfg, flags, request.cpu_threads if native or not request.sim else None)
     require_takeable(panel, env_cfg)
-    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1)))
-    if "order" not in run.panel_fields:
+    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1, ground=ground)))
+    if "order" not in run.panel_fields and ground == declared_ground(run.panel_fields):
         identity = identity.without_order()  # so that its scores stay comparable with those in its journal
-    return Simulation(name=name, task=run.task, env_cfg=env_cfg, identity=identity)
+    return Simulation(name=name, task=run.task, env_cfg=env_cfg, ground=ground, identity=identity)
 
 
-def _simulation_overrides(name: str) -> list[str]:
-    """Return the overrides of one ``--sim``."""
+def _simulation_overrides(name: str, ground: Ground) -> tuple[Ground, list[str]]:
+    """Return the ground and the overrides of one ``--sim``.
+
+    Args:
+        name: The value of the flag.
+        ground: The ground, unless the flag chooses one.
+    """
     try:
         overrides = shlex.split(name)
     except ValueError as error:
         raise UserError(f"--sim {name!r}: {error}") from error
+    others = []
     for override in overrides:
-        if not override.startswith(("physics=", "env.")):
+        if override in _GROUNDS:
+            ground = _GROUNDS[override]
+        elif override.startswith(("physics=", "env.")):
+            others.append(override)
+        else:
             raise UserError(
-                f"--sim {override!r}: only physics=NAME and env.PATH=VALUE are allowed, because the policy stays as it "
-                "was trained"
+                f"--sim {override!r}: only physics=NAME, env.PATH=VALUE, {' and '.join(_GROUNDS)} are allowed, because "
+                "the policy stays as it was trained"
             )
-    return overrides
+    return ground, others
 
 
 def _changed(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:

@@ -49,17 +49,18 @@ class EvaluateRequest(PolicyRequest):
         (
             "Also score in a second simulation, and show the difference. OVERRIDES say how the second simulation "
             "differs from that of the run: physics=NAME selects a physics engine, and env.PATH=VALUE sets one value of "
-            "the environment. Put quotes around several overrides: --sim 'env.sim.dt=0.004 env.decimation=4'. Can be "
-            "repeated."
+            "the environment. If the task generates its terrain, ground=trained selects the patches of the training, "
+            "and ground=held_out selects patches that no training uses. Put quotes around several overrides: --sim "
+            "'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
         ),
         metavar="OVERRIDES",
     )
     versus: str | None = flag(
         None,
         (
-            "Second checkpoint. The program compares both checkpoints episode by episode. Name the first checkpoint "
-            "without a flag. If you name a run, its confirmed checkpoint is compared, or its last checkpoint if none "
-            "is confirmed."
+            "Second checkpoint. Name the first checkpoint without a flag. Both checkpoints play the same fresh "
+            "episodes, on which neither was selected, and the program compares them episode by episode. If you name a "
+            "run, its confirmed checkpoint is compared, or its last checkpoint if none is confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )

@@ -14,6 +14,7 @@ from ledger_lab.checkpoints.candidate import Candidate, require_recorded_hash
 from ledger_lab.ledger import CapacityUsed, PanelResult, Row
 from ledger_lab.meters import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
+from ledger_lab.panels.ground import Ground
 from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.physics import exactness
@@ -38,8 +39,18 @@ class Simulation:
     """Overrides that distinguish the simulation from the declared simulation; empty for the declared simulation."""
     task: str
     env_cfg: ManagerBasedRLEnvCfg
+    ground: Ground
+    """Ground of the episodes, if the terrain is generated."""
     identity: PanelIdentity
     """The panel's identity in this simulation."""
+
+    def config(self, held_out: int) -> ManagerBasedRLEnvCfg:
+        """Return the configuration with held-out slots.
+
+        Args:
+            held_out: Number of held-out slots.
+        """
+        return held_out_config(self.env_cfg, held_out, ground=self.ground)
 
 
 def score_checkpoints(
@@ -73,7 +84,7 @@ def score_checkpoints(
     episodes = len(panel.episodes)
     places = min(len(candidates), max(1, MAX_SLOTS // episodes))
     rounds = -(-len(candidates) // places)
-    cfg = held_out_config(simulation.env_cfg, places * episodes)
+    cfg = simulation.config(places * episodes)
     title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"
     if simulation.name:
         title += f" with {simulation.name}"

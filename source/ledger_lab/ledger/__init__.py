@@ -5,7 +5,15 @@ from ledger_lab.ledger.content import JournalContent, read_journal
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.listing import LedgerDamageError, find_journals
 from ledger_lab.ledger.reader import read_ledger
-from ledger_lab.ledger.results import CAPACITY, HORIZON, NON_FINITE, CapacityUsed, Outcomes, PanelResult
+from ledger_lab.ledger.results import (
+    CAPACITY,
+    HORIZON,
+    NON_FINITE,
+    UNSTABLE,
+    CapacityUsed,
+    Outcomes,
+    PanelResult,
+)
 from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.rows import (
     FIGURES,
@@ -36,6 +44,7 @@ __all__ = [
     "FIGURES",
     "HORIZON",
     "NON_FINITE",
+    "UNSTABLE",
     "STATE_FILE",
     "Anchor",
     "Attempt",

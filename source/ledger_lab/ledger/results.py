@@ -8,7 +8,7 @@ from typing import Literal
 
 from ledger_lab.ledger.row import Count, PathBelow, Positive, Row, RunId, Seed
 
-HORIZON, NON_FINITE, CAPACITY = "horizon", "non_finite", "capacity"
+HORIZON, NON_FINITE, CAPACITY, UNSTABLE = "horizon", "non_finite", "capacity", "unstable"
 """Ends of an episode other than a termination term: it reached its horizon, its numbers are not finite, or the physics
 engine ran out of room for contacts or constraints."""
 

@@ -381,6 +381,21 @@ class CheckpointSaved(Row):
     """Iterations completed when it was saved."""
     env_steps: Count
     wall_ns: Count
+    train_ns: Count | None = None
+    """Time in the training phases up to that iteration, over all attempts without lost work [ns]; ``None`` if
+    unknown."""
+    evaluate_ns: Count | None = None
+    """Time in the phase ``evaluate`` up to that iteration, over all attempts without lost work [ns]; ``None`` if
+    unknown."""
+    peak_host_memory_bytes: Count | None = None
+    """Largest memory of the saving process on the host so far in this attempt; ``None`` if unknown."""
+    peak_gpu_memory_bytes: Count | None = None
+    """Largest device memory of the saving process so far in this attempt; ``None`` without an accelerator, or if
+    unknown."""
+    endings: dict[str, Count] | None = None
+    """Number of training episodes that ended since the last checkpoint, by the termination that ended them. Episodes of
+    all processes count. The first checkpoint of an attempt counts from the start of the attempt. ``None`` if
+    unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size. Newton's own collisions with meshes and height
 fields keep pairs of shapes and triangles in such buffers, too. Entries that do not fit are dropped, and the simulated
-physics is then different.
+physics is then different. MuJoCo's C code has no such sizes, but reports if it runs out of memory. Sensors read what it
+found from the buffers of MuJoCo-Warp.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from ledger_lab.physics import physics_name
+from ledger_lab.physics import NATIVE, is_mujoco, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -100,7 +101,7 @@ class CapacityWatch:
             env: The environment, as ``gym.make`` returns it.
         """
         cfg = env.unwrapped.cfg
-        if physics_name(cfg) != "newton/mjwarp" or cfg.sim.physics.solver_cfg.use_mujoco_cpu:
+        if not is_mujoco(cfg) or cfg.sim.physics.solver_cfg.use_mujoco_cpu:
             return None
         return cls(env)
 
@@ -108,7 +109,7 @@ class CapacityWatch:
         """Start watching.
 
         Args:
-            env: An environment on Newton with MuJoCo-Warp, as ``gym.make`` returns it.
+            env: An environment on Newton with MuJoCo, as ``gym.make`` returns it.
         """
         from isaaclab_newton.physics import NewtonManager
         from mujoco_warp import OverflowType
@@ -120,7 +121,7 @@ class CapacityWatch:
         self._flags = wp.zeros(base.num_envs, dtype=int, device=device)
         self._most_constraints = wp.zeros(base.num_envs, dtype=int, device=device)
         self._most_contacts = wp.zeros(1, dtype=int, device=device)
-        dropping = (
+        dropping = int(
             OverflowType.NEFC
             | OverflowType.NJMAX_NNZ
             | OverflowType.BROADPHASE
@@ -128,6 +129,9 @@ class CapacityWatch:
             | OverflowType.CCD
             | OverflowType.HFIELD
         )
+        found = self._data.overflow
+        if physics_name(base.cfg) == NATIVE:
+            found, dropping = self._solver.stepper.status, self._solver.stepper.DROPPED
         candidates, self._contact_capacity = self._data.ncollision, self._data.naconmax
         self._pools: list[_Pool] = []
         if NewtonManager._needs_collision_pipeline:  # Newton's own collisions; MuJoCo-Warp does not see all of them
@@ -144,12 +148,12 @@ class CapacityWatch:
                 _note_step,
                 dim=base.num_envs,
                 inputs=[
-                    int(dropping),
+                    dropping,
                     self._data.nefc,
                     self._data.nacon,
                     candidates,
                     self._contact_capacity,
-                    self._data.overflow,
+                    found,
                 ],
                 outputs=[self._flags, self._most_constraints, self._most_contacts],
                 device=device,
@@ -158,7 +162,7 @@ class CapacityWatch:
                 wp.launch(
                     _note_pool,
                     dim=base.num_envs,
-                    inputs=[int(dropping), pool.needed, pool.capacity],
+                    inputs=[dropping, pool.needed, pool.capacity],
                     outputs=[self._flags, pool.most_needed],
                     device=device,
                 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ledger_lab.ledger import CAPACITY, HORIZON, NON_FINITE, Outcomes
+from ledger_lab.ledger import CAPACITY, HORIZON, NON_FINITE, UNSTABLE, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.predicate import checked_success
 
@@ -33,6 +33,8 @@ class SlotState(IntEnum):
     """The episode proves nothing: the physics engine dropped contacts or constraints."""
     EMPTY = -5
     """The slot has no episode."""
+    UNSTABLE = -6
+    """The episode ended because its physics became unstable."""
 
 
 class EpisodeLog:
@@ -117,7 +119,11 @@ class EpisodeLog:
             self._state[self._state == SlotState.RUNNING] = SlotState.AT_HORIZON
 
     def after_step(
-        self, observations: Sequence[torch.Tensor], rewards: torch.Tensor, overflowed: torch.Tensor | None
+        self,
+        observations: Sequence[torch.Tensor],
+        rewards: torch.Tensor,
+        overflowed: torch.Tensor | None,
+        unstable: torch.Tensor | None = None,
     ) -> None:
         """Record the rewards of the step, and end episodes that became invalid.
 
@@ -126,6 +132,8 @@ class EpisodeLog:
             rewards: Rewards of the held-out slots; shape (slots,).
             overflowed: Slots of which the physics engine dropped contacts or constraints in this step; boolean tensor
                 of shape (slots,), or ``None`` if the engine drops nothing.
+            unstable: Slots whose physics became unstable in this step; of the same shape, or ``None`` if the engine
+                cannot tell.
         """
         counted = self._steps == self.steps_done  # all episodes begin together: these took part in this step
         self._return += torch.where(counted, rewards, 0.0)
@@ -136,6 +144,8 @@ class EpisodeLog:
         places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
         digest = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
         self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * _PRIME, self._fingerprint)
+        if unstable is not None:
+            self._state[counted & unstable] = SlotState.UNSTABLE
         if overflowed is not None:
             spoiled = counted & overflowed
             self._state[spoiled] = SlotState.OVERFLOWED
@@ -159,11 +169,12 @@ class EpisodeLog:
             SlotState.AT_HORIZON: HORIZON,
             SlotState.NON_FINITE: NON_FINITE,
             SlotState.OVERFLOWED: CAPACITY,
+            SlotState.UNSTABLE: UNSTABLE,
             **dict(enumerate(self._terms)),
         }
         held, best = self._held[slots].tolist(), self._best[slots].tolist()
         returns = self._return[slots]
-        invalid = (SlotState.NON_FINITE, SlotState.OVERFLOWED)
+        invalid = (SlotState.NON_FINITE, SlotState.OVERFLOWED, SlotState.UNSTABLE)
         return Outcomes(
             cell=[cell for cell, _ in episodes],
             seed=[seed for _, seed in episodes],

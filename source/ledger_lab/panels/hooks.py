@@ -41,6 +41,13 @@ class Listener(Protocol):
             slots: The slots; shape (n,).
         """
 
+    def on_training_reset(self, ids: torch.Tensor) -> None:
+        """React to a reset of training slots, which has just ended.
+
+        Args:
+            ids: Their environment ids; shape (n,).
+        """
+
     def on_resample(
         self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
     ) -> None:
@@ -112,6 +119,7 @@ class Hooks:
             if len(training):
                 with self._training_draws(), self._only_training_rows():
                     self._reset_idx(training)
+                listener.on_training_reset(training)
             if len(held_out):
                 listener.on_reset(held_out)
 

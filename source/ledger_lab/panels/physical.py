@@ -23,7 +23,7 @@ from ledger_lab.panels.parameter_tables import (
     newton_ground_friction_table,
     physx_friction_table,
 )
-from ledger_lab.physics import physics_name
+from ledger_lab.physics import is_mujoco, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 type Names = str | list[str]
 """Regular expressions of bodies or joints, as in Isaac Lab's ``SceneEntityCfg``."""
 
-_NEWTON, _OVPHYSX = "newton/mjwarp", "ovphysx"
+_OVPHYSX = "ovphysx"
 
 
 class PhysicalParameters:
@@ -51,7 +51,7 @@ class PhysicalParameters:
         """
         self._base = base = env.unwrapped
         self._slots = slots.to(base.device, torch.int32)
-        self._engine = physics_name(base.cfg)
+        self._engine, self._is_mujoco = physics_name(base.cfg), is_mujoco(base.cfg)
         self._built: dict[str, tuple[ParameterTable, torch.Tensor, torch.Tensor]] = {}
         self._hooked: dict[str, ParameterTable] = {}
 
@@ -87,7 +87,7 @@ class PhysicalParameters:
             offsets_m: Offsets in the frame of the body [m]; shape (n, 3).
         """
         entity, columns = self._bodies("center_of_mass", asset, bodies)
-        attribute = "body_com_pos_b" if self._engine == _NEWTON else "body_com_pose_b"
+        attribute = "body_com_pos_b" if self._is_mujoco else "body_com_pose_b"
         offsets = offsets_m.to(self._slots.device)
 
         def shift(rows: torch.Tensor, changed: torch.Tensor) -> None:
@@ -109,7 +109,7 @@ class PhysicalParameters:
             factors: Shape (n,).
         """
         entity, columns = self._bodies("friction", asset, bodies)
-        if self._engine == _NEWTON:
+        if self._is_mujoco:
             table = newton_friction_table(self._base, entity)
             links = getattr(entity, "map_body_ids_to_backend", list)(columns)
             shapes = [shape for link in links for shape in entity.root_view.body_shapes[link]]
@@ -121,7 +121,7 @@ class PhysicalParameters:
         if not shapes:
             raise UserError(f"the perturbation 'friction' needs collision shapes, and {asset!r} has none there")
         self._scale(f"{asset}/friction", table, shapes, factors)
-        if self._engine == _NEWTON:
+        if self._is_mujoco:
             ground = self._hook("ground", lambda: newton_ground_friction_table(self._base))
             self._scale("ground/friction", ground, [0], factors)
 
@@ -139,7 +139,7 @@ class PhysicalParameters:
         def add(rows: torch.Tensor, changed: torch.Tensor) -> None:
             rows[:, columns] += values[changed].unsqueeze(1)
 
-        for kind in ["joint_friction"] if self._engine == _NEWTON else ["joint_friction", "joint_dynamic_friction"]:
+        for kind in ["joint_friction"] if self._is_mujoco else ["joint_friction", "joint_dynamic_friction"]:
             table = asset_table(entity, f"{kind}_coeff", f"write_{kind}_coefficient_to_sim_index", f"{kind}_coeff")
             self._change(f"{asset}/{kind}", table, values != 0.0, add)
 
@@ -190,7 +190,7 @@ class PhysicalParameters:
             angles_rad: Angle from the vertical [rad]; shape (n,).
             directions_rad: Horizontal direction of the tilt, from +x towards +y [rad]; shape (n,).
         """
-        self._require("gravity_tilt", _NEWTON)
+        self._require("gravity_tilt")
         angles, directions = angles_rad.to(self._slots.device), directions_rad.to(self._slots.device)
 
         def tilt(rows: torch.Tensor, changed: torch.Tensor) -> None:
@@ -266,19 +266,19 @@ class PhysicalParameters:
         return self._hooked[name]
 
     def _require(self, perturbation: str, *engines: str) -> None:
-        """Refuse a perturbation that the physics engine does not support."""
-        if self._engine not in engines:
+        """Refuse a perturbation that neither MuJoCo nor one of these engines, which the scene uses, supports."""
+        if not self._is_mujoco and self._engine not in engines:
             raise UserError(f"the perturbation {perturbation!r} cannot be done by {self._engine}")
 
     def _bodies(self, perturbation: str, asset: str, names: Names) -> tuple[Any, list[int]]:
         """Return an asset and the indices of its bodies."""
-        self._require(perturbation, _NEWTON, _OVPHYSX)
+        self._require(perturbation, _OVPHYSX)
         entity = _entity(asset, {**self._base.scene.articulations, **self._base.scene.rigid_objects})
         return entity, _indices(entity.find_bodies, names, asset, entity.body_names)
 
     def _joints(self, perturbation: str, asset: str, names: Names) -> tuple[Any, list[int]]:
         """Return an articulation and the indices of its joints."""
-        self._require(perturbation, _NEWTON, _OVPHYSX)
+        self._require(perturbation, _OVPHYSX)
         entity = _entity(asset, self._base.scene.articulations)
         return entity, _indices(entity.find_joints, names, asset, entity.joint_names)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
+from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.company import require_own_rows
 from ledger_lab.panels.conditions import Conditions
@@ -26,7 +27,13 @@ from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
 from ledger_lab.panels.starts import require_repeatable_starts
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
-from ledger_lab.panels.terrain import place_on_patches, spread_over_types
+from ledger_lab.panels.terrain import (
+    GroundWatch,
+    on_held_out_ground,
+    place_on_patches,
+    separate_grids,
+    spread_over_types,
+)
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -96,12 +103,13 @@ class HeldOutSlots:
         self._panel_taken = panel
         self._state: PanelState = "idle"
         self._hooks = Hooks(self._base, self.first)
-        self._configured = ConfiguredTerms(self._base)
+        self._configured, self._ground = ConfiguredTerms(self._base), GroundWatch(self._base, first)
         self._startup, self._intervals = StartupEvents(self._base), IntervalEvents(self._base, self.first)
         self._capacity: CapacityWatch | None = None
         self._conditions: Conditions | None = None
         if any(cell.perturbations for cell in panel.cells):
-            cells = [cell for cell in panel.cells for _ in panel.seeds] * places
+            by_name = {cell.name: cell for cell in panel.cells}
+            cells = [by_name[name] for name, _ in panel.episodes] * places
             cells += [Cell("")] * (self.count - len(cells))
             self._conditions = Conditions(env, self.first, cells)
 
@@ -111,6 +119,7 @@ class HeldOutSlots:
         with ExitStack() as undo:
             self._hooks.attach(undo, self)
             spread_over_types(self._base, self.first)
+            separate_grids(self._base, self.first, undo)
             if self._conditions is not None:
                 self._conditions.attach(undo)
             self._capacity = CapacityWatch.attach(self._env)
@@ -121,6 +130,7 @@ class HeldOutSlots:
             require_repeatable_starts(self._base, self._held_out, self._restart)
             self._require_own_rows()
             self._restart()
+            self._ground.require_apart()
             yield self
 
     def reset(self) -> None:
@@ -216,6 +226,7 @@ class HeldOutSlots:
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
         self._configured.require_as_configured()
+        self._ground.require_apart()
         taken = [place for place, policy in enumerate(self._policies) if policy is not None]
         return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
 
@@ -239,7 +250,9 @@ class HeldOutSlots:
             with self._window(), torch.no_grad():
                 held_out = rows_of(result[0], self._held_out)
                 overflowed = None if self._capacity is None else self._capacity.overflowed()[self._held_out]
-                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed)
+                unstable = unstable_environments(self._env)
+                unstable = None if unstable is None else unstable[self._held_out]
+                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
                 if self._conditions is not None:
                     self._conditions.after_step()
         return result
@@ -264,17 +277,21 @@ class HeldOutSlots:
                 if self._capacity is not None:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
+    def on_training_reset(self, ids: torch.Tensor) -> None:
+        """See to it that training robots start on the ground of the training."""
+        self._ground.look(ids)
+
     def on_resample(
         self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
     ) -> None:
         """Resample a command as it was configured, from the episodes' own streams."""
-        with self.own_draws(slots, f"command {command!r}"), self._configured.restored():
+        with self.own_draws(slots, f"command {command!r}"), self._as_in_an_exam():
             resample(slots)
 
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due.cpu().numpy(), "an interval event"), self._configured.restored():
+            with self.own_draws(due.cpu().numpy(), "an interval event"), self._as_in_an_exam():
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -356,13 +373,20 @@ class HeldOutSlots:
 
         self._streams.restart(slots, self._keys[slots])
         ids = self._ids(slots)
-        with self._drawing(self._streams, slots, "the task's reset"), self._configured.restored():
+        with self._drawing(self._streams, slots, "the task's reset"), self._as_in_an_exam():
             place_on_patches(self._base, ids)
             reset_scene_to_default(self._base, ids, reset_joint_targets=True)
             self._hooks.reset(ids)
             self._intervals.restart(slots)
+        self._ground.look(ids)
         if self._conditions is not None:
             self._conditions.start(slots, self._condition_keys[slots])
+
+    @contextmanager
+    def _as_in_an_exam(self) -> Iterator[None]:
+        """Within the context, terms are as they were configured, and patches are those of the held-out ground."""
+        with self._configured.restored(), on_held_out_ground(self._base):
+            yield
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
         """Return the environment ids of held-out slots, in the type that Isaac Lab resets with."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,12 @@ _PARAMETERS = (
 )
 """Physical parameters of an asset, by their names in its data; each has a row per environment."""
 
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+"""Functions of Python's module ``time`` that read a clock."""
+
+_LATER_S = 1_000_003
+"""How much later other surroundings are [s]; also the number of further steps."""
+
 _ROUNDING = 1e-5
 """Largest difference, relative and absolute, that counts as rounding."""
 
@@ -33,10 +41,10 @@ _ROUNDING = 1e-5
 def require_repeatable_starts(base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None]) -> None:
     """Refuse a task whose held-out episodes start differently although their seeds are the same.
 
-    Between the two starts, the counters of the environment and the global random streams of torch, NumPy and Python
-    change. A generator of the task's own and a clock change by themselves. If the scores of the simulation are
-    ``bitwise``, the starts must be equal in every bit. Other engines round what they store: OvPhysX reads an inertia of
-    2 kg m² back with differences of 1e-9.
+    Between the two starts, the counters of the environment, the clocks of Python's module ``time``, and the global
+    random streams of torch, NumPy and Python change. A generator of the task's own changes by itself. If the scores of
+    the simulation are ``bitwise``, the starts must be equal in every bit. Other engines round what they store: OvPhysX
+    reads an inertia of 2 kg m² back with differences of 1e-9.
 
     Args:
         base: The environment, unwrapped.
@@ -46,31 +54,44 @@ def require_repeatable_starts(base: ManagerBasedRLEnv, rows: slice, start: Calla
     Raises:
         UserError: If the starts differ. The message names the event, if one reset event alone makes the difference.
     """
-    if (difference := _difference(base, rows, start)) is None:
-        return
+    if found := find_cause(base, lambda: _difference(base, rows, start)):
+        raise UserError(
+            f"episodes with the same seed start differently: {found}. Random numbers must come from torch, without a "
+            "generator of the task's own, and nothing may depend on step counters or the clock"
+        )
+
+
+def find_cause(base: ManagerBasedRLEnv, difference: Callable[[], str | None]) -> str | None:
+    """Find out whether starts differ, and which reset event makes the difference.
+
+    Args:
+        base: The environment, unwrapped.
+        difference: Starts episodes; returns the name of a quantity that differs, or ``None`` if none does.
+
+    Returns:
+        The quantity, with the name of the event if one event alone makes the difference; ``None`` if none differs.
+    """
+    if (found := difference()) is None:
+        return None
     for name, term in _reset_events(base):
         function = term.func
         term.func = _NoEvent()
         try:
-            if _difference(base, rows, start) is None:
-                difference = f"reset event {name!r} changes {difference}"
-                break
+            if difference() is None:
+                return f"reset event {name!r} changes {found}"
         finally:
             term.func = function
-    raise UserError(
-        f"episodes with the same seed start differently: {difference}. Random numbers must come from torch, without a "
-        "generator of the task's own, and nothing may depend on step counters or the clock"
-    )
+    return found
 
 
 def _difference(base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None]) -> str | None:
     """Start the episodes twice; return the name of the first quantity that differs."""
     start()
-    expected = dict(_quantities(base, rows))
+    expected = dict(start_quantities(base, rows))
     with other_surroundings(base):
         start()
     same = _same_bits if exactness(base.cfg) == "bitwise" else _same_values
-    return next((name for name, value in _quantities(base, rows) if not same(value, expected[name])), None)
+    return next((name for name, value in start_quantities(base, rows) if not same(value, expected[name])), None)
 
 
 def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -83,9 +104,17 @@ def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.allclose(left, right, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
 
 
-def _quantities(base: ManagerBasedRLEnv, rows: slice) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield names and copies of what an episode starts with: physical state, parameters and commands."""
-    for kind in base.scene.get_state().values():
+def start_quantities(
+    base: ManagerBasedRLEnv, rows: slice, *, is_relative: bool = False
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield names and copies of what an episode starts with: physical state, parameters and commands.
+
+    Args:
+        base: The environment, unwrapped.
+        rows: The held-out slots.
+        is_relative: Whether positions are relative to the places of the slots in the world.
+    """
+    for kind in base.scene.get_state(is_relative=is_relative).values():
         for name, state in kind.items():
             for quantity, value in state.items():
                 yield f"{quantity} of {name!r}", value[rows].clone()
@@ -116,7 +145,7 @@ class _NoEvent:
 
 @contextmanager
 def other_surroundings(base: ManagerBasedRLEnv) -> Iterator[None]:
-    """Within the context, change what no episode may depend on: step counters and global random streams.
+    """Within the context, change what no episode may depend on: step counters, clocks and global random streams.
 
     Args:
         base: The environment, unwrapped.
@@ -126,10 +155,21 @@ def other_surroundings(base: ManagerBasedRLEnv) -> Iterator[None]:
     np.random.seed(random.getrandbits(32))
     random.seed(random.getrandbits(32))
     for name, count in counters.items():
-        setattr(base, name, count + 1_000_003)
+        setattr(base, name, count + _LATER_S)
+    clocks = {name: getattr(time, name) for name in _CLOCKS}
+    for name, read in clocks.items():
+        later = _LATER_S * (10**9 if name.endswith("_ns") else 1)
+        setattr(time, name, functools.partial(_read_later, read, later))
     try:
         yield
     finally:
+        for name, read in clocks.items():
+            setattr(time, name, read)
         streams.restore()
         for name, count in counters.items():
             setattr(base, name, count)
+
+
+def _read_later(read: Callable[[], float], later: int) -> float:
+    """Return what a clock will show later."""
+    return read() + later

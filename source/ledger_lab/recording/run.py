@@ -70,6 +70,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             run_id=self.run_id,
             directory=self.directory,
             device=self._declared.device,
+            peak_gpu_memory_bytes=self._peak_gpu_memory_bytes,
         )
         self._writer.declare(self._declared)
         self._writer.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -26,7 +27,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.meters import PhaseClock, measured_or_none, peak_host_memory_bytes
+from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
 
 
 class AttemptWriter:
@@ -121,7 +122,10 @@ class RunWriter(AttemptWriter):
         attempt: int = 1,
         rank: int = 0,
         env_steps: int = 0,
+        train_ns: int = 0,
+        evaluate_ns: int = 0,
         earlier_results: Sequence[PanelResult] = (),
+        peak_gpu_memory_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Begin with nothing written.
 
@@ -134,11 +138,21 @@ class RunWriter(AttemptWriter):
             attempt: Number of the attempt.
             rank: Rank of this process.
             env_steps: As for :class:`AttemptWriter`.
+            train_ns: Time of earlier attempts in the training phases, up to the state that this attempt resumes from.
+            evaluate_ns: The same for the phase ``evaluate``.
             earlier_results: Panel results that earlier attempts wrote.
+            peak_gpu_memory_bytes: Called at each checkpoint; see :meth:`AttemptWriter.end`.
         """
         super().__init__(append, clock, env_steps=env_steps)
         self.directory = directory.resolve()
         """Where this process saves checkpoints."""
+        self.train_ns = train_ns
+        """Time in the training phases up to the last beat, over all attempts without lost work [ns]."""
+        self.evaluate_ns = evaluate_ns
+        """Time in the phase ``evaluate`` up to the last beat, over all attempts without lost work [ns]."""
+        self._peak_gpu_memory_bytes = peak_gpu_memory_bytes
+        self._endings: Counter[str] | None = None
+        """Training episodes that ended since the last checkpoint; ``None`` if nobody counted any."""
         self._run_id, self._device, self._attempt, self._rank = run_id, device, attempt, rank
         self._sha256_of: dict[str, str] = {}
         self._final: dict[tuple[str, int | None, int, str], PanelResult] = {}
@@ -182,6 +196,21 @@ class RunWriter(AttemptWriter):
         own = f"journal-{self._attempt}-"
         return {name: anchor for name, anchor in anchors_of(self.directory).items() if not name.startswith(own)}
 
+    def beat(self, figures: Mapping[str, float] | None = None) -> tuple[dict[str, int], int]:
+        """Write the time per phase since the last beat, and add it up for the next checkpoint."""
+        phase_ns, wall_ns = super().beat(figures)
+        self.train_ns += sum(phase_ns.get(phase, 0) for phase in TRAINING_PHASES)
+        self.evaluate_ns += phase_ns.get(Phase.EVALUATE, 0)
+        return phase_ns, wall_ns
+
+    def count_endings(self, endings: Mapping[str, int]) -> None:
+        """Count training episodes for the next checkpoint.
+
+        Args:
+            endings: Number of episodes that ended since the last call, by the termination that ended them.
+        """
+        self._endings = (Counter() if self._endings is None else self._endings) + Counter(endings)
+
     def checkpoint(self, path: str | Path, iteration: int, env_steps: int) -> CheckpointSaved:
         """Write that a policy is on disk.
 
@@ -207,10 +236,16 @@ class RunWriter(AttemptWriter):
             iteration=iteration,
             env_steps=env_steps,
             wall_ns=self.clock.wall_ns(),
+            train_ns=self.train_ns,
+            evaluate_ns=self.evaluate_ns,
+            peak_host_memory_bytes=peak_host_memory_bytes(),
+            peak_gpu_memory_bytes=measured_or_none(self._peak_gpu_memory_bytes),
+            endings=None if self._endings is None else dict(self._endings),
         )
         if self._sha256_of.setdefault(saved.path, saved.sha256) != saved.sha256:
             raise UserError(f"checkpoint {saved.path}: had another policy before: use one file per policy")
         self._append_once(saved)
+        self._endings = None if self._endings is None else Counter()
         return saved
 
     def result(

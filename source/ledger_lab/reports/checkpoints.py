@@ -8,8 +8,8 @@ from functools import cached_property
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.panels import anytime_interval, wilson_interval
-from ledger_lab.reports.columns import Shown, figure
-from ledger_lab.units import MISSING, duration, quantity
+from ledger_lab.reports.columns import Shown, TableCell, figure
+from ledger_lab.units import MISSING, duration, gigabytes, in_seconds, quantity
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,25 @@ class ScoredCheckpoint:
 def _figure[Value](read: Callable[[ScoredCheckpoint], Value], shown: Shown | None = None) -> Value:
     """Declare a figure of a checkpoint."""
     return figure(read, shown)
+
+
+def _gigabytes(size_bytes: int | None) -> float | None:
+    """Return an amount of memory [GB = 10^9 bytes]."""
+    return None if size_bytes is None else size_bytes / 1e9
+
+
+def _peak_memory(gpu_gb: float | None, host_gb: float | None) -> TableCell:
+    """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
+    peak_gb = host_gb if gpu_gb is None else gpu_gb
+    return TableCell(gigabytes(peak_gb), "" if peak_gb is None else "host" if gpu_gb is None else "GPU")
+
+
+def _endings_in_words(endings: dict[str, int] | None) -> str:
+    """Return how training episodes ended, the most frequent termination first."""
+    if endings is None:
+        return MISSING
+    order = sorted(endings.items(), key=lambda each: -each[1])
+    return ", ".join(f"{term} {quantity(episodes)}" for term, episodes in order) or "none ended"
 
 
 def _share(successes: int | None, episodes: int | None) -> str:
@@ -114,6 +133,43 @@ class CheckpointSummary:
         Shown("", "", lambda each: "target reached" if each.confirmed else "", priority=7, align="left"),
     )
     """Whether that confirmation proved that the checkpoint reaches the target."""
+    train_s: float | None = _figure(
+        lambda of: in_seconds(of.saved.train_ns),
+        Shown("training", "training phases up to it", lambda each: duration(each.train_s), priority=8),
+    )
+    """Seconds of the run in the training phases up to the checkpoint's iteration, without lost work; ``None`` if
+    unknown."""
+    evaluate_s: float | None = _figure(
+        lambda of: in_seconds(of.saved.evaluate_ns),
+        Shown("evaluation", "phase evaluate up to it", lambda each: duration(each.evaluate_s), priority=9),
+    )
+    """Seconds of the run in the phase ``evaluate`` up to the checkpoint's iteration, without lost work; ``None`` if
+    unknown."""
+    peak_gpu_memory_gb: float | None = _figure(
+        lambda of: _gigabytes(of.saved.peak_gpu_memory_bytes),
+        Shown(
+            "peak memory",
+            "of the attempt so far",
+            lambda each: _peak_memory(each.peak_gpu_memory_gb, each.peak_host_memory_gb),
+            priority=10,
+        ),
+    )
+    """Peak memory of the first process on the accelerator so far in the attempt [GB]. The report shows the host's peak
+    memory where there is none."""
+    peak_host_memory_gb: float | None = _figure(lambda of: _gigabytes(of.saved.peak_host_memory_bytes))
+    """Peak memory of the first process on the host so far in the attempt [GB]."""
+    endings: dict[str, int] | None = _figure(
+        lambda of: of.saved.endings,
+        Shown(
+            "training episodes ended by",
+            "since the last checkpoint",
+            lambda each: _endings_in_words(each.endings),
+            priority=11,
+            align="left",
+        ),
+    )
+    """Training episodes of all processes that ended since the last checkpoint of the attempt, by termination; ``None``
+    if they were not counted."""
 
 
 def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:

@@ -129,20 +129,20 @@ def columns_of(kind: type) -> tuple[Column[Any], ...]:
     )
 
 
-def sql_columns(kind: type, find: Callable[[Any], object | None], *, but: str = "") -> Iterator[Column[Any]]:
+def sql_columns(kind: type, find: Callable[[Any], object | None], *, but: Sequence[str] = ()) -> Iterator[Column[Any]]:
     """Yield the columns of a dataclass that SQL can hold, for a table whose rows hold the dataclass.
 
     Args:
         kind: The dataclass.
         find: Takes a row of the table, and returns its instance of the dataclass, if it has one.
-        but: Field to leave out.
+        but: Fields to leave out.
     """
 
     def through(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda row: None if (found := find(row)) is None else read(found)
 
     for each in columns_of(kind):
-        if each.type is not None and each.name != but:
+        if each.type is not None and each.name not in but:
             yield Column(name=each.name, type=each.type, read=through(each.read), meaning=each.meaning)
 
 

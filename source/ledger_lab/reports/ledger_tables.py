@@ -29,6 +29,7 @@ from ledger_lab.reports.columns import Column, column, sql_columns
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.load import RoomSummary, summarize_room
 from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.units import in_seconds
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ class _OwnRow[Kind: Row](NamedTuple):
     run: Run
     attempt: Attempt
     row: Kind
+
+
+class _EndingRow(NamedTuple):
+    """The training episodes that one termination ended before a checkpoint."""
+
+    of: _OwnRow[CheckpointSaved]
+    ended_by: str
+    episodes: int
 
 
 class _ResultRow(NamedTuple):
@@ -153,6 +162,13 @@ def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_Own
                 yield _OwnRow(run, attempt, row)
 
     return rows
+
+
+def _ending_rows(contents: Contents) -> Iterator[_EndingRow]:
+    """Yield the training episodes before each checkpoint, by termination."""
+    for each in _own_rows(CheckpointSaved)(contents):
+        for ended_by, episodes in (each.row.endings or {}).items():
+            yield _EndingRow(each, ended_by, episodes)
 
 
 def _result_rows(contents: Contents) -> Iterator[_ResultRow]:
@@ -242,7 +258,7 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
     column("env_steps BIGINT", lambda of: of.attempt.sums.env_steps),
     column("peak_host_memory_bytes BIGINT", lambda of: of.ended.peak_host_memory_bytes if of.ended else None),
     column("peak_gpu_memory_bytes BIGINT", lambda of: of.ended.peak_gpu_memory_bytes if of.ended else None),
-    *sql_columns(ShutdownEnded, lambda of: of.shutdown, but="wall_ns"),
+    *sql_columns(ShutdownEnded, lambda of: of.shutdown, but=["wall_ns"]),
     *sql_columns(RoomSummary, lambda of: of.room),
 ]
 
@@ -277,8 +293,25 @@ _PHASES: list[Column[_PhaseRow]] = [
 _CHECKPOINTS: list[Column[_OwnRow[CheckpointSaved]]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
-    *sql_columns(CheckpointSaved, lambda of: of.row, but="wall_ns"),
+    *sql_columns(CheckpointSaved, lambda of: of.row, but=["wall_ns", "train_ns", "evaluate_ns"]),
     _ROW_WALL,
+    column(
+        "train_s DOUBLE time of the run in the training phases up to its iteration [s]",
+        lambda of: in_seconds(of.row.train_ns),
+    ),
+    column(
+        "evaluate_s DOUBLE time of the run in the phase evaluate up to its iteration [s]",
+        lambda of: in_seconds(of.row.evaluate_ns),
+    ),
+]
+
+_ENDINGS: list[Column[_EndingRow]] = [
+    column("run_id VARCHAR", attrgetter("of.run.run_id")),
+    column("attempt BIGINT from 1", attrgetter("of.attempt.number")),
+    column("checkpoint VARCHAR joins checkpoints.path", attrgetter("of.row.path")),
+    column("iteration BIGINT iterations completed when the checkpoint was saved", attrgetter("of.row.iteration")),
+    column("ended_by VARCHAR a termination term", attrgetter("ended_by")),
+    column("episodes BIGINT training episodes since the last checkpoint of the attempt", attrgetter("episodes")),
 ]
 
 _PANEL_RESULTS: list[Column[_ResultRow]] = [
@@ -341,7 +374,7 @@ _TELEMETRY: list[Column[_SampleRow]] = [
     column("wall_s DOUBLE age of the attempt [s]", lambda of: of.row.wall_ns / 1e9),
     *sql_columns(HostSample, lambda of: of.host),
     column("device VARCHAR the accelerator's UUID", lambda of: of.device.uuid if of.device else None),
-    *sql_columns(DeviceSample, lambda of: of.device, but="uuid"),
+    *sql_columns(DeviceSample, lambda of: of.device, but=["uuid"]),
 ]
 
 _HEALTH: list[Column[_OwnRow[Health]]] = [
@@ -373,6 +406,12 @@ TABLES: dict[str, Table] = {
         ),
         Table("phases", "one row per phase within a phase window of an attempt's first process", _PHASES, _phase_rows),
         Table("checkpoints", "one row per saved policy", _CHECKPOINTS, _own_rows(CheckpointSaved)),
+        Table(
+            "endings",
+            "one row per checkpoint and termination of training episodes; missing if they were not counted",
+            _ENDINGS,
+            _ending_rows,
+        ),
         Table("panel_results", "one row per score of a checkpoint on a panel", _PANEL_RESULTS, _result_rows),
         Table("episodes", "one row per held-out episode of a panel result", _EPISODES, _episode_rows),
         Table(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from ledger_lab.ledger import Status
@@ -15,7 +14,7 @@ from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cells import status_cell
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohorts import cohort_line
-from ledger_lab.reports.columns import Style, shown_table
+from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -73,6 +72,21 @@ _FEWEST_COLUMNS = 3
 def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
     """Return a heading line and one line per run. Rich's own table would take minutes for ten thousand runs."""
     columns, rows = shown_table(RunSummary, summaries)
+    texts, widths = _fitted(columns, rows, width)
+    lines = _lines(columns, texts, widths)
+    for line, row, cells in zip(lines[1:], texts[1:], rows, strict=True):
+        begin = 0
+        for text, cell, wanted in zip(row, cells, widths, strict=False):
+            if cell.style:
+                line.stylize(_STYLES[cell.style], begin, begin + len(text))
+            begin += len(text) + wanted - cell_len(text) + _GAP
+    return lines
+
+
+def _fitted(
+    columns: Sequence[tuple[str, Shown]], rows: Sequence[Sequence[TableCell]], width: int
+) -> tuple[list[list[str]], list[int]]:
+    """Return the heading and the cells as texts, and the widths of the columns that a terminal has room for."""
     texts = [[shown.title for _, shown in columns], *([f"{c.text} {c.beside}".rstrip() for c in row] for row in rows)]
     widths: list[int] = []
     for place in range(len(columns)):
@@ -80,15 +94,14 @@ def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
         if sum(widths) + _GAP * len(widths) + wanted > width and len(widths) >= _FEWEST_COLUMNS:
             break
         widths.append(wanted)
+    return texts, widths
+
+
+def _lines(columns: Sequence[tuple[str, Shown]], texts: Sequence[Sequence[str]], widths: Sequence[int]) -> list[Text]:
+    """Return one line per row of a table, the heading first."""
     aligns = [shown.align for _, shown in columns]
     lines = [_line(row, widths, aligns) for row in texts]
     lines[0].stylize("bold")
-    for line, row, cells in zip(lines[1:], texts[1:], rows, strict=True):
-        begin = 0
-        for text, cell, wanted in zip(row, cells, widths, strict=False):
-            if cell.style:
-                line.stylize(_STYLES[cell.style], begin, begin + len(text))
-            begin += len(text) + wanted - cell_len(text) + _GAP
     return lines
 
 
@@ -185,7 +198,7 @@ def _load_line(summary: RunSummary) -> list[Text]:
     return [Text(f"{summary.run_id} used {' · '.join(parts)}", style="dim")] if parts else []
 
 
-def render_checkpoints(summary: RunSummary) -> Table:
+def render_checkpoints(summary: RunSummary, width: int) -> Group:
     """Draw the learning curve of a run: its checkpoints with their held-out scores.
 
     Beside the panel's successes it shows the episodes that only lasted to their horizon, which Isaac Lab's survival
@@ -193,11 +206,10 @@ def render_checkpoints(summary: RunSummary) -> Table:
 
     Args:
         summary: The run.
+        width: Columns of the terminal; the last columns of the table that do not fit are left out.
     """
-    table = Table(title=f"run {summary.run_id}", title_justify="left", box=None, pad_edge=False, header_style="bold")
     columns, rows = shown_table(CheckpointSummary, summary.checkpoints)
-    for _, shown in columns:
-        table.add_column(shown.title, justify=shown.align, no_wrap=True)
-    for checkpoint, cells in zip(summary.checkpoints, rows, strict=True):
-        table.add_row(*(cell.text for cell in cells), style="green" if checkpoint.confirmed else None)
-    return table
+    lines = _lines(columns, *_fitted(columns, rows, width))
+    for line, checkpoint in zip(lines[1:], summary.checkpoints, strict=True):
+        line.stylize("green" if checkpoint.confirmed else "")
+    return Group(Text(f"run {summary.run_id}", style="italic"), *lines)

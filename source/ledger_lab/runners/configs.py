@@ -22,6 +22,7 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 from ledger_lab.assets.ground_plane import use_local_ground
 from ledger_lab.errors import UserError, first_line, nearest, place_of
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.native.choose import NATIVE_CHOICE, WARP_CHOICE, native_physics, require_warp_settings
 from ledger_lab.recipes.libraries import dialect_of
 from ledger_lab.recipes.settings import ABSENT, children, follow
 from ledger_lab.runners.adapter import Adapter, load_adapter
@@ -48,7 +49,8 @@ def resolve_configs(
     Args:
         task: Gymnasium id of a registered task.
         library: The library.
-        overrides: Hydra overrides: ``physics=NAME``, ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
+        overrides: Hydra overrides: ``physics=NAME`` (also ``newton_mujoco``, see :mod:`ledger_lab.native`),
+            ``presets=NAME``, ``env.PATH=VALUE``, ``agent.PATH=VALUE``.
         agent: Key of the agent's configuration in the registration; ``None`` for the library's usual configuration.
         play_mode: Whether to apply the task's ``play_mode``. Overrides have priority.
 
@@ -56,6 +58,10 @@ def resolve_configs(
         UserError: If an override matches nothing or has the wrong type, or the code of a configuration fails.
     """
     agent_key = agent or f"{library}_cfg_entry_point"
+    native = NATIVE_CHOICE in overrides
+    if native:
+        require_warp_settings(task)
+        overrides = [WARP_CHOICE if override == NATIVE_CHOICE else override for override in overrides]
     plain = {"env": _load(task, "env_cfg_entry_point"), "agent": _load(task, agent_key)}
     choices = [override for override in overrides if _is_choice(override, task, plain)]
     env_cfg, agent_cfg = _resolve(task, agent_key, choices)
@@ -69,6 +75,8 @@ def resolve_configs(
             f"task {task} is not manager-based: choose a manager-based task, because a panel needs the managers to see "
             "how an episode ends"
         )
+    if native:
+        env_cfg.sim.physics = native_physics(env_cfg.sim.physics)
     use_local_ground(env_cfg)
     return env_cfg, agent_cfg
 

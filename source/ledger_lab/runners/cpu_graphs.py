@@ -2,8 +2,8 @@
 
 On a GPU, Isaac Lab captures a physics step as a CUDA graph. On a CPU it launches hundreds of kernels one by one from
 Python, which takes several times as long as the kernels. Warp can record a step on the CPU as well, and replay it in
-C++ (``warp.capture_begin`` on a CPU device); loops of the solver are recorded as loops. Only the MuJoCo-Warp solver is
-recorded; a test proves that its replayed steps equal launched steps bit for bit.
+C++ (``warp.capture_begin`` on a CPU device); loops of the solver are recorded as loops. Only MuJoCo, by MuJoCo-Warp or
+by its own C code, is recorded; a test proves that replayed steps equal launched steps bit for bit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from ledger_lab.physics import is_mujoco
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -30,15 +32,15 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
         env: The environment, as ``gym.make`` returns it.
     """
     import warp
+    from isaaclab.utils.string import string_to_callable
     from isaaclab_newton.physics import NewtonManager
-    from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
 
-    physics = env.unwrapped.cfg.sim.physics
-    solver = str(getattr(physics, "class_type", "")).rpartition(":")[2]
-    if env.unwrapped.device != "cpu" or solver != NewtonMJWarpManager.__name__ or not physics.use_cuda_graph:
+    cfg = env.unwrapped.cfg
+    if env.unwrapped.device != "cpu" or not is_mujoco(cfg) or not cfg.sim.physics.use_cuda_graph:
         yield
         return
-    launches = {name: getattr(NewtonMJWarpManager, name) for name in _STEPS}
+    manager = string_to_callable(str(cfg.sim.physics.class_type))
+    launches = {name: getattr(manager, name) for name in _STEPS}
 
     def recorded(launch: Callable[[], None]) -> Callable[[], None]:
         def replay() -> None:
@@ -53,10 +55,10 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
         return replay
 
     for name, launch in launches.items():
-        setattr(NewtonMJWarpManager, name, staticmethod(recorded(launch)))
+        setattr(manager, name, staticmethod(recorded(launch)))
     try:
         yield
     finally:
         for name in _STEPS:
-            delattr(NewtonMJWarpManager, name)  # the base class's own step is visible again
+            delattr(manager, name)  # the base class's own step is visible again
         NewtonManager._graph = None

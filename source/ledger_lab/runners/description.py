@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import package_versions
+from ledger_lab.panels.ground import has_held_out_ground
 from ledger_lab.physics import physics_name
 from ledger_lab.runners.configs import plain_config
 
@@ -22,6 +23,9 @@ _PHYSICS_NEUTRAL = frozenset(
     {"class_type", "cooked_collider_cache_dir", "debug_mode", "launcher_type", "use_cuda_graph"}
 )
 """Settings of a physics engine that change speed, output or caches, but no trajectory."""
+
+_SOLVER_NEUTRAL = frozenset({"cpu_threads"})
+"""Settings of a solver that change no trajectory."""
 
 _SIMULATION_NEUTRAL = frozenset(
     {
@@ -47,6 +51,8 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
     """
     simulation = {key: value for key, value in plain_config(env_cfg.sim).items() if key not in _SIMULATION_NEUTRAL}
     physics = {key: value for key, value in plain_config(env_cfg.sim.physics).items() if key not in _PHYSICS_NEUTRAL}
+    if isinstance(solver := physics.get("solver_cfg"), dict):
+        physics["solver_cfg"] = {key: value for key, value in solver.items() if key not in _SOLVER_NEUTRAL}
     engine = physics_name(env_cfg)
     packages = ("isaaclab", "torch", *_ENGINE_PACKAGES.get(engine.partition("/")[0], ()))
     parts = {
@@ -54,12 +60,14 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
         for name in _ENVIRONMENT_PARTS
         if (part := getattr(env_cfg, name, None)) is not None
     }
+    ground = {"ground": "held_out"} if has_held_out_ground(env_cfg) else {}
     return {
         "physics": {"engine": engine, "settings": physics, "simulation": simulation},
         "time_step": {"physics_s": env_cfg.sim.dt, "decimation": env_cfg.decimation},
         "environment_sha256": {name: hashlib.sha256(canonical_json(part)).hexdigest() for name, part in parts.items()},
         "order": {name: _order(part, depth=2 if name == "observations" else 1) for name, part in parts.items()},
         "task_episode_length_s": env_cfg.episode_length_s,
+        **ground,
         "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
     }
 

@@ -99,6 +99,18 @@ class ProcessGroup:
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return [int(value) for value in values]
 
+    def total(self, mine: Sequence[int]) -> list[int]:
+        """Return the sum of the values of all processes, place by place, in one collective.
+
+        Args:
+            mine: Values of this process; equally many in all.
+        """
+        if self.world.size == 1 or not mine:
+            return list(mine)
+        values = torch.tensor(mine, dtype=torch.long)
+        dist.all_reduce(values)
+        return [int(value) for value in values]
+
     def any(self, mine: bool) -> bool:
         """Tell whether the value is true in any process."""
         return self.largest([mine]) == [True]

@@ -1,12 +1,15 @@
-"""Replaces attributes of a library for a while, and records values that it computes but does not log."""
+"""Replaces attributes of a library for a while, records values that it computes, and divides its long functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from ledger_lab.meters import Phase, PhaseClock
 
 
 @contextmanager
@@ -51,6 +54,39 @@ def recorded_calls(owner: Any, name: str, value: Callable[..., Any] = lambda res
 
     with replaced(owner, **{name: call}):
         yield recorded
+
+
+@contextmanager
+def phase_until_call(clock: PhaseClock, phase: Phase, owner: Any, name: str) -> Iterator[None]:  # noqa: ANN401 - see above
+    """Count the time for a phase until a function is called, or until the context ends.
+
+    So one function of a library can be divided into two phases: its first part ends where it first calls another
+    function.
+
+    Args:
+        clock: The clock.
+        phase: The phase.
+        owner: Module or object in which the library looks up the function.
+        name: Name of the function.
+    """
+    function, counting = getattr(owner, name), True
+
+    def end() -> None:
+        nonlocal counting
+        if counting:
+            counting = False
+            clock.close()
+
+    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+        end()
+        return function(*args, **kwargs)
+
+    clock.open(phase)
+    with replaced(owner, **{name: call}):
+        try:
+            yield
+        finally:
+            end()
 
 
 def largest_norm(norms: list[torch.Tensor], scaler: torch.amp.GradScaler | None = None) -> torch.Tensor | None:

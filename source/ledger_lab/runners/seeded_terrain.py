@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +32,22 @@ class SeededTerrainGenerator(TerrainGenerator):
             cfg: The configuration; its seed must be set.
             device: Device on which flat patches are searched for.
         """
-        shared = GlobalStreams()
-        random.seed(cfg.seed)
-        np.random.seed(cfg.seed)
-        torch.manual_seed(cfg.seed)
-        try:
+        with seeded_streams(cfg.seed):
             super().__init__(cfg, device)
-        finally:
-            shared.restore()
+
+
+@contextmanager
+def seeded_streams(seed: int) -> Iterator[None]:
+    """Within the context, draw from global random streams with a seed of their own.
+
+    Args:
+        seed: The seed, below 2^32.
+    """
+    shared = GlobalStreams()
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        shared.restore()

@@ -15,12 +15,15 @@ import warp
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.sensors import ImuCfg, JointWrenchSensorCfg, PvaCfg, RayCasterCfg
 from isaaclab.utils import validate
-from isaaclab.utils.string import ResolvableString
+from isaaclab.utils.string import ResolvableString, string_to_callable
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World
+from ledger_lab.native.choose import require_fit
+from ledger_lab.native.unstable import ended_when_unstable
+from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.lean_imports import import_environment
@@ -64,12 +67,15 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
     return name
 
 
-def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]) -> None:
+def require_runtime(
+    env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any], cpu_threads: int | None = None
+) -> None:
     """Refuse physics, renderers, viewers and assets that can't be used here, and invalid configurations.
 
     Args:
         env_cfg: Resolved configuration; its automatic choices are replaced by actual ones.
         launcher_args: Isaac Lab's launcher flags.
+        cpu_threads: Threads that step the environments, see :func:`~ledger_lab.native.choose.require_fit`.
 
     Raises:
         UserError: If they contradict each other, need Isaac Sim where it isn't installed, or can't be loaded.
@@ -86,6 +92,7 @@ def require_runtime(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any]
             "MJWarpSolverCfg, NewtonCfg; self.sim.physics = NewtonCfg(solver_cfg=MJWarpSolverCfg()). Or OvPhysX: from "
             "isaaclab_ov.physics import OvPhysxCfg; self.sim.physics = OvPhysxCfg()"
         )
+    require_fit(env_cfg, cpu_threads)
     _require_deterministic(env_cfg)
     require_assets(env_cfg)
 
@@ -106,7 +113,9 @@ def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:
         raise UserError(f"env.sim.physics.deterministic: {why}; leave it out")
 
 
-def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0) -> ManagerBasedRLEnvCfg:
+def held_out_config(
+    env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int = 0, ground: Ground = "held_out"
+) -> ManagerBasedRLEnvCfg:
     """Return the configuration of a simulation with held-out slots.
 
     Slots are added until their number is a multiple of :data:`ledger_lab.panels.slot_count.SLOTS_MULTIPLE`.
@@ -115,18 +124,35 @@ def held_out_config(env_cfg: ManagerBasedRLEnvCfg, held_out: int, training: int 
         env_cfg: Configuration of the training.
         held_out: Held-out slots.
         training: Training slots.
+        ground: Ground of the held-out slots, if the terrain is generated.
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
     cfg.scene.num_envs = slots_in_all(training, held_out)
     if is_newton(cfg):
         cfg.scene.env_spacing = 0.0  # worlds are separate; at one common origin, rounding is the same in all slots
-    generator = getattr(getattr(cfg.scene, "terrain", None), "terrain_generator", None)
-    if generator is not None:
-        if generator.seed is None:
-            generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
-        if generator.class_type.__name__ == "TerrainGenerator":  # other generators keep their own random numbers
-            generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
+    if (terrain := generated_terrain(cfg)) is not None:
+        _seed_terrain(terrain, ground)
     return cfg
+
+
+def _seed_terrain(terrain: Any, ground: Ground) -> None:  # noqa: ANN401 - a terrain importer's configuration
+    """Generate a terrain from its own seed, and add held-out ground if it is asked for."""
+    generator = terrain.terrain_generator
+    if generator.seed is None:
+        generator.seed = 0  # Isaac Lab would generate the ground from the training's seed
+    stock = generator.class_type.__name__ == "TerrainGenerator"  # other generators keep their own random numbers
+    if ground == "held_out" and terrain.terrain_type == "generator":
+        from ledger_lab.runners.held_out_terrain import held_out_generator, rows_in_all
+
+        own = generator.class_type
+        generator.class_type = (
+            ResolvableString(f"{HELD_OUT_GENERATOR}:HeldOutTerrainGenerator")
+            if stock
+            else held_out_generator(string_to_callable(own) if isinstance(own, str) else own)
+        )
+        generator.num_rows = rows_in_all(generator)
+    elif stock:
+        generator.class_type = ResolvableString("ledger_lab.runners.seeded_terrain:SeededTerrainGenerator")
 
 
 @contextmanager
@@ -164,7 +190,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
         env = gym.make(task, cfg=env_cfg)
         try:
-            yield env
+            with ended_when_unstable(env):
+                yield env
         finally:
             env.close()
 

@@ -22,6 +22,55 @@ _LONGEST_SHOWN = 100
 """Longest number that a message shows as a whole [characters]."""
 
 
+@dataclass(frozen=True)
+class FlagGroup:
+    """Flags that ``--help`` shows together."""
+
+    title: str
+    description: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flag:
+    """How a field is set on the command line, beyond what its type says."""
+
+    help: str
+    group: FlagGroup | None
+    metavar: str | tuple[str, ...] | None
+    parse: Callable[[str], Any] | None
+    positional: bool
+    each_attempt: bool
+
+
+def flag(
+    default: Any,
+    help: str,  # noqa: A002 - argparse calls it so
+    *,
+    group: FlagGroup | None = None,
+    metavar: str | tuple[str, ...] | None = None,
+    parse: Callable[[str], Any] | None = None,
+    positional: bool = False,
+    each_attempt: bool = False,
+) -> Any:
+    """Declare a field of a request that the flag of the same name sets.
+
+    The type of the field says how the flag is read: ``bool`` is a switch (with a ``--no-…`` beside it where the default
+    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices, and one of fixed
+    length that may be ``None``, take several values at once.
+
+    Args:
+        default: Value if the flag is left out; ``MISSING`` if it must be given.
+        help: What ``--help`` says, with argparse's ``%`` escapes.
+        group: Where ``--help`` shows the flag.
+        metavar: Name of the value in ``--help``.
+        parse: Reads the value if the type of the field does not say how.
+        positional: Whether the value is given without a flag; a tuple takes any number of values.
+        each_attempt: Whether the flag belongs to one attempt of a run, so that a resumed run may set another value.
+    """
+    made = _Flag(help=help, group=group, metavar=metavar, parse=parse, positional=positional, each_attempt=each_attempt)
+    return field(default=default, metadata={"flag": made})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Named:
     """What a request names. A name can be checked before torch and Isaac Lab are imported."""
@@ -84,6 +133,13 @@ class SimulationRequest(Request):
 
     device: str | None = None
     """``cpu``, ``cuda`` or ``cuda:N``; ``None`` for CUDA where there is one, else the CPU."""
+    cpu_threads: int | None = flag(
+        None,
+        "Threads that step the environments with physics=newton_mujoco (default: the cores that the process may use, "
+        "shared among the processes of --nproc).",
+        metavar="N",
+        each_attempt=True,
+    )
     launcher: dict[str, Any] = field(default_factory=dict)
     """The other flags of Isaac Lab's launcher, as the launcher takes them."""
     given: tuple[str, ...] = ()
@@ -120,7 +176,7 @@ class SimulationRequest(Request):
         own = {name: launcher.pop(name) for name in flag_names(cls) if name in launcher}
         device = launcher.pop("device")
         given = (*own, *(() if device is None else ("device",)))
-        more = {"overrides": tuple(overrides)} if cls.takes_overrides() else {}
+        more: dict[str, Any] = {"overrides": tuple(overrides)} if cls.takes_overrides() else {}
         return cls(**as_given(own), **more, device=device, launcher=launcher, given=given)
 
     @property
@@ -144,55 +200,6 @@ def _require_override(argument: str) -> None:
         raise UserError(f"unknown argument {argument!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
     if key.partition(".")[0] not in _ROOTS:
         raise UserError(f"override {argument!r} matches nothing: {nearest(key.partition('.')[0], _ROOTS)}")
-
-
-@dataclass(frozen=True)
-class FlagGroup:
-    """Flags that ``--help`` shows together."""
-
-    title: str
-    description: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Flag:
-    """How a field is set on the command line, beyond what its type says."""
-
-    help: str
-    group: FlagGroup | None
-    metavar: str | tuple[str, ...] | None
-    parse: Callable[[str], Any] | None
-    positional: bool
-    each_attempt: bool
-
-
-def flag(
-    default: Any,
-    help: str,  # noqa: A002 - argparse calls it so
-    *,
-    group: FlagGroup | None = None,
-    metavar: str | tuple[str, ...] | None = None,
-    parse: Callable[[str], Any] | None = None,
-    positional: bool = False,
-    each_attempt: bool = False,
-) -> Any:
-    """Declare a field of a request that the flag of the same name sets.
-
-    The type of the field says how the flag is read: ``bool`` is a switch (with a ``--no-…`` beside it where the default
-    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices, and one of fixed
-    length that may be ``None``, take several values at once.
-
-    Args:
-        default: Value if the flag is left out; ``MISSING`` if it must be given.
-        help: What ``--help`` says, with argparse's ``%`` escapes.
-        group: Where ``--help`` shows the flag.
-        metavar: Name of the value in ``--help``.
-        parse: Reads the value if the type of the field does not say how.
-        positional: Whether the value is given without a flag; a tuple takes any number of values.
-        each_attempt: Whether the flag belongs to one attempt of a run, so that a resumed run may set another value.
-    """
-    made = _Flag(help=help, group=group, metavar=metavar, parse=parse, positional=positional, each_attempt=each_attempt)
-    return field(default=default, metadata={"flag": made})
 
 
 def log_root_flag(

@@ -49,7 +49,12 @@ class HealthWatch:
         """The event that ends the run, with its evidence."""
 
     def on_iteration(
-        self, iterations: int, env_steps: int, figures: Mapping[str, float], phase_ns: Mapping[str, int]
+        self,
+        iterations: int,
+        env_steps: int,
+        figures: Mapping[str, float],
+        phase_ns: Mapping[str, int],
+        endings: Mapping[str, int] | None = None,
     ) -> None:
         """Check an iteration.
 
@@ -58,6 +63,7 @@ class HealthWatch:
             env_steps: Environment steps of this iteration, over all processes.
             figures: Figures of the training, by the names of :data:`ledger_lab.ledger.FIGURES`.
             phase_ns: Nanoseconds per phase.
+            endings: Training episodes that each termination ended, over all processes.
         """
         self._iterations = iterations
         seen = Iteration(
@@ -67,6 +73,7 @@ class HealthWatch:
             phase_ns=phase_ns,
             host_memory_bytes=self._process.memory_info().rss,
             device_memory_bytes=self._device_memory_bytes(),
+            endings=endings,
         )
         self._report(self._monitor.on_iteration(seen))
 

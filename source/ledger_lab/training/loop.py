@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
 
 from ledger_lab.ledger import CheckpointSaved, Status
-from ledger_lab.meters import LOOP_PHASES, Phase
+from ledger_lab.meters import Phase
 from ledger_lab.mirrors.start import start_mirrors
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.runners import Trainer
@@ -60,6 +60,7 @@ class TrainingLoop:
         trainer: Trainer,
         judge: Judge | None,
         keeper: StateKeeper,
+        take_endings: Callable[[], dict[str, int]],
         console: Console,
     ) -> None:
         """Set the loop up.
@@ -73,13 +74,13 @@ class TrainingLoop:
             trainer: The library's training loop.
             judge: Judges the policies; ``None`` if the run judges none.
             keeper: Saves the state that a later attempt resumes from.
+            take_endings: Returns the training episodes of this process that each termination ended since the last call.
             console: Shows the progress.
         """
         self._plan, self._group, self._attempt, self._writer = plan, group, attempt, writer
         self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
-        resumed = plan.resumed
-        self._earlier = 0 if resumed is None else resumed.state.iteration
-        self._loop_ns = 0 if resumed is None else resumed.loop_ns
+        self._take_endings = take_endings
+        self._earlier = 0 if plan.resumed is None else plan.resumed.state.iteration
         self._progress = Progress(console, "training", plan.batch.max_iterations, self._earlier)
 
     def run(self) -> Status:
@@ -123,8 +124,11 @@ class TrainingLoop:
         plan, writer = self._plan, self._writer
         writer.iteration, writer.env_steps = iterations, iterations * plan.steps_per_iteration
         phase_ns, _ = writer.beat(figures)
+        endings = self._take_endings()
+        endings = dict(zip(endings, self._group.total(list(endings.values())), strict=True))
+        writer.count_endings(endings)
         if plan.world.first:
-            self._watch.on_iteration(iterations, plan.steps_per_iteration, figures, phase_ns)
+            self._watch.on_iteration(iterations, plan.steps_per_iteration, figures, phase_ns, endings)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
         compare_learners(self._group, iterations, self._earlier, self._trainer, writer.clock, writer.append)
@@ -161,8 +165,8 @@ class TrainingLoop:
 
     def _show(self, iterations: int, figures: Mapping[str, float], phase_ns: dict[str, int]) -> None:
         """Show the progress."""
-        self._loop_ns += sum(phase_ns.get(phase, 0) for phase in LOOP_PHASES)
-        line = training_figures(self._writer.env_steps, self._loop_ns / 1e9)
+        loop_ns = self._writer.train_ns + self._writer.evaluate_ns
+        line = training_figures(self._writer.env_steps, loop_ns / 1e9)
         if "mean_return" in figures:
             line += f" · return {figures['mean_return']:.2f}"
         if self._judge is not None and self._judge.last is not None:

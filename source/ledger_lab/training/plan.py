@@ -206,7 +206,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         overrides.append(scale_learning_rate(request, adapter, agent_cfg, effective_batch))
     flags = {**request.launcher_args(device), "distributed": request.distributed and device != "cpu"}
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
-    require_runtime(env_cfg, flags)
+    require_runtime(env_cfg, flags, request.cpu_threads)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if request.no_eval else len(panel.episodes) // world.size
     beginning = None

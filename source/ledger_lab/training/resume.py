@@ -27,7 +27,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.runs import attempt_number, silence_limit
-from ledger_lab.meters import LOOP_PHASES
+from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import RULE_VERSION, few_differences
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.terminal.request import flag_names
@@ -57,8 +57,10 @@ class Resumption:
     """Checkpoints of earlier attempts."""
     results: list[PanelResult]
     """Held-out scores of earlier attempts, including scores after the state was saved."""
-    loop_ns: int
-    """Time of training up to the state [ns]."""
+    train_ns: int
+    """Time in the training phases up to the state [ns]."""
+    evaluate_ns: int
+    """Time in the phase ``evaluate`` up to the state [ns]."""
     reasons: tuple[str, ...] = ()
     """Why the run does not continue bit for bit, apart from limits of its simulation."""
 
@@ -258,7 +260,8 @@ def _resumption(run: Run) -> Resumption:
         saved_by=saved_by,
         checkpoints=run.checkpoints,
         results=[row for attempt in run.attempts for row in attempt.of(PanelResult)],
-        loop_ns=sum(ns for window in kept for phase, ns in window.phase_ns.items() if phase in LOOP_PHASES),
+        train_ns=sum(ns for window in kept for phase, ns in window.phase_ns.items() if phase in TRAINING_PHASES),
+        evaluate_ns=sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in kept),
     )
 
 

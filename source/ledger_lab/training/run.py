@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.meters.episode_endings import EpisodeEndings
 from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.mirrors.start import start_mirrors
 from ledger_lab.panels.slots import HeldOutSlots
@@ -197,7 +199,10 @@ def _begin(
                 attempt=attempt,
                 rank=rank,
                 env_steps=0 if resumed is None else resumed.state.env_steps,
+                train_ns=0 if resumed is None else resumed.train_ns,
+                evaluate_ns=0 if resumed is None else resumed.evaluate_ns,
                 earlier_results=() if resumed is None else resumed.results,
+                peak_gpu_memory_bytes=functools.partial(peak_gpu_memory_bytes, plan.device),
             )
         )
 
@@ -260,8 +265,11 @@ def _train_and_judge(
         simulation = simulation_state(env, view, slots, trainer.carried())
         keeper = StateKeeper(plan, group, trainer, simulation, judge, writer.append, clock)
         keeper.begin()
-        watch = _health_watch(plan, writer, console)
-        status = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, console).run()
+        endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
+        watch = _health_watch(plan, writer, endings.time_outs, env.unwrapped.max_episode_length, console)
+        with endings.counting():
+            loop = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, endings.take, console)
+            status = loop.run()
         writer.iteration = None
         if judge is None or status is Status.STOPPED:
             return status
@@ -280,10 +288,14 @@ def _held_out_slots(plan: TrainPlan, env: ManagerBasedRLEnv, writer: RunWriter) 
         yield slots
 
 
-def _health_watch(plan: TrainPlan, writer: RunWriter, console: Console) -> HealthWatch:
+def _health_watch(
+    plan: TrainPlan, writer: RunWriter, time_outs: Collection[str], episode_steps: int, console: Console
+) -> HealthWatch:
     """Make the health watch, and give it the scores of earlier attempts. It does not report their events again."""
     settings = Settings(plan.adapter.dialect.overrides, plan.adapter.dialect.adaptive)
-    monitor = HealthMonitor(plan.batch.max_iterations, plan.panel.target_success, settings)
+    episode_iterations = math.ceil(episode_steps / plan.batch.horizon)
+    batch, target = plan.batch, plan.panel.target_success
+    monitor = HealthMonitor(batch.max_iterations, target, settings, time_outs, episode_iterations)
     for result, iteration in () if plan.resumed is None else plan.resumed.scored:
         monitor.on_panel(result, iteration)
     held_bytes = functools.partial(gpu_memory_bytes, plan.device)

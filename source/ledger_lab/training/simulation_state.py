@@ -16,7 +16,7 @@ import torch
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.physics import physics_name
+from ledger_lab.physics import is_mujoco, physics_name
 from ledger_lab.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def why_inexact(cfg: ManagerBasedRLEnvCfg, *, continues_episodes: bool) -> str |
         return "the networks have a memory of their episodes"
     if cfg.sim.device != "cpu":
         return "on GPUs, only values that outlast an episode are saved"
-    if physics != "newton/mjwarp":
+    if not is_mujoco(cfg):
         return f"{physics} does not expose its state"
     if cfg.sim.physics.solver_cfg.use_mujoco_cpu:
         return "MuJoCo, which replaces MuJoCo-Warp here, does not expose its state"

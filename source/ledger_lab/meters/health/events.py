@@ -27,6 +27,10 @@ class Event(StrEnum):
     SLOWDOWN = "slowdown", "the number of environment steps per second falls"
     HOST_MEMORY_GROWTH = "host_memory_growth", "host memory grows steadily"
     DEVICE_MEMORY_GROWTH = "device_memory_growth", "device memory grows steadily"
+    TERMINATION_TAKEOVER = (
+        "termination_takeover",
+        "one termination ends nearly all training episodes, and held-out success does not rise",
+    )
     REWARD_HACKING = "reward_hacking", "the training return rises while held-out success falls"
     NO_CONVERGENCE = (
         "no_convergence",

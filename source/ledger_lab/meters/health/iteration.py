@@ -27,6 +27,8 @@ class Iteration:
     """Resident memory of the process at the end of the iteration [B]."""
     device_memory_bytes: int | None = None
     """Device memory of the process at the end of the iteration [B]."""
+    endings: Mapping[str, int] | None = None
+    """Training episodes that each termination ended in this iteration; ``None`` if they were not counted."""
 
 
 class Debounce:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import replace
 
 from ledger_lab.ledger import PanelResult
+from ledger_lab.meters.health.endings import TerminationTakeover
 from ledger_lab.meters.health.events import Detection, Event, Settings
 from ledger_lab.meters.health.held_out import NoConvergence, RewardHacking, Screening
 from ledger_lab.meters.health.iteration import Iteration
@@ -29,23 +31,34 @@ class HealthMonitor:
     It takes some tens of microseconds per iteration, and needs neither torch nor a simulation.
     """
 
-    def __init__(self, max_iterations: int, target_success: float, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        max_iterations: int,
+        target_success: float,
+        settings: Settings | None = None,
+        time_outs: Collection[str] = (),
+        episode_iterations: int = 1,
+    ) -> None:
         """Start without data.
 
         Args:
             max_iterations: Iterations of the whole training.
             target_success: Share of held-out successes to reach.
             settings: Names of the library's settings, for the advice.
+            time_outs: Names of the terminations that are time-outs.
+            episode_iterations: Iterations that the longest training episode takes.
         """
         settings = settings or Settings()
         self._target = target_success
         self._non_finite = NonFinite(settings)
+        self._takeover = TerminationTakeover(time_outs, episode_iterations)
         self._plain = (
             ValueLossExplosion(settings),
             GradientSpikes(settings),
             Slowdown(),
             MemoryGrowth(Event.HOST_MEMORY_GROWTH, max_iterations),
             MemoryGrowth(Event.DEVICE_MEMORY_GROWTH, max_iterations),
+            self._takeover,
         )
         self._exploring = (EntropyCollapse(settings), KlOutOfRange(settings))
         self._hacking = RewardHacking(settings)
@@ -102,8 +115,9 @@ class HealthMonitor:
             return []
         until = bisect_right(self._returned_at, iteration)
         around = tuple(self._returns[max(until - _AROUND, 0) : until])
-        screening = Screening(iteration, result.outcomes.successes, result.outcomes.episodes, around)
+        screening = Screening(iteration, tuple(result.outcomes.success), tuple(result.outcomes.seed), around)
         self._learned = screening.share >= self._target
+        self._takeover.screened(screening)
         found = [
             self._hacking.look(screening, self._returns),
             self._convergence.look(screening, self._returns, self._iterations),

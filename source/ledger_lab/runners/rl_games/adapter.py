@@ -31,7 +31,7 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
-from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls
+from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls, replaced
 from ledger_lab.runners.rl_games.dialect import DIALECT
 from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
 
@@ -88,6 +88,7 @@ class RlGamesTrainer(Trainer):
             (algo, "play_steps", Phase.INFER),
             (algo, "play_steps_rnn", Phase.INFER),
             (algo, "env_step", Phase.MANAGE),
+            (algo, "get_values", Phase.RETURNS),
             (algo, "discount_values", Phase.RETURNS),
             (algo, "prepare_dataset", Phase.RETURNS),
             (algo, "train_epoch", Phase.LEARN),
@@ -110,7 +111,12 @@ class RlGamesTrainer(Trainer):
         """Run the library's loop."""
         self._on_iteration = on_iteration
         try:
-            with recorded_calls(a2c_common, "clip_grad_norm_") as self._norms, metered_torch_compilation(self._clock):
+            arranging = self._clock.wrap(a2c_common.swap_and_flatten01, Phase.LEARN)  # the batch, for the minibatches
+            with (
+                recorded_calls(a2c_common, "clip_grad_norm_") as self._norms,
+                replaced(a2c_common, swap_and_flatten01=arranging),
+                metered_torch_compilation(self._clock),
+            ):
                 self._runner.run({"train": True})
         except Stop:
             self.save()

@@ -24,7 +24,13 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.collectives import of_all_processes
-from ledger_lab.runners.recorded_calls import episode_means, largest_norm, recorded_calls, replaced
+from ledger_lab.runners.recorded_calls import (
+    episode_means,
+    largest_norm,
+    phase_until_call,
+    recorded_calls,
+    replaced,
+)
 from ledger_lab.runners.skrl.configuration import refuse_activation, require_counts, require_trainable
 from ledger_lab.runners.skrl.dialect import DIALECT
 
@@ -33,6 +39,7 @@ _world_size = os.environ.pop("WORLD_SIZE", None)
 try:
     import skrl.agents.torch.ppo.ppo as ppo
     from skrl import config
+    from skrl.agents.torch import Agent
     from skrl.envs.wrappers.torch.isaaclab_envs import IsaacLabWrapper
     from skrl.resources.preprocessors.torch import RunningStandardScaler
     from skrl.utils.model_instantiators.torch.common import _get_activation_function
@@ -138,6 +145,8 @@ class SkrlTrainer(Trainer):
             (agent, "record_transition", Phase.INFER),
             (agent, "update", Phase.LEARN),
             (agent, "write_tracking_data", Phase.LOG),
+            (self, "_remember_episodes", Phase.LOG),
+            (self, "_read_figures", Phase.LOG),
             (self, "_report_iteration", Phase.LOG),
             *((model, "reduce_parameters", Phase.SYNCHRONIZE) for model in models),
         ]
@@ -159,7 +168,7 @@ class SkrlTrainer(Trainer):
             contextlib.suppress(Stop),
             recorded_calls(torch.nn.utils, "clip_grad_norm_") as self._norms,
             divergences as self._divergences,
-            replaced(ppo, compute_gae=self._clock.wrap(ppo.compute_gae, Phase.RETURNS)),
+            replaced(Agent, record_transition=self._clock.wrap(Agent.record_transition, Phase.LOG)),  # only statistics
         ):
             self._trainer.train()
         self.save()
@@ -229,11 +238,16 @@ class SkrlTrainer(Trainer):
         self._library["record_transition"](**transition)
 
     def _update(self, **when: int) -> None:
-        """Record the episodes that have ended, because the library clears them when it logs; then update."""
+        """Update. Before the library samples the first minibatch, it computes the returns."""
+        self._remember_episodes()
+        with phase_until_call(self._clock, Phase.RETURNS, self._agent.memory, "sample"):
+            self._library["update"](**when)
+        self._figures = self._read_figures()
+
+    def _remember_episodes(self) -> None:
+        """Record the episodes that have ended, because the library clears them when it logs."""
         self._returns.extend(gained for (gained,) in self._agent._track_rewards)
         self._lengths.extend(steps for (steps,) in self._agent._track_timesteps)
-        self._library["update"](**when)
-        self._figures = self._read_figures()
 
     def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
         """Count iterations over all attempts; report and save at the end of an iteration."""

@@ -265,8 +265,29 @@ function eventMarks(run, x, steps) {
   });
 }
 
+/** Tells the peak memory of the accelerator; without an accelerator, that of the host. */
+function peakMemory(gpu, host) {
+  const peak = gpu ?? host;
+  return peak === null ? MISSING : `${gigabytes(peak)} ${gpu === null ? "host" : "GPU"}`;
+}
+
+/** Tells how training episodes ended, the most frequent termination first. */
+function endingsInWords(endings) {
+  if (endings === null) return MISSING;
+  const order = Object.entries(endings).sort((a, b) => b[1] - a[1]);
+  if (!order.length) return "none ended";
+  return element(
+    "span",
+    {},
+    ...order.flatMap(([term, episodes], place) => [place ? ", " : "", nameOf(term), ` ${quantity(episodes)}`]),
+  );
+}
+
 function scoreTable(members) {
-  const head = ["run", "checkpoint", "iteration", "steps", "saved at", "successes", "success (95 %)", "confirmation"];
+  const head = [
+    ...["run", "checkpoint", "iteration", "steps", "saved at", "successes", "success (95 %)", "confirmation"],
+    ...["training", "evaluation", "peak memory", "training episodes ended by"],
+  ];
   const body = element("tbody");
   for (const run of members.slice(0, 40)) {
     for (const s of run.scores) {
@@ -283,6 +304,10 @@ function scoreTable(members) {
             `${s.heldout_successes}/${s.heldout_episodes}`,
             `${percent(s.heldout_successes / s.heldout_episodes)} [${(100 * s.low).toFixed(1)}, ${(100 * s.high).toFixed(1)}]`,
             s.confirmation_successes === null ? MISSING : `${s.confirmation_successes}/${s.confirmation_episodes}${s.confirmed ? " ★ target reached" : ""}`,
+            duration(s.train_s),
+            duration(s.evaluate_s),
+            peakMemory(s.peak_gpu_memory_gb, s.peak_host_memory_gb),
+            endingsInWords(s.endings),
           ].map((cell) => element("td", {}, cell)),
         ),
       );

@@ -1,0 +1,55 @@
+"""Newton's MuJoCo solver with the step of MuJoCo's C code."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from newton.solvers import SolverMuJoCo
+
+from ledger_lab.native.step import Stepper
+
+if TYPE_CHECKING:
+    from newton import Contacts, Control, Model, State
+
+
+class NativeSolver(SolverMuJoCo):
+    """Steps each world with ``mj_step``. Newton's conversions, controls and contacts are those of its MuJoCo solver."""
+
+    stepper: Stepper
+    """Steps the worlds."""
+
+    def __init__(self, model: Model, *, threads: int = 0, **settings: Any) -> None:  # noqa: ANN401 - Newton's own
+        """Compile the model.
+
+        Args:
+            model: Newton's model of all worlds.
+            threads: Threads that step the worlds; 0 for all cores that this rank may use.
+            settings: Settings of Newton's solver.
+        """
+        super().__init__(model, **settings)
+        self.stepper = Stepper(self.mj_model, self.mjw_model, self.mjw_data, threads or own_cores())
+
+    def step(self, state_in: State, state_out: State, control: Control, contacts: Contacts, dt: float) -> None:
+        """Take a step of ``dt`` seconds; see Newton."""
+        if self.stepper.timestep != dt:
+            self.stepper.timestep = dt
+        super().step(state_in, state_out, control, contacts, dt)
+
+    def _mujoco_warp_step(self) -> None:
+        """Step in place of MuJoCo-Warp: Newton has written state, controls and forces, and reads the results."""
+        if self.mjw_model.sensor_rne_postconstraint:
+            self.stepper.want_post_constraint()
+        self.stepper.step()
+
+    def notify_model_changed(self, flags: int) -> None:
+        """Take over changed properties; see Newton."""
+        super().notify_model_changed(flags)
+        if hasattr(self, "stepper"):  # Newton also calls this while it constructs the model
+            self.stepper.refresh()
+
+
+def own_cores() -> int:
+    """Return how many cores this process may use: those that it is bound to, shared among the ranks of the machine."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // ranks)

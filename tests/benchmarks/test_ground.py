@@ -1,0 +1,39 @@
+"""The benchmark of grounds pairs episodes by seed, and knows on which patch each episode is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.ground import Pair, bench_ground, compare, patches
+from ledger_lab.errors import UserError
+from tests.fakes.ledgers import write_run
+
+
+def pair(seed: int, level: int, trained: bool, held_out: bool) -> Pair:
+    """Return an episode on the first kind of ground."""
+    return Pair(seed=seed, level=level, kind=0, trained=trained, held_out=held_out)
+
+
+def test_patches_depend_on_the_seed_alone_and_cover_the_grid() -> None:
+    levels, kinds = patches("task", range(256), 5, 6)
+    assert (levels[7:9], kinds[7:9]) == patches("task", [7, 8], 5, 6)
+    assert len(set(zip(levels, kinds, strict=True))) == 30
+
+
+def test_failures_that_share_a_patch_say_less_than_failures_on_many_patches() -> None:
+    scattered = [pair(seed, seed // 2, True, seed % 10 != 0) for seed in range(40)]
+    gathered = [pair(seed, seed // 2, True, seed >= 4) for seed in range(40)]
+    widths = []
+    for pairs in (scattered, gathered):
+        plain, by_patch = (compare(pairs, by_patch=each) for each in (False, True))
+        assert plain.difference == by_patch.difference == -0.1
+        widths.append(by_patch.interval[1] - by_patch.interval[0])
+    assert widths[0] < widths[1]
+
+
+def test_a_ledger_without_scores_on_both_grounds_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    with pytest.raises(UserError, match="contains evaluations of 0 runs: it must be one run"):
+        bench_ground([str(tmp_path)])

@@ -1,0 +1,267 @@
+"""MuJoCo's C code steps the worlds of a Newton scene as MuJoCo-Warp does, but for rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import load_panel
+from tests.fakes.held_out import Trial, task_cfg
+
+_CHOICE = "physics=newton_mujoco"
+_RESULTS = ("qpos", "qvel", "qacc", "qacc_warmstart", "xpos", "xquat", "qfrc_actuator", "time")
+
+
+@contextmanager
+def ants(count: int, *overrides: str) -> Iterator[Any]:
+    """Open an environment with a few ants that have been shaken for a while."""
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    cfg = task_cfg("LedgerLab-Ant", *overrides)
+    cfg.seed, cfg.scene.num_envs, cfg.scene.env_spacing = 5, count, 0.0
+    cfg.sim.physics.use_cuda_graph = False
+    with simulation_app(cfg, {"device": "cpu"}), environment("LedgerLab-Ant", cfg) as env:
+        env.reset()
+        shake(env, 12)
+        yield env.unwrapped
+
+
+def shake(env: Any, steps: int) -> None:
+    """Take steps with random actions."""
+    generator = torch.Generator().manual_seed(steps)
+    shape = (env.unwrapped.num_envs, env.unwrapped.action_manager.total_action_dim)
+    for _ in range(steps):
+        env.step(2 * torch.rand(shape, generator=generator) - 1)
+
+
+def solver_of(env: Any) -> Any:
+    from isaaclab_newton.physics import NewtonManager
+
+    return NewtonManager._solver
+
+
+def taken(data: Any) -> dict[str, np.ndarray]:
+    """Copy what a step reads and writes."""
+    contacts = int(data.nacon.numpy()[0])
+    found = {name: getattr(data.contact, name).numpy()[:contacts].copy() for name in ("dist", "geom", "worldid")}
+    return {name: getattr(data, name).numpy().copy() for name in _RESULTS} | found
+
+
+def put(data: Any, values: dict[str, np.ndarray]) -> None:
+    """Put back what a step reads."""
+    for name in ("qpos", "qvel", "qacc_warmstart", "time"):
+        getattr(data, name).assign(values[name])
+
+
+def test_a_step_is_that_of_mujoco_warp_but_for_rounding() -> None:
+    import mujoco_warp
+
+    from ledger_lab.native.step import Stepper
+
+    differences, same_contacts, steps = [], 0, 0
+    with ants(16) as env:
+        solver = solver_of(env)
+        data = solver.mjw_data
+        steppers = [Stepper(solver.mj_model, solver.mjw_model, data, threads) for threads in (1, 2)]
+
+        def both() -> None:
+            nonlocal same_contacts, steps
+            before, native = taken(data), []
+            for stepper in steppers:
+                stepper.timestep = float(solver.mjw_model.opt.timestep.numpy()[0])
+                stepper.step()
+                native.append(taken(data))
+                put(data, before)
+            for name, values in native[0].items():
+                assert np.array_equal(values, native[1][name]), f"{name} depends on the number of threads"
+            mujoco_warp.step(solver.mjw_model, data)
+            warp = taken(data)
+            differences.append(np.abs(native[0]["qvel"] - warp["qvel"]).max(axis=1))
+            same_contacts += len(native[0]["dist"]) == len(warp["dist"])
+            steps += 1
+
+        solver._mujoco_warp_step = both
+        shake(env, 10)
+        assert all((stepper.status.numpy() == 0).all() for stepper in steppers)
+        assert int(data.nacon.numpy()[0]) > 0
+    assert steps == 10 * 2
+    # A contact that just begins or ends to the last bit of a distance makes a difference that is no rounding.
+    assert np.quantile(np.concatenate(differences), 0.9) < 1e-4
+    assert same_contacts > 0.9 * steps
+
+
+def test_the_forces_between_bodies_are_those_of_mujoco_warp() -> None:
+    import mujoco_warp
+
+    from ledger_lab.native.step import Stepper
+
+    with ants(8) as env:
+        solver = solver_of(env)
+        data = solver.mjw_data
+        assert solver.mjw_model.sensor_rne_postconstraint, "the wrench sensor asks for them"
+        stepper = Stepper(solver.mj_model, solver.mjw_model, data, 1)
+        stepper.timestep = float(solver.mjw_model.opt.timestep.numpy()[0])
+        before = taken(data)
+        mujoco_warp.step(solver.mjw_model, data)
+        warp = data.cfrc_int.numpy().copy()
+        put(data, before)
+        stepper.want_post_constraint()
+        stepper.step()
+        native = data.cfrc_int.numpy()
+    assert np.abs(warp).max() > 10.0
+    off = np.abs(native - warp).reshape(8, -1).max(axis=1) / np.abs(warp).reshape(8, -1).max(axis=1)
+    assert np.median(off) < 1e-3
+
+
+def test_an_error_of_mujoco_ends_the_episode_and_nothing_else() -> None:
+    with ants(4, _CHOICE) as env:
+        stepper = solver_of(env).stepper
+        places = env.scene["robot"].data.root_pos_w.torch.clone()
+        integrators = [model.opt.integrator for model in stepper._models]
+        for model in stepper._models:
+            model.opt.integrator = 99  # mj_step gives up
+        _, _, terminated, *_ = env.step(torch.zeros(4, 8))
+        assert terminated.all()
+        for model, integrator in zip(stepper._models, integrators, strict=True):
+            model.opt.integrator = integrator
+        _, _, terminated, *_ = env.step(torch.zeros(4, 8))
+        assert not terminated.any()
+        assert not torch.equal(env.scene["robot"].data.root_pos_w.torch, places)
+
+
+def test_a_world_that_becomes_unstable_ends_its_episode_and_no_other() -> None:
+    with ants(6, _CHOICE) as env:
+        robot = env.scene["robot"]
+        speeds = robot.data.joint_vel.torch.clone()
+        speeds[2] = 1e30
+        speeds[4] = float("nan")
+        robot.write_joint_velocity_to_sim_index(velocity=speeds)
+        observations, rewards, terminated, *_ = env.step(torch.zeros(6, 8))
+        assert terminated.tolist() == [False, False, True, False, True, False]
+        assert torch.isfinite(observations["policy"]).all()
+        assert torch.isfinite(rewards[[0, 1, 3, 5]]).all()
+        _, _, terminated, *_ = env.step(torch.zeros(6, 8))
+        assert not terminated.any()
+
+
+def test_worlds_have_masses_of_their_own() -> None:
+    with ants(4, _CHOICE) as env:
+        robot = env.scene["robot"]
+        masses = robot.data.body_mass.torch.clone()
+        masses[1] *= 3.0
+        robot.set_masses_index(masses=masses)
+        env.step(torch.zeros(4, 8))
+        solver = solver_of(env)
+        assert "body_mass" in solver.stepper.copied
+        data = solver.mjw_data
+        for name in ("qpos", "qvel", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied"):
+            rows = getattr(data, name).numpy()
+            rows[:] = rows[0]
+        data.qfrc_applied.numpy()[:, 6:] = 5.0
+        solver.stepper.step()
+        moved = data.qvel.numpy()
+        assert np.array_equal(moved[0], moved[2])
+        assert not np.allclose(moved[0], moved[1], rtol=1e-3)
+
+
+def act(observations: Any) -> torch.Tensor:
+    """Move by what is seen."""
+    return torch.tanh(observations["policy"][:, :8])
+
+
+def rest(observations: Any) -> torch.Tensor:
+    return torch.zeros(len(observations["policy"]), 8)
+
+
+def fidget(observations: Any) -> torch.Tensor:
+    return torch.tanh(observations["policy"][:, :12])
+
+
+def settle(observations: Any) -> torch.Tensor:
+    return torch.zeros(len(observations["policy"]), 12)
+
+
+@pytest.mark.parametrize(
+    ("panel", "policies", "seeds", "length_s"),
+    [("ant_v1", (act, rest), 12, 1.0), ("velocity_rough_anymal_c_v1", (fidget, settle), 8, 0.6)],
+    ids=["plane", "height field"],
+)
+def test_an_episode_depends_on_its_seed_alone(panel: str, policies: Any, seeds: int, length_s: float) -> None:
+    from ledger_lab.physics import exactness
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    small = replace(load_panel(panel), seeds=tuple(range(seeds)), episode_length_s=length_s)
+
+    def cfg(threads: int) -> Any:
+        made = task_cfg(small.task, _CHOICE)
+        made.sim.physics.solver_cfg.cpu_threads = threads
+        return made
+
+    assert exactness(cfg(1)) == "bitwise"
+    with simulation_app(cfg(1), {"device": "cpu"}):
+        alone = Trial(small, *policies, lambda: cfg(1)).alone()
+        assert len(set(alone.fingerprint)) == seeds
+        assert Trial(small, *policies, lambda: cfg(2)).in_company() == alone
+        assert Trial(small, *policies, lambda: cfg(2)).beside_training(7) == alone
+
+
+def test_threads_change_no_identity_and_the_engine_does() -> None:
+    from ledger_lab.runners.description import describe_simulation
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    described = []
+    for threads in (1, 2):
+        cfg = task_cfg("LedgerLab-Cartpole", _CHOICE)
+        cfg.sim.physics.solver_cfg.cpu_threads = threads
+        described.append(describe_simulation(cfg))
+    assert described[0] == described[1]
+    assert described[0]["physics"]["engine"] == "newton/mujoco"
+    assert describe_simulation(task_cfg("LedgerLab-Cartpole")) != described[0]
+
+
+@pytest.mark.parametrize("task", ["Isaac-Cartpole", "Isaac-Ant"])
+def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp(task: str) -> None:
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    native, warp = (task_cfg(task, choice).sim.physics for choice in (_CHOICE, "physics=newton_mjwarp"))
+    different = {"class_type", "solver_type", "cpu_threads", "use_mujoco_contacts"}
+    for name, value in vars(warp.solver_cfg).items():
+        if name not in different:
+            assert getattr(native.solver_cfg, name) == value, name
+    assert native.num_substeps == warp.num_substeps
+
+
+def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
+    from ledger_lab.native.choose import require_fit, require_warp_settings
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    cfg = task_cfg("LedgerLab-Cartpole", _CHOICE)
+    with pytest.raises(UserError, match=r"--cpu_threads 999: must be between 1 and"):
+        require_fit(cfg, 999)
+    with pytest.raises(UserError, match=r"--cpu_threads belongs to physics=newton_mujoco"):
+        require_fit(task_cfg("LedgerLab-Cartpole"), 1)
+    cfg.sim.device = "cuda:0"
+    with pytest.raises(UserError, match=r"runs on the CPU, and the device is cuda:0"):
+        require_fit(cfg, None)
+    with pytest.raises(UserError, match=r"has no physics=newton_mjwarp"):
+        require_warp_settings("LedgerLab-No-Such-Task")
+    with ants(2, _CHOICE) as env:
+        solver = solver_of(env)
+        sizes = solver.mjw_model.geom_size.numpy()
+        sizes[1] *= 1.5
+        with pytest.raises(UserError, match=r"cannot change shapes of single worlds"):
+            solver.stepper.refresh()
