@@ -110,7 +110,9 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     assert summary.env_steps == 64 * 32 * 3
     walls_ns = [attempt.wall_ns for attempt in run.attempts]
     assert summary.wall_s == sum(walls_ns) / 1e9
-    assert summary.billable_usd == pytest.approx(summary.wall_s / 1000, rel=0.05)
+    assert summary.billable_usd is not None
+    rounded_up_s = summary.billable_usd * 1000 - summary.wall_s
+    assert 0 <= rounded_up_s < len(run.attempts), "each attempt is billed in whole seconds"
     assert sum(round(1e9 * seconds) for seconds in summary.phases.values()) == sum(walls_ns)
     lost = run.attempts[1].windows
     assert [window.iteration for window in lost] == [None, 2] and all(run.is_lost(run.attempts[1], w) for w in lost)
