@@ -112,8 +112,8 @@ class RunDeclared(Row):
     """Environments per process."""
     world_size: Positive
     """Number of processes."""
-    machines: Positive = 1
-    """Number of machines."""
+    machines: Positive | None = None
+    """Number of machines; ``None`` if unknown."""
     max_iterations: Count
     horizon: Positive
     """Environment steps per iteration and environment."""
@@ -177,8 +177,11 @@ class RunDeclared(Row):
 
     @property
     def devices(self) -> int:
-        """Devices that the run pays for: one accelerator per process; without accelerators, its machines."""
-        return self.world_size if self.device.startswith("cuda") else self.machines
+        """Devices that the run pays for: one accelerator per process; without accelerators, its machines.
+
+        A run on an unknown number of machines pays for at least one of them.
+        """
+        return self.world_size if self.device.startswith("cuda") else self.machines or 1
 
 
 @dataclass(frozen=True, kw_only=True)

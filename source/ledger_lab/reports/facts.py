@@ -94,13 +94,21 @@ class RunFacts:
     def energy_cost(self) -> EnergyCost | None:
         """Cost of the energy, if it is paid on top of the price per hour."""
         return energy_cost(
-            self._attempt_wall_s, self.price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
+            self._attempt_wall_s,
+            self.price,
+            devices=self.declared.devices,
+            machines=self.declared.machines,
+            attempt_kwh=self.energy.attempt_kwh,
         )
 
     def cost_usd(self, price: Price) -> float | None:
         """Return what the run costs at a price [USD]."""
         return billable_usd(
-            self._attempt_wall_s, price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
+            self._attempt_wall_s,
+            price,
+            devices=self.declared.devices,
+            machines=self.declared.machines,
+            attempt_kwh=self.energy.attempt_kwh,
         )
 
     @property

@@ -100,9 +100,9 @@ def saved_budget(run: Run, price: Price) -> SavedBudget | None:
         spent_ns = sum(ns for window in windows for phase, ns in window.phase_ns.items() if phase not in _ONCE)
         wall_s = left * spent_ns / len(windows) / 1e9
         *before, last = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-        devices = run.declared.devices
-        billed = billable_usd([*before, last], price, devices=devices)
-        whole = billable_usd([*before, last + wall_s], price, devices=devices)
+        devices, machines = run.declared.devices, run.declared.machines
+        billed = billable_usd([*before, last], price, devices=devices, machines=machines)
+        whole = billable_usd([*before, last + wall_s], price, devices=devices, machines=machines)
         money = None if billed is None or whole is None else whole - billed
     return SavedBudget(
         event=stops[0] if stops else NON_FINITE,
