@@ -156,6 +156,7 @@ def _started(
         panel_id=simulation.identity.id,
         panel_fields=simulation.identity.fields,
         checkpoints=[candidate.saved.path for candidate in own],
+        all_checkpoints=len(plan.candidates),
         device=plan.device,
         versions=package_versions(),
         **code,

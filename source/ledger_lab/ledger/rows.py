@@ -427,6 +427,9 @@ class EvaluationStarted(Row):
     panel_id: str
     panel_fields: dict[str, Any]
     checkpoints: list[str]
+    """The scored checkpoints of this run."""
+    all_checkpoints: Positive | None = None
+    """Number of the scored checkpoints of all runs; ``None`` if unknown."""
     device: str
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
@@ -438,6 +441,15 @@ class EvaluationStarted(Row):
     wall_ns: Count
     anchors: dict[str, Anchor] = field(default_factory=dict)
     """Anchors of the other journals of the run, by their names."""
+
+    def __post_init__(self) -> None:
+        """Check the number of checkpoints.
+
+        Raises:
+            ValueError: If the run has more scored checkpoints than all runs together.
+        """
+        if self.all_checkpoints is not None and self.all_checkpoints < len(self.checkpoints):
+            raise ValueError(f"all_checkpoints is {self.all_checkpoints}, and {len(self.checkpoints)} are named")
 
 
 @dataclass(frozen=True, kw_only=True)

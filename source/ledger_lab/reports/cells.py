@@ -65,6 +65,21 @@ def cost_cell(run: RunSummary) -> TableCell:
     )
 
 
+def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
+    """Return the time of stand-alone evaluations, and its cost."""
+    if run.evaluation_afterwards_s is None:
+        return TableCell(MISSING)
+    return TableCell(duration(run.evaluation_afterwards_s), usd(run.evaluation_afterwards_usd))
+
+
+def evaluation_afterwards(of: RunSummary | CohortSummary) -> str | None:
+    """Return time and cost of stand-alone evaluations in words; ``None`` if there was none."""
+    if of.evaluation_afterwards_s is None:
+        return None
+    cost = "unpriced" if of.evaluation_afterwards_usd is None else usd(of.evaluation_afterwards_usd)
+    return f"evaluation afterwards: {duration(of.evaluation_afterwards_s)}, {cost}"
+
+
 def peak_memory_cell(run: RunSummary) -> TableCell:
     """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
     on_gpu = run.peak_gpu_memory_gb is not None
@@ -94,9 +109,11 @@ def made_cell(cohort: CohortSummary) -> TableCell:
     return TableCell(made, details=(missing,) if missing else (), style="bad" if missing else "")
 
 
-def spend_cell(cohort: CohortSummary) -> str:
-    """Return the cost of all runs together."""
-    return _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
+def spend_cell(cohort: CohortSummary) -> TableCell:
+    """Return the cost of all runs together; apart from it, that of stand-alone evaluations."""
+    apart = evaluation_afterwards(cohort)
+    spent = _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
+    return TableCell(spent, details=() if apart is None else (apart,))
 
 
 def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:

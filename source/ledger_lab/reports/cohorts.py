@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
-from ledger_lab.reports.cells import NO_INTERVAL, median_time_cell, usd_interval
+from ledger_lab.reports.cells import NO_INTERVAL, evaluation_afterwards, median_time_cell, usd_interval
 from ledger_lab.reports.summary import CohortSummary
 from ledger_lab.units import usd
 
@@ -27,6 +27,8 @@ def cohort_line(cohort: CohortSummary) -> Text:
     if cohort.spend_usd is not None:
         parts.append(f"{usd(cohort.spend_usd)} spent")
     parts.append(_cost(cohort))
+    if (apart := evaluation_afterwards(cohort)) is not None:
+        parts.append(apart)
     if cohort.runs > 1:
         parts.append(f"median to target {median_time_cell(cohort)}")
     name = f"cohort {cohort.cohort}: " if cohort.cohort else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 
 from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
-from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
+from ledger_lab.ledger import Attempt, AttemptEnded, Evaluation, Outcomes, PanelResult, Run
 from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.checkpoints import (
@@ -19,7 +20,7 @@ from ledger_lab.reports.checkpoints import (
 )
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
-from ledger_lab.reports.energy import EnergySummary, summarize_energy
+from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 
@@ -110,6 +111,26 @@ class RunFacts:
             machines=self.declared.machines,
             attempt_kwh=self.energy.attempt_kwh,
         )
+
+    @cached_property
+    def _evaluations(self) -> list[Evaluation]:
+        """Stand-alone evaluations of its checkpoints whose duration is known."""
+        return [each for each in self.run.evaluations if each.wall_ns]
+
+    @property
+    def evaluation_afterwards_s(self) -> float | None:
+        """Seconds of stand-alone evaluations; ``None`` if there was none."""
+        return math.fsum(each.share * each.wall_ns / 1e9 for each in self._evaluations) if self._evaluations else None
+
+    @property
+    def evaluation_afterwards_usd(self) -> float | None:
+        """Cost of stand-alone evaluations [USD], each billed like an attempt of one process."""
+        costs = [
+            billable_usd([each.wall_ns / 1e9], self.price, devices=1, machines=1, attempt_kwh=[evaluation_kwh(each)])
+            for each in self._evaluations
+        ]
+        known = [each.share * usd for each, usd in zip(self._evaluations, costs, strict=True) if usd is not None]
+        return math.fsum(known) if costs and len(known) == len(costs) else None
 
     @property
     def _attempt_wall_s(self) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -194,6 +195,21 @@ class RunSummary:
     )
     """All seconds of all attempts, failed ones included, rounded as the price entry says, × the price of the instances,
     plus energy on the user's own hardware [USD]. A run without a price is “unpriced”, never free."""
+    evaluation_afterwards_s: float | None = _figure(
+        lambda of: of.evaluation_afterwards_s,
+        Shown(
+            "evaluation afterwards",
+            "not in the cost and times",
+            cells.evaluation_afterwards_cell,
+            priority=14,
+            if_measured=True,
+        ),
+    )
+    """Seconds of ``evaluate.py`` on the run's checkpoints; ``None`` if it never scored them. No other time and no
+    steps/s include them. If an evaluation scored checkpoints of several runs, each run has a share of its time."""
+    evaluation_afterwards_usd: float | None = _figure(lambda of: of.evaluation_afterwards_usd)
+    """Cost of that time, as if one accelerator, or one machine without accelerators, of the run's instance was used
+    [USD]. It is not part of ``billable_usd``."""
     energy_usd: float | None = _figure(lambda of: of.energy_cost.usd if of.energy_cost else None)
     """The energy's part of the cost [USD]; ``None`` if the price includes energy."""
     energy_basis: str | None = _figure(lambda of: of.energy_cost.basis if of.energy_cost else None)
@@ -268,6 +284,19 @@ class _CohortFacts:
         self.median = costs.median_time_to_target(
             [costs.RunTime(wall_s=member.wall_s, to_target_s=member.wall_to_target_s) for member in members]
         )
+        self._evaluated = [member for member in members if member.evaluation_afterwards_s is not None]
+
+    @property
+    def evaluation_afterwards_s(self) -> float | None:
+        """Seconds of stand-alone evaluations of all runs; ``None`` if there was none."""
+        return sum(member.evaluation_afterwards_s or 0.0 for member in self._evaluated) if self._evaluated else None
+
+    @property
+    def evaluation_afterwards_usd(self) -> float | None:
+        """Cost of these evaluations [USD]; ``None`` if there was none, or the cost of one is unknown."""
+        amounts = [member.evaluation_afterwards_usd for member in self._evaluated]
+        known = [amount for amount in amounts if amount is not None]
+        return math.fsum(known) if amounts and len(known) == len(amounts) else None
 
 
 def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:
@@ -307,6 +336,10 @@ class CohortSummary:
         lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", cells.spend_cell, priority=4)
     )
     """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
+    evaluation_afterwards_s: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_s)
+    """Seconds of ``evaluate.py`` on checkpoints of the runs; ``None`` if it never scored them."""
+    evaluation_afterwards_usd: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_usd)
+    """Cost of that time [USD]. It is not part of ``spend_usd``, nor of the cost per target-reaching checkpoint."""
     runs_of_unknown_energy: int = _cohort_figure(
         lambda of: sum(each.usd_per_hour is not None and each.billable_usd is None for each in of.members)
     )
