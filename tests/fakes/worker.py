@@ -34,6 +34,14 @@ def wait() -> None:
         time.sleep(0.05)
 
 
+def simulate(clock: PhaseClock) -> None:
+    """Simulate in many short windows until somebody ends it."""
+    print("working", flush=True)
+    while True:
+        with clock.window(Phase.SIMULATE):
+            time.sleep(0.01)
+
+
 def run_out_of_memory() -> None:
     """Ask for more memory than the process may have."""
     resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
@@ -141,7 +149,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     if argv[1] == "start":
         wait()
     run_dir, grace_s = Path(argv[0]), float(argv[4]) if len(argv) > 4 else None
-    log, clock = run_dir / "console.log", PhaseClock(started_ns)
+    log, clock = run_dir / "console.log", PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
     with Journal(run_dir / "journal-1-0.jsonl", lambda error: print(f"trouble: {error}", flush=True)) as journal:
         journal.append(declared("aaaaaaaa"))
         link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", log, grace_s=grace_s)
@@ -161,6 +169,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
             clock.set_base(Phase.UNATTRIBUTED)
             if argv[1] == "refuse_late":
                 attempt.begin()
+            if argv[1] == "simulate":
+                simulate(clock)
             HOW[argv[1].removesuffix("_late")]()
             attempt.status = Status.COMPLETED
         sys.exit(attempt.exit_status)

@@ -48,8 +48,9 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
     """
     request = parse(EvaluateRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries, recorded=True)
+    clock = PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
     try:
-        _carry_out(plan_evaluation(request), terminal, PhaseClock(started_ns), link)
+        _carry_out(plan_evaluation(request), terminal, clock, link)
     finally:
         terminal.restore()
 

@@ -34,7 +34,7 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.meters import Sampler, Suspensions, open_devices, process_started_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import GRACE_S, resume_command
@@ -109,6 +109,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
         end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
     ours, theirs = socket.socketpair()
+    suspensions = Suspensions()
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor_pid = os.getpid()
@@ -122,7 +123,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
         become_worker(supervisor_pid)
         from ledger_lab.terminal.script import run_script
 
-        link = Link(theirs)
+        link = Link(theirs, suspensions)
 
         def explained(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
             with link.errors_explained():
@@ -135,7 +136,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
                 raise  # Python prints the text
             end_worker(end.code or 0)
     theirs.close()
-    sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
+    sys.exit(Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s).run())
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
@@ -158,7 +159,14 @@ class Supervisor:
     """Watches one worker."""
 
     def __init__(
-        self, pid: int, connection: socket.socket, started_ns: int, *, grace_s: float, shutdown_s: float
+        self,
+        pid: int,
+        connection: socket.socket,
+        started_ns: int,
+        suspensions: Suspensions | None = None,
+        *,
+        grace_s: float,
+        shutdown_s: float,
     ) -> None:
         """Begin to watch.
 
@@ -166,10 +174,12 @@ class Supervisor:
             pid: The worker; it leads a process group of its own.
             connection: Stream socket to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
+            suspensions: Where to note when the worker is stopped; ``None`` if it is not to know.
             grace_s: See :func:`run_supervised`.
             shutdown_s: See :func:`run_supervised`.
         """
         self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
+        self._suspensions = suspensions or Suspensions()
         self._grace_s, self._shutdown_s = grace_s, shutdown_s
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
@@ -202,14 +212,15 @@ class Supervisor:
         Returns:
             The exit status of the worker, as its end is recorded.
         """
-        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._signal_group) as woken:
+        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._suspend) as woken:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
             listening = True
             looked_s = time.monotonic()
             while True:
-                patience_s = self._patience_s()
+                patience_s, asleep_ns = self._patience_s(), time.perf_counter_ns()
                 ready = {key.fileobj for key, _ in selector.select(patience_s)}
+                self._note_suspension(asleep_ns, patience_s)
                 before_s, looked_s = looked_s, time.monotonic()
                 self._postpone_deadline(looked_s - before_s, patience_s)
                 if woken in ready:
@@ -240,10 +251,37 @@ class Supervisor:
                     return exit_status
 
     def _patience_s(self) -> float:
-        """Return the time until the next sample or deadline [s]."""
-        moments = [] if self._sampler is None else [self._next_sample_s]
+        """Return the time until the next sample or deadline [s], at most a second: the worker sees who is awake."""
+        now_s = time.monotonic()
+        moments = [now_s + _SAMPLE_S] if self._sampler is None else [self._next_sample_s]
         moments += [] if self._deadline_s is None else [self._deadline_s]
-        return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
+        return max(0.0, min(moments) - now_s)
+
+    def _suspend(self) -> None:
+        """Stop the worker and this process; when this process is continued, continue the worker."""
+        self._suspensions.begin()
+        self._signal_group(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._suspensions.end()  # before the worker goes on and looks at its clock
+        self._signal_group(signal.SIGCONT)
+
+    def _note_suspension(self, asleep_ns: int, patience_s: float) -> None:
+        """Note when the worker was stopped or continued by others, and whether this process was stopped as well.
+
+        Args:
+            asleep_ns: When this process began to sleep.
+            patience_s: How long it meant to sleep at most [s].
+        """
+        with suppress(ChildProcessError):  # the worker has ended
+            while changed := os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+                if changed.si_code == os.CLD_CONTINUED:
+                    self._suspensions.end()
+                else:
+                    self._suspensions.begin()
+        meant_ns, now_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns()
+        if now_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
+            self._suspensions.add(meant_ns, now_ns)
+        self._suspensions.look()
 
     def _postpone_deadline(self, passed_s: float, patience_s: float) -> None:
         """Postpone the deadline by the time for which this process was suspended: the worker was suspended, too."""

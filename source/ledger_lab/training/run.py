@@ -181,7 +181,8 @@ def _begin(
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
     synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
     base = Phase.STARTUP if resumed is None else Phase.RESTART
-    clock = PhaseClock(started_ns, base=base, synchronize=synchronize)
+    suspended_ns = link.suspensions.suspended_ns
+    clock = PhaseClock(started_ns, base=base, synchronize=synchronize, suspended_ns=suspended_ns)
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
