@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.ledger import Status
 from ledger_lab.reports.columns import TableCell
+from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, usd
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def status_cell(run: RunSummary) -> TableCell:
         run.reason,
         run.invalid_reason and f"invalid: {run.invalid_reason}",
         run.changed_code and f"with changed code: {run.changed_code}",
+        shortfall(run),
     ]
     details = tuple(reason for reason in reasons if reason)
     if run.status == Status.TARGET_REACHED:

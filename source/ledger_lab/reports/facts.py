@@ -21,6 +21,7 @@ from ledger_lab.reports.checkpoints import (
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
+from ledger_lab.reports.shortfall import BestTry, best_try
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 
@@ -201,6 +202,14 @@ class RunFacts:
     def proof(self) -> Confirmation | None:
         """The confirmation that proved that a policy reaches the target."""
         return next((row for row in self._confirmations.values() if row.confirms), None)
+
+    @cached_property
+    def best_try(self) -> BestTry | None:
+        """The best confirmation, or the best screening; ``None`` if a policy is proven, or none was screened."""
+        if self.proof is not None:
+            return None
+        own = [row for _, row in self.judged if row.panel_id == self.declared.panel_id and row.invalid is None]
+        return best_try(self._confirmations.values(), [row for row in own if row.purpose == "screening"])
 
     @cached_property
     def outcomes(self) -> Outcomes | None:

@@ -19,6 +19,7 @@ from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
+from ledger_lab.reports.shortfall import BestTry
 from ledger_lab.units import environments, percent, quantity
 
 
@@ -186,6 +187,8 @@ class RunSummary:
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""
     target_success: float = _figure(lambda of: of.declared.target_success)
     target_reached: bool = _figure(lambda of: of.proof is not None)
+    best_try: BestTry | None = _figure(lambda of: of.best_try)
+    """Without a proof: the best confirmation, or else the best screening, and the successes that it needed."""
     panel: str = _figure(lambda of: of.declared.panel)
     panel_id: str = _figure(lambda of: of.declared.panel_id)
     began_from: dict[str, Any] | None = _figure(lambda of: of.declared.began_from)

@@ -18,6 +18,7 @@ from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.columns import Style, shown_table
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
+from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.reports.yardsticks import by_yardstick
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
@@ -118,7 +119,8 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
         for s in summaries
         if s.changed_code
     ]
-    return [*failed, *invalid, *changed]
+    short = [Text(f"{s.run_id} {words}", style="yellow") for s in summaries if (words := shortfall(s)) is not None]
+    return [*failed, *invalid, *changed, *short]
 
 
 def _beginning_line(summary: RunSummary) -> list[Text]:

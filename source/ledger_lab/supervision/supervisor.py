@@ -91,13 +91,20 @@ type Program = Callable[[Sequence[str], int, Link], Any]
 """Takes the command line without the program's name, the start time of the process, and the supervisor connection."""
 
 
-def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: float = 60.0) -> NoReturn:
+def run_supervised(
+    program: Program,
+    *,
+    grace_s: float = GRACE_S,
+    shutdown_s: float = 60.0,
+    report: Callable[[Path], None] | None = None,
+) -> NoReturn:
     """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
 
     Args:
         program: The program; heavy imports must happen inside it.
         grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
         shutdown_s: How long the worker may take to exit after its end is written [s].
+        report: Called with the directory of a run when the last row of its attempt is written; ``None`` for nothing.
 
     Raises:
         SystemExit: Always; with status 0 only if all work was done.
@@ -136,7 +143,11 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
                 raise  # Python prints the text
             end_worker(end.code or 0)
     theirs.close()
-    sys.exit(Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s).run())
+    supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s)
+    status = supervisor.run()
+    if report is not None and supervisor.recorded is not None:
+        report(supervisor.recorded)
+    sys.exit(status)
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
@@ -199,12 +210,19 @@ class Supervisor:
         self._exit_status: int | None = None
         self._end_is_written = False
         self._attempt: int | None = None
+        self._rank = 0
         self._refused = False
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
         with suppress(OSError):  # the worker may have done this itself already, or have ended
             os.setpgid(pid, pid)
+
+    @property
+    def recorded(self) -> Path | None:
+        """Directory of the run whose attempt was recorded; ``None`` if there is none, or for another rank than 0."""
+        recorded = self._attempt is not None and self._rank == 0 and not self._refused
+        return self._journals[0].path.parent if recorded and self._journals else None
 
     def run(self) -> int:
         """Supervise the worker to its end.
@@ -342,7 +360,7 @@ class Supervisor:
 
     def _begin(self, message: Begin) -> None:
         """Begin to record an attempt, or the part of one run in a stand-alone evaluation."""
-        self._attempt = message.attempt
+        self._attempt, self._rank = message.attempt, message.rank
         if message.attempt is None:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s or self._grace_s

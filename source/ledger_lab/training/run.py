@@ -50,7 +50,6 @@ from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
 from ledger_lab.training.show import (
     is_refused,
-    report,
     show_failure,
     show_how_to_resume,
     show_loss,
@@ -72,7 +71,7 @@ def train_run(
     judge: type[Judge] = Judge,
     loop: type[TrainingLoop] = TrainingLoop,
 ) -> NoReturn:
-    """Train as the command line requests, score policies during the training, and print the report.
+    """Train as the command line requests, and score policies during the training.
 
     Args:
         argv: Command line without the program's name.
@@ -120,7 +119,7 @@ def _carry_out(
     judge: type[Judge],
     loop: type[TrainingLoop],
 ) -> NoReturn:
-    """Declare the run, begin its attempt, train and judge, end the attempt, and print the report."""
+    """Declare the run, begin its attempt, train and judge, and end the attempt."""
     console = terminal.console
     with ExitStack() as shutdown:
         with _errors_of_beginning(plan):
@@ -140,7 +139,6 @@ def _carry_out(
         if plan.world.first and not is_refused(attempt, link.ended):
             if not attempt.begun:
                 start_mirrors(plan.run_dir, plan.request.mirror)  # a dashboard shows a failed start, too
-            report(plan, console)
             if attempt.status in OVER:
                 remove_states(plan.run_dir)
             elif attempt.resumable:

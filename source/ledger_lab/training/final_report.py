@@ -1,0 +1,57 @@
+"""The report that ``train.py`` ends with. It is made from the ledger, and neither torch nor Isaac Lab is imported."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from ledger_lab.terminal.console import Terminal, tell_error
+from ledger_lab.units import duration
+
+
+def print_final_report(run_dir: Path) -> None:
+    """Print a run's table, and the checkpoint that reached the target.
+
+    Call this after all processes of this machine have ended: until then, the time that is billed still grows.
+
+    Args:
+        run_dir: The run's directory.
+    """
+    terminal = Terminal(quiet_libraries=False, recorded=True)
+    with suppress(BrokenPipeError):  # nobody reads any more
+        try:
+            (run,) = read_ledger(run_dir).runs
+            show_final_report(run, terminal.console)
+        except (OSError, UserError) as error:
+            tell_error(error, terminal.console)
+        finally:
+            terminal.restore()
+
+
+def show_final_report(run: Run, console: Console) -> None:
+    """Print a run's table, and the checkpoint that reached the target.
+
+    Args:
+        run: The run, without the other runs of its cohort.
+        console: Where to print.
+    """
+    summary = summarize_run(run)
+    alone = summarize_cohorts([replace(summary, cohort=None)])  # the other runs of its cohort were not read
+    console.print(render_report([summary], alone, console.width, find_bottlenecks([run], [summary])))
+    first = summary.confirmed
+    if first is not None:
+        console.print(
+            f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
+            f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
+            "episodes",
+            f"watch it: ./isaaclab.sh -p scripts/play.py {run.directory / first.path} --video --viz newton_gl",
+            sep="\n",
+            style="green",
+            soft_wrap=True,
+        )
