@@ -6,6 +6,7 @@ Usage: ``python tests/fakes/worker.py DIRECTORY HOW [GRACE_S SHUTDOWN_S [ITS_OWN
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import resource
 import signal
@@ -176,6 +177,12 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         sys.exit(attempt.exit_status)
 
 
+def report(run_dir: Path) -> None:
+    """Print the last row of the supervisor."""
+    last = (run_dir / "journal-1-supervisor.jsonl").read_bytes().splitlines()[-1]
+    print("last row:", json.loads(last)["kind"])
+
+
 if __name__ == "__main__":
     grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
-    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s)
+    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=report)

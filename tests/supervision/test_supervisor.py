@@ -73,6 +73,25 @@ def test_a_request_that_is_refused_before_the_work_begins_leaves_nothing(tmp_pat
     assert not run_dir.exists()
 
 
+@pytest.mark.parametrize(
+    ("how", "printed"),
+    [
+        ("complete", "last row: ShutdownEnded\n"),
+        ("kill", "last row: ShutdownEnded\n"),
+        ("refuse_late", "last row: ShutdownEnded\n"),
+        ("refuse", ""),
+    ],
+)
+def test_the_report_is_made_after_the_last_row_of_an_attempt_that_is_kept(
+    tmp_path: Path, how: str, printed: str
+) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker(run_dir, how) as process:
+        process.wait(60)
+        assert process.stdout is not None and process.stdout.read() == printed
+
+
 def test_the_same_error_during_the_work_is_kept_and_billed(tmp_path: Path) -> None:
     with worker(tmp_path, "refuse_late") as process:
         assert process.wait(60) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +10,21 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.units import duration
+
+_OTHERS_S = 5.0
+"""How long the report waits for the last rows of other ranks [s]: until then, the time that is billed still grows."""
+
+_LOOK_AGAIN_S = 0.1
 
 
 def print_final_report(run_dir: Path) -> None:
     """Print a run's table, and the checkpoint that reached the target.
 
-    Call this after all processes of this machine have ended: until then, the time that is billed still grows.
+    Call this when the supervisor of this process has written its last row.
 
     Args:
         run_dir: The run's directory.
@@ -26,12 +32,22 @@ def print_final_report(run_dir: Path) -> None:
     terminal = Terminal(quiet_libraries=False, recorded=True)
     with suppress(BrokenPipeError):  # nobody reads any more
         try:
-            (run,) = read_ledger(run_dir).runs
-            show_final_report(run, terminal.console)
+            show_final_report(_ended_run(run_dir), terminal.console)
         except (OSError, UserError) as error:
             tell_error(error, terminal.console)
         finally:
             terminal.restore()
+
+
+def _ended_run(run_dir: Path) -> Run:
+    """Read a run when all supervisors of its last attempt have written their last rows, but do not wait long."""
+    until_s = time.monotonic() + _OTHERS_S
+    while True:
+        (run,) = read_ledger(run_dir).runs
+        ended = all(journal.of(ShutdownEnded) for journal in run.attempts[-1].supervisions)
+        if ended or time.monotonic() > until_s:
+            return run
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def show_final_report(run: Run, console: Console) -> None:
