@@ -81,7 +81,7 @@ def test_a_proven_run_is_not_short(tmp_path: Path) -> None:
 def test_a_run_that_scored_nothing_says_so(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=())
     assert shortfall(summarize_run(only_run(tmp_path))) == (
-        "no policy was scored during the training, so 90 % is not proven: train without --no_eval"
+        "no policy was scored during the training, so 90 % is not proven → score policies while training"
     )
 
 

@@ -242,17 +242,26 @@ class PhaseClock:
         self._spent_ns = dict.fromkeys(Phase, 0)
         return spent, self._mark_ns - self._started_ns
 
+    def _leave_out_suspension(self) -> int:
+        """Count the time since the last boundary in which the process was suspended, and move the boundary past it.
+
+        Returns:
+            The time [ns]: the question may have waited until the end of the suspension was known.
+        """
+        suspended_ns, now_ns = self._suspended_ns(self._mark_ns), self._clock_ns()
+        suspended_ns = min(suspended_ns, now_ns - self._mark_ns)
+        self._spent_ns[Phase.SUSPENDED] += suspended_ns
+        self._mark_ns += suspended_ns
+        return now_ns
+
     def _charge(self) -> None:
         """Count the time since the last boundary for the innermost window."""
         if self._synchronize is not None:
             self._synchronize()
-        suspended_ns, now_ns = 0, self._clock_ns()
+        now_ns = self._clock_ns()
         if now_ns - self._mark_ns >= _SHORTEST_SUSPENSION_NS:
-            found_ns = self._suspended_ns(self._mark_ns)
-            now_ns = self._clock_ns()  # it may have waited until the end of the suspension was known
-            suspended_ns = min(found_ns, now_ns - self._mark_ns)
-        phase, passed_ns = self._stack[-1], now_ns - self._mark_ns - suspended_ns
-        self._spent_ns[Phase.SUSPENDED] += suspended_ns
+            now_ns = self._leave_out_suspension()
+        phase, passed_ns = self._stack[-1], now_ns - self._mark_ns
         if self._held_out and phase in SHARED_PHASES:
             evaluating_ns = passed_ns * self._held_out // self._slots
             self._spent_ns[Phase.EVALUATE] += evaluating_ns

@@ -71,7 +71,7 @@ def shortfall(run: RunSummary) -> str | None:
         return None
     target, best = target_share(run.target_success), run.best_try
     if best is None:
-        return f"no policy was scored during the training, so {target} is not proven: train without --no_eval"
+        return f"no policy was scored during the training, so {target} is not proven → score policies while training"
     share = best.successes / best.episodes
     had, needed = f"{best.checkpoint} had {best.successes} of {best.episodes}", f"{best.needed} were needed"
     if best.purpose == "confirmation":
