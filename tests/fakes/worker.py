@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ledgers import declared  # run as a script, this folder is on the path
@@ -178,9 +179,12 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
 
 def report(run_dir: Path) -> None:
-    """Print the last row of the supervisor."""
+    """Print the last row of the supervisor, unless a file says that there is no report."""
+    if (run_dir / "unreportable").exists():
+        raise RuntimeError("no report")
     last = (run_dir / "journal-1-supervisor.jsonl").read_bytes().splitlines()[-1]
-    print("last row:", json.loads(last)["kind"])
+    with suppress(OSError):  # the terminal may be gone
+        os.write(1, f"last row: {json.loads(last)['kind']}\n".encode())
 
 
 if __name__ == "__main__":

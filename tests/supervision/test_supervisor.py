@@ -92,6 +92,13 @@ def test_the_report_is_made_after_the_last_row_of_an_attempt_that_is_kept(
         assert process.stdout is not None and process.stdout.read() == printed
 
 
+def test_a_report_that_fails_is_told_and_changes_no_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "unreportable").touch()
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None and process.stderr.read().endswith("RuntimeError: no report\n")
+
+
 def test_the_same_error_during_the_work_is_kept_and_billed(tmp_path: Path) -> None:
     with worker(tmp_path, "refuse_late") as process:
         assert process.wait(60) == 2

@@ -56,8 +56,9 @@ def test_it_waits_for_the_last_rows_of_other_ranks(tmp_path: Path, monkeypatch: 
 
 def test_output_that_nobody_can_read_ends_well(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
-    for shell in ("> /dev/full", "| true"):
-        assert reported(run_dir, shell).returncode == 0
+    for shell in ("> /dev/full", "> /dev/full 2>&1", "| true"):
+        done = reported(run_dir, shell)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_damaged_ledger_is_told_in_one_line(tmp_path: Path) -> None:

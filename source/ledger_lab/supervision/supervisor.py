@@ -146,7 +146,11 @@ def run_supervised(
     supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s)
     status = supervisor.run()
     if report is not None and supervisor.recorded is not None:
-        report(supervisor.recorded)
+        try:
+            report(supervisor.recorded)
+        except Exception as error:  # noqa: BLE001 - the exit status says how the attempt ended, and not the report
+            with suppress(OSError):
+                tell_error(error)
     sys.exit(status)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
-from ledger_lab.terminal.console import Terminal, tell_error
+from ledger_lab.terminal.console import make_lossy_console, tell_error
 from ledger_lab.units import duration
 
 _OTHERS_S = 5.0
@@ -29,14 +29,14 @@ def print_final_report(run_dir: Path) -> None:
     Args:
         run_dir: The run's directory.
     """
-    terminal = Terminal(quiet_libraries=False, recorded=True)
+    console = make_lossy_console()
     with suppress(BrokenPipeError):  # nobody reads any more
         try:
-            show_final_report(_ended_run(run_dir), terminal.console)
+            show_final_report(_ended_run(run_dir), console)
         except (OSError, UserError) as error:
-            tell_error(error, terminal.console)
+            tell_error(error, console)
         finally:
-            terminal.restore()
+            console.file.close()
 
 
 def _ended_run(run_dir: Path) -> Run:
