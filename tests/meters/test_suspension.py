@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from time import process_time
 
 import pytest
 
-from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, Suspensions
+from ledger_lab.meters import TRAINING_PHASES, Phase, PhaseClock, Suspensions, starved_ns
 from ledger_lab.meters.phases import LOOP_PHASES
 
 SECOND = 1_000_000_000
@@ -168,3 +171,20 @@ def test_a_forked_process_sees_what_its_parent_notes() -> None:
     os.close(read)
     os.close(write)
     assert os.waitstatus_to_exitcode(status) == 24
+
+
+def test_the_wait_for_a_core_of_a_busy_machine_is_counted() -> None:
+    before_ns = starved_ns()
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    rivals = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        until_s = process_time() + 0.2
+        while process_time() < until_s:
+            pass
+    finally:
+        os.sched_setaffinity(0, cores)
+        for rival in rivals:
+            rival.kill()
+            rival.wait()
+    assert starved_ns() > before_ns

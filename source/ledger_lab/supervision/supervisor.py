@@ -34,7 +34,7 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.meters import Sampler, Suspensions, open_devices, process_started_ns
+from ledger_lab.meters import Sampler, Suspensions, open_devices, process_started_ns, starved_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import GRACE_S, resume_command
@@ -240,9 +240,9 @@ class Supervisor:
             listening = True
             looked_s = time.monotonic()
             while True:
-                patience_s, asleep_ns = self._patience_s(), time.perf_counter_ns()
+                patience_s, asleep_ns, waited_ns = self._patience_s(), time.perf_counter_ns(), starved_ns()
                 ready = {key.fileobj for key, _ in selector.select(patience_s)}
-                self._note_suspension(asleep_ns, patience_s)
+                self._note_suspension(asleep_ns, patience_s, starved_ns() - waited_ns)
                 before_s, looked_s = looked_s, time.monotonic()
                 self._postpone_deadline(looked_s - before_s, patience_s)
                 if woken in ready:
@@ -287,12 +287,13 @@ class Supervisor:
         self._suspensions.end()  # before the worker goes on and looks at its clock
         self._signal_group(signal.SIGCONT)
 
-    def _note_suspension(self, asleep_ns: int, patience_s: float) -> None:
+    def _note_suspension(self, asleep_ns: int, patience_s: float, waited_ns: int) -> None:
         """Note when the worker was stopped or continued by others, and whether this process was stopped as well.
 
         Args:
             asleep_ns: When this process began to sleep.
             patience_s: How long it meant to sleep at most [s].
+            waited_ns: How long it was awake, but waited for a core of a busy machine [ns].
         """
         with suppress(ChildProcessError):  # the worker has ended
             while changed := os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
@@ -300,9 +301,9 @@ class Supervisor:
                     self._suspensions.end()
                 else:
                     self._suspensions.begin()
-        meant_ns, now_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns()
-        if now_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
-            self._suspensions.add(meant_ns, now_ns)
+        meant_ns, woke_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns() - max(0, waited_ns)
+        if woke_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
+            self._suspensions.add(meant_ns, woke_ns)
         self._suspensions.look()
 
     def _postpone_deadline(self, passed_s: float, patience_s: float) -> None:
