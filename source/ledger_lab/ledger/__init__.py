@@ -35,7 +35,7 @@ from ledger_lab.ledger.rows import (
     Telemetry,
     TelemetryStarted,
 )
-from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run
+from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
 from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally, WindowSums
 
@@ -55,6 +55,7 @@ __all__ = [
     "Cohort",
     "CohortDeclared",
     "DeviceSample",
+    "Evaluation",
     "EvaluationEnded",
     "EvaluationStarted",
     "Health",

@@ -115,8 +115,8 @@ class RunDeclared(Row):
     """Environments per process."""
     world_size: Positive
     """Number of processes."""
-    machines: Positive = 1
-    """Number of machines."""
+    machines: Positive | None = None
+    """Number of machines; ``None`` if unknown."""
     max_iterations: Count
     horizon: Positive
     """Environment steps per iteration and environment."""
@@ -181,8 +181,11 @@ class RunDeclared(Row):
 
     @property
     def devices(self) -> int:
-        """Devices that the run pays for: one accelerator per process; without accelerators, its machines."""
-        return self.world_size if self.device.startswith("cuda") else self.machines
+        """Devices that the run pays for: one accelerator per process; without accelerators, its machines.
+
+        A run on an unknown number of machines pays for at least one of them.
+        """
+        return self.world_size if self.device.startswith("cuda") else self.machines or 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -443,6 +446,9 @@ class EvaluationStarted(Row):
     panel_id: str
     panel_fields: dict[str, Any]
     checkpoints: list[str]
+    """The scored checkpoints of this run."""
+    all_checkpoints: Positive | None = None
+    """Number of the scored checkpoints of all runs; ``None`` if unknown."""
     device: str
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
@@ -454,6 +460,15 @@ class EvaluationStarted(Row):
     wall_ns: Count
     anchors: dict[str, Anchor] = field(default_factory=dict)
     """Anchors of the other journals of the run, by their names."""
+
+    def __post_init__(self) -> None:
+        """Check the number of checkpoints.
+
+        Raises:
+            ValueError: If the run has more scored checkpoints than all runs together.
+        """
+        if self.all_checkpoints is not None and self.all_checkpoints < len(self.checkpoints):
+            raise ValueError(f"all_checkpoints is {self.all_checkpoints}, and {len(self.checkpoints)} are named")
 
 
 @dataclass(frozen=True, kw_only=True)

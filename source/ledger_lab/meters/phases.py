@@ -42,13 +42,23 @@ class Phase(StrEnum):
     RESTART = "restart"
     """Cost of interruptions: restarting until training continues, and the iterations of an attempt after its last saved
     state, which are trained again."""
+    SUSPENDED = "suspended"
+    """Time in which the process was stopped, by Ctrl-Z, by SIGSTOP or by a frozen container. It is a part of the
+    wall-clock time and of the cost."""
     SHUTDOWN = "shutdown"
     """Closing the simulation, and the time from the end row of an attempt until its processes have exited."""
     UNATTRIBUTED = "unattributed"
     """Time outside of all windows."""
 
 
-TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE, Phase.RESTART, Phase.SHUTDOWN}
+TRAINING_PHASES = frozenset(Phase) - {
+    Phase.STARTUP,
+    Phase.COMPILE,
+    Phase.EVALUATE,
+    Phase.RESTART,
+    Phase.SUSPENDED,
+    Phase.SHUTDOWN,
+}
 """The phases whose sum is the denominator of training throughput."""
 
 
@@ -58,6 +68,11 @@ LOOP_PHASES = TRAINING_PHASES | {Phase.EVALUATE}
 
 SHARED_PHASES = frozenset({Phase.SIMULATE, Phase.MANAGE})
 """The phases of ``env.step``, in which training and held-out slots advance together."""
+
+
+_SHORTEST_SUSPENSION_NS = 100_000_000
+"""Time without a boundary from which on the clock asks whether the process was suspended [ns]. Asking takes longer than
+most windows."""
 
 
 class PhaseClock:
@@ -73,6 +88,7 @@ class PhaseClock:
         *,
         base: Phase = Phase.STARTUP,
         synchronize: Callable[[], None] | None = None,
+        suspended_ns: Callable[[int], int] = lambda since_ns: 0,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """Start the clock.
@@ -82,12 +98,15 @@ class PhaseClock:
             base: Phase of the time outside of all windows, until :meth:`set_base` changes it.
             synchronize: Called at every boundary, so that work queued on a device counts for the window that queued it.
                 ``None`` measures only the host, and does not disturb the run.
+            suspended_ns: Returns how long the process was suspended since a time of ``clock_ns`` [ns]. This time counts
+                for :attr:`Phase.SUSPENDED`, and not for the open window.
             clock_ns: Monotonic clock [ns].
         """
         self._started_ns = self._mark_ns = started_ns
         self._stack: list[Phase] = [base]
         self._spent_ns: dict[Phase, int] = dict.fromkeys(Phase, 0)
         self._synchronize = synchronize
+        self._suspended_ns = suspended_ns
         self._clock_ns = clock_ns
         self._held_out, self._slots = 0, 1
 
@@ -224,11 +243,25 @@ class PhaseClock:
         self._spent_ns = dict.fromkeys(Phase, 0)
         return spent, self._mark_ns - self._started_ns
 
+    def _leave_out_suspension(self) -> int:
+        """Count the time since the last boundary in which the process was suspended, and move the boundary past it.
+
+        Returns:
+            The time [ns]: the question may have waited until the end of the suspension was known.
+        """
+        suspended_ns, now_ns = self._suspended_ns(self._mark_ns), self._clock_ns()
+        suspended_ns = min(suspended_ns, now_ns - self._mark_ns)
+        self._spent_ns[Phase.SUSPENDED] += suspended_ns
+        self._mark_ns += suspended_ns
+        return now_ns
+
     def _charge(self) -> None:
         """Count the time since the last boundary for the innermost window."""
         if self._synchronize is not None:
             self._synchronize()
         now_ns = self._clock_ns()
+        if now_ns - self._mark_ns >= _SHORTEST_SUSPENSION_NS:
+            now_ns = self._leave_out_suspension()
         phase, passed_ns = self._stack[-1], now_ns - self._mark_ns
         if self._held_out and phase in SHARED_PHASES:
             evaluating_ns = passed_ns * self._held_out // self._slots

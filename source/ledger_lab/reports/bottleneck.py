@@ -31,6 +31,7 @@ _NAMES = {
     Phase.LOG: "logging-bound",
     Phase.CHECKPOINT: "checkpoint-bound",
     Phase.RESTART: "restart-bound",
+    Phase.SUSPENDED: "suspended",
     Phase.SHUTDOWN: "shutdown-bound",
     Phase.UNATTRIBUTED: "of no known bound",
 }

@@ -52,7 +52,6 @@ from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
 from ledger_lab.training.show import (
     is_refused,
-    report,
     show_failure,
     show_how_to_resume,
     show_loss,
@@ -74,7 +73,7 @@ def train_run(
     judge: type[Judge] = Judge,
     loop: type[TrainingLoop] = TrainingLoop,
 ) -> NoReturn:
-    """Train as the command line requests, score policies during the training, and print the report.
+    """Train as the command line requests, and score policies during the training.
 
     Args:
         argv: Command line without the program's name.
@@ -122,7 +121,7 @@ def _carry_out(
     judge: type[Judge],
     loop: type[TrainingLoop],
 ) -> NoReturn:
-    """Declare the run, begin its attempt, train and judge, end the attempt, and print the report."""
+    """Declare the run, begin its attempt, train and judge, and end the attempt."""
     console = terminal.console
     with ExitStack() as shutdown:
         with _errors_of_beginning(plan):
@@ -142,7 +141,6 @@ def _carry_out(
         if plan.world.first and not is_refused(attempt, link.ended):
             if not attempt.begun:
                 start_mirrors(plan.run_dir, plan.request.mirror)  # a dashboard shows a failed start, too
-            report(plan, console)
             if attempt.status in OVER:
                 remove_states(plan.run_dir)
             elif attempt.resumable:
@@ -183,7 +181,8 @@ def _begin(
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
     synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
     base = Phase.STARTUP if resumed is None else Phase.RESTART
-    clock = PhaseClock(started_ns, base=base, synchronize=synchronize)
+    suspended_ns = link.suspensions.suspended_ns
+    clock = PhaseClock(started_ns, base=base, synchronize=synchronize, suspended_ns=suspended_ns)
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
