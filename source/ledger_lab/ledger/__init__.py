@@ -26,6 +26,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
     TelemetryStarted,
+    Timing,
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run
 from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
@@ -69,6 +70,7 @@ __all__ = [
     "Tally",
     "Telemetry",
     "TelemetryStarted",
+    "Timing",
     "WindowSums",
     "cohort_journal",
     "declare_cohort",

@@ -24,6 +24,7 @@ from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.meters.cuda_timer import CudaTimer
 from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.mirrors.start import start_mirrors
 from ledger_lab.panels.slots import HeldOutSlots
@@ -179,9 +180,9 @@ def _begin(
         The writer of the attempt's rows.
     """
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
-    synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
+    waits = plan.timing == "synchronized" and plan.device != "cpu"
     base = Phase.STARTUP if resumed is None else Phase.RESTART
-    clock = PhaseClock(started_ns, base=base, synchronize=synchronize)
+    clock = PhaseClock(started_ns, base=base, synchronize=CudaTimer(plan.device).synchronize if waits else None)
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
@@ -261,11 +262,14 @@ def _train_and_judge(
         keeper = StateKeeper(plan, group, trainer, simulation, judge, writer.append, clock)
         keeper.begin()
         watch = _health_watch(plan, writer, console)
+        if plan.timing == "events":
+            clock.follow(CudaTimer(plan.device))
         status = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, console).run()
         writer.iteration = None
-        if judge is None or status is Status.STOPPED:
-            return status
-        return _judge_last(judge, clock, console)
+        if judge is not None and status is not Status.STOPPED:
+            status = _judge_last(judge, clock, console)
+        clock.settle()  # after an exception, the device may be lost, and is not asked
+        return status
 
 
 @contextmanager
