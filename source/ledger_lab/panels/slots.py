@@ -27,6 +27,7 @@ from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
 from ledger_lab.panels.starts import require_repeatable_starts
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
 from ledger_lab.panels.terrain import place_on_patches, spread_over_types
+from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -169,7 +170,7 @@ class HeldOutSlots:
 
     @property
     def idle(self) -> bool:
-        """Whether no panel is due or running. Waits for the device while a panel is running."""
+        """Whether no panel is due or running."""
         return self._state == "idle" or (self._state == "running" and self._log.over)
 
     @property
@@ -274,7 +275,7 @@ class HeldOutSlots:
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due.cpu().numpy(), "an interval event"), self._configured.restored():
+            with self.own_draws(due, "an interval event"), self._configured.restored():
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -366,7 +367,7 @@ class HeldOutSlots:
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
         """Return the environment ids of held-out slots, in the type that Isaac Lab resets with."""
-        return torch.as_tensor(self.first + slots, dtype=torch.int32, device=self._base.device)
+        return to_device(self.first + slots, self._base.device, torch.int32)
 
     @contextmanager
     def _drawing(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> Iterator[None]:

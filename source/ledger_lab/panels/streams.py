@@ -18,6 +18,7 @@ from scipy.special import ndtri
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.transfers import to_device
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -135,7 +136,7 @@ class OwnDraws(TorchDispatchMode):
                 "episodes would depend on each other: draw one row per environment"
             )
         own = self._draw(func.overloadpacket.__name__, arguments, drawn)
-        drawn[torch.as_tensor(self._rows, device=drawn.device)] = torch.as_tensor(own).to(drawn.device, drawn.dtype)
+        drawn[to_device(self._rows, drawn)] = to_device(own, drawn, drawn.dtype)
         return drawn
 
     def _draw(self, name: str, arguments: dict[str, Any], drawn: torch.Tensor) -> NDArray[Any]:
