@@ -22,6 +22,7 @@ BENCHMARKS = {
     "recipe": "effect of changed hyperparameters on speed or time to the target",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
+    "timing": "phases of a training on a GPU, by --timing host, events and synchronized",
     "training_kills": "check that the ledger stays correct when trainings are killed",
     "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
 }
