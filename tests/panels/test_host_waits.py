@@ -17,6 +17,7 @@ import ledger_lab.panels
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.episodes import EpisodeLog, SlotState
 from ledger_lab.panels.perturbations import read_perturbations
+from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.transfers import LateFlag, to_device
 from tests.fakes.held_out import Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
@@ -95,6 +96,7 @@ def test_a_step_asks_the_device_for_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     from ledger_lab.panels.view import TrainingView
 
     with Trial(PANEL, still, still, busy).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
+        slots._hooks._waits = True  # as on a GPU
         view, training = TrainingView(env, slots), torch.zeros(TRAINING, 1)
         view.reset()
         slots.begin([still])
@@ -194,3 +196,16 @@ def test_values_go_to_a_gpu_through_pinned_memory(monkeypatch: pytest.MonkeyPatc
     assert to_device([1.0, 2.0], "cuda:1") == "there"
     assert asked == [(torch.device("cuda:1"), True)]
     assert to_device([1, 2], "cpu", torch.float32).tolist() == [1.0, 2.0]
+
+
+def test_snapshots_of_random_streams_ask_only_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = [torch.zeros(16, dtype=torch.uint8)]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: gpu[0].clone())
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: gpu.__setitem__(0, state))
+    before = GlobalStreams()
+    assert not before.moved()
+    gpu[0] = torch.ones(16, dtype=torch.uint8)
+    assert before.moved() == ["torch"]
+    GlobalStreams.from_data(before.to_data()).restore()
+    assert not before.moved() and not gpu[0].any()

@@ -94,8 +94,12 @@ class Hooks:
         self._resets: bool | None = None
         """Whether all held-out slots or none of them are among the slots that Isaac Lab resets next; ``None`` if it
         isn't known."""
+        self._waits = torch.device(base.device).type != "cpu"
+        """Whether the host waits when it asks the device."""
         self._quiet: dict[str, int] = {}
         """By command, the number of next computations in which no held-out slot gets new values."""
+        self._missed = torch.zeros((), dtype=torch.bool, device=base.device)
+        """Whether a held-out slot got new values of a command nevertheless."""
 
     def attach(self, undo: ExitStack, listener: Listener) -> None:
         """Set the hooks.
@@ -188,6 +192,18 @@ class Hooks:
         else:
             base.extras["log"] = log
 
+    def require_own_commands(self) -> None:
+        """Refuse episodes in which a command changed at another time than its term had set. Asks the device.
+
+        Raises:
+            UserError: If there were any since the start.
+        """
+        if self._missed:
+            raise UserError(
+                "something other than a command itself changed the time at which it gets new values, so that seeds "
+                "don't determine held-out episodes: let the command change it in a compute() of its own"
+            )
+
     def _attach_commands(self, undo: ExitStack, listener: Listener) -> None:
         """Split each resampling of a command into training and held-out slots."""
         for name, command in self._commands.items():
@@ -209,8 +225,10 @@ class Hooks:
                 if self._global_draws == "passed":
                     resample(env_ids)
                     return
-                quiet = bool(self._quiet.get(name))
+                quiet = bool(self._quiet.get(name)) and not isinstance(env_ids, slice)
                 training, held_out = (env_ids, _NONE) if quiet else self._split(env_ids)
+                if quiet:
+                    self._missed.logical_or_((env_ids >= self._first).any())
                 if len(training):
                     with self._training_draws():
                         resample(training)
@@ -225,11 +243,11 @@ class Hooks:
     def _quiet_computations(self, command: Any) -> int:  # noqa: ANN401 - Isaac Lab's command term
         """Return a number of computations, this one included, in which no held-out slot gets new values of a command.
 
-        Asks the device. 0 if the time of the values may change in other ways than Isaac Lab's.
+        Asks the device. 0 if asking is free, or if the time of the values may change in other ways than Isaac Lab's.
         """
         from isaaclab.managers import CommandTerm
 
-        if type(command).compute is not CommandTerm.compute:
+        if not self._waits or type(command).compute is not CommandTerm.compute:
             return 0
         left_s = float(command.time_left[self._first :].min())
         steps = left_s / self._base.step_dt

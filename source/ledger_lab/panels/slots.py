@@ -217,6 +217,7 @@ class HeldOutSlots:
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
         self._configured.require_as_configured()
+        self._hooks.require_own_commands()
         taken = [place for place, policy in enumerate(self._policies) if policy is not None]
         return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
 

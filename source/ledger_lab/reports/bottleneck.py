@@ -122,7 +122,7 @@ def find_bottleneck(work: Workload, peers: Peers, run: Run) -> Bottleneck | None
     if loop and (inside := _shares(loop, loop_s)) and inside[0][0] not in (name, *close):
         evidence.append(f"of the training loop, {_phases_in_words(loop, inside[0][0], loop_s)}")
     if work.launch_times:
-        evidence.append("--timing host does not measure how long the device computes: use --timing events")
+        evidence.append("these are times of launches, not of the device's work, which --timing events measures")
     evidence += _device_bound_in_words(run, name)
     if usage.utilization is not None:
         evidence.append(f"a kernel ran on the device in {usage.utilization:.0%} of the time")
