@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _LATE_NS = 50_000
 """How much later than the host a device may finish an interval without counting as its bound [ns]. An idle device
@@ -34,8 +33,7 @@ class DeviceTimer(Protocol):
         """Return the device's time between two marks that it has passed [ns]."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval[Owner]:
+class Interval[Owner](NamedTuple):
     """A part of the wall-clock time, between two boundaries."""
 
     owner: Owner
@@ -47,8 +45,7 @@ class Interval[Owner]:
     If not, the host determined it by launching the work, or the host waited for the device within the interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Boundary[Owner]:
+class _Boundary[Owner](NamedTuple):
     """The end of an interval."""
 
     owner: Owner
@@ -155,12 +152,13 @@ class DeviceTimeline[Owner]:
         """
         boundaries, self._boundaries = self._boundaries[:count], self._boundaries[count:]
         passed_ns: list[int | None] = [None] * count
-        if self._anchor is not None:
-            for place, boundary in enumerate(boundaries):
-                if boundary.mark is not None:
-                    on_host_ns = self._anchor_ns + self._timer.elapsed_ns(self._anchor, boundary.mark)
-                    # Clocks and launches are not exact, but no device passes a mark before the host has put it there.
-                    passed_ns[place] = min(max(on_host_ns, boundary.left_ns), now_ns)
+        if (anchor := self._anchor) is not None:
+            elapsed_ns, anchor_ns = self._timer.elapsed_ns, self._anchor_ns
+            # Clocks and launches are not exact, but no device passes a mark before the host has put it there.
+            passed_ns = [
+                None if mark is None else min(max(anchor_ns + elapsed_ns(anchor, mark), left_ns), now_ns)
+                for _, left_ns, mark in boundaries
+            ]
         left_ns = [boundary.left_ns for boundary in boundaries]
         ends_ns = _filled(self._settled_ns, self._left_ns, left_ns, passed_ns)
         if ends_ns and end_ns is not None:

@@ -275,8 +275,8 @@ class PhaseClock:
     def _charge(self) -> None:
         """Count the time since the last boundary for the innermost window, now or when the device's time is read."""
         if self._timeline is not None:
-            intervals = self._timeline.add((self._stack[-1], self._held_out, self._slots))
-            self._take(intervals, self._timeline.settled_ns)
+            if intervals := self._timeline.add((self._stack[-1], self._held_out, self._slots)):
+                self._take(intervals, self._timeline.settled_ns)
             return
         if self._synchronize is not None:
             self._synchronize()
@@ -291,11 +291,11 @@ class PhaseClock:
             intervals: The intervals since the last that were counted.
             until_ns: Their end.
         """
-        for interval in intervals:
-            self._count(*interval.owner, interval.passed_ns, device_bound=interval.device_bound)
+        for (phase, held_out, slots), passed_ns, device_bound in intervals:
+            self._count(phase, held_out, slots, passed_ns, device_bound)
         self._mark_ns = until_ns
 
-    def _count(self, phase: Phase, held_out: int, slots: int, passed_ns: int, *, device_bound: bool = False) -> None:
+    def _count(self, phase: Phase, held_out: int, slots: int, passed_ns: int, device_bound: bool = False) -> None:
         """Count a time for a phase, and the held-out slots' share of it as evaluation.
 
         Args:
@@ -305,11 +305,10 @@ class PhaseClock:
             passed_ns: The time [ns].
             device_bound: Whether the device determined it.
         """
-        parts = {phase: passed_ns}
         if held_out and phase in SHARED_PHASES:
             evaluating_ns = passed_ns * held_out // slots
-            parts = {Phase.EVALUATE: evaluating_ns, phase: passed_ns - evaluating_ns}
-        for part, part_ns in parts.items():
-            self._spent_ns[part] += part_ns
-            if device_bound and self._device_bound_ns is not None:
-                self._device_bound_ns[part] = self._device_bound_ns.get(part, 0) + part_ns
+            self._count(Phase.EVALUATE, 0, 1, evaluating_ns, device_bound)
+            passed_ns -= evaluating_ns
+        self._spent_ns[phase] += passed_ns
+        if device_bound and self._device_bound_ns is not None:
+            self._device_bound_ns[phase] = self._device_bound_ns.get(phase, 0) + passed_ns
