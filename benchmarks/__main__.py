@@ -10,6 +10,7 @@ from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
+    "error_budget": "how often chains of runs, and confirmations of chosen sizes, confirm a policy below the target",
     "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "how far common evaluation methods over- or underestimate the success rate",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",

@@ -248,8 +248,8 @@ def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int
     while running.size:
         successes = rng.binomial(episodes, success, running.size)
         won[running] += successes
-        now = rule.after(_of_runs(standing, running), successes, episodes)
-        _replace(standing, running, now)
+        now = rule.after(of_runs(standing, running), successes, episodes)
+        replace_runs(standing, running, now)
         running = running[rule.goes_on(now)]
     passed = standing.passed
     counts = list(zip(won[passed].tolist(), (episodes * standing.panels[passed]).tolist(), strict=True))
@@ -289,7 +289,12 @@ def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> 
 
 
 def pass_by_rule(
-    looks: NDArray[np.int64], success: NDArray[np.float64], rule: VerdictRule, episodes: int, rng: Generator
+    looks: NDArray[np.int64],
+    success: NDArray[np.float64],
+    rule: VerdictRule,
+    episodes: int,
+    rng: Generator,
+    standing: Standing | None = None,
 ) -> Passes:
     """Screen and confirm by the rule of a run's verdict.
 
@@ -299,13 +304,16 @@ def pass_by_rule(
         rule: The rule.
         episodes: Episodes of the panel.
         rng: Random stream of the confirmations.
+        standing: What each run may risk at first; changed in place to what it may risk at last. By default, each run
+            has a whole error budget.
 
     Returns:
         When the runs passed. A checkpoint that is being confirmed at the last panel is confirmed to the end after it.
     """
     panels, runs = looks.shape
     screening = rule.screening_needs(episodes)
-    standing = Standing.of(rule.error_budget, (runs,))
+    if standing is None:
+        standing = Standing.of(rule.error_budget, (runs,))
     screened, passed = np.full(runs, -1), np.zeros(runs, dtype=np.int64)
     false = np.zeros(runs, dtype=np.bool_)
     for panel in itertools.count():
@@ -313,8 +321,8 @@ def pass_by_rule(
         if panel >= panels and not confirming.size:
             return Passes(panels=passed, false=false)
         true = success[screened[confirming]]
-        now = rule.after(_of_runs(standing, confirming), rng.binomial(episodes, true), episodes)
-        _replace(standing, confirming, now)
+        now = rule.after(of_runs(standing, confirming), rng.binomial(episodes, true), episodes)
+        replace_runs(standing, confirming, now)
         passed[confirming[now.passed]] = panel + 1
         false[confirming] = now.passed & (true < rule.target_success)
         screened[confirming[~rule.goes_on(now)]] = -1
@@ -323,16 +331,16 @@ def pass_by_rule(
             free[confirming] = False
             begun = np.flatnonzero(free & (looks[panel] >= screening))
             screened[begun] = panel
-            _replace(standing, begun, rule.begin(_of_runs(standing, begun)))
+            replace_runs(standing, begun, rule.begin(of_runs(standing, begun)))
     raise AssertionError
 
 
-def _of_runs(standing: Standing, runs: NDArray[np.int64]) -> Standing:
+def of_runs(standing: Standing, runs: NDArray[np.int64]) -> Standing:
     """Return the standing of some runs."""
     return Standing(*(numbers[runs] for numbers in vars(standing).values()))
 
 
-def _replace(standing: Standing, runs: NDArray[np.int64], by: Standing) -> None:
+def replace_runs(standing: Standing, runs: NDArray[np.int64], by: Standing) -> None:
     """Replace the standing of some runs."""
     for name, numbers in vars(by).items():
         getattr(standing, name)[runs] = numbers

@@ -120,7 +120,7 @@ class Recorder(BaseCallback):
             print(f"iteration {self._iteration}: {screening.outcomes.successes} of {EPISODES} held-out episodes")
             confirms = screening.passes
             while confirms:
-                fresh = PANEL.fresh(EPISODES)
+                fresh = self._run.fresh(saved, EPISODES)
                 confirmation = self._run.confirm(saved, fresh, take(self.model, fresh.seeds))
                 print(f"confirmation: {confirmation.outcomes.successes} of {EPISODES}, {confirmation.needed} needed")
                 confirms = self._run.extends(saved)

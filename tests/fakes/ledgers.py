@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,9 @@ from ledger_lab.ledger import (
 )
 
 SECOND = 1_000_000_000
+
+PANEL_EPISODES = 256
+"""Episodes of a panel of :func:`confirmed`."""
 
 
 def outcomes(successes: int, episodes: int = 10) -> Outcomes:
@@ -200,3 +204,21 @@ def result(
         invalid=invalid,
         outcomes=outcomes(successes),
     )
+
+
+def confirmed(run_id: str, number: int, successes: int, needed: int, extension: int = 0) -> PanelResult:
+    """Return a panel of a confirmation."""
+    row = result(run_id, f"model_{number}.pt", successes, f"p1-{number}-{extension}", "confirmation")
+    won = outcomes(successes, PANEL_EPISODES)
+    return replace(row, confirmation=number, extension=extension, needed=needed, outcomes=won)
+
+
+def write_confirmed(root: Path, run_id: str, *rows: PanelResult, **changes: object) -> None:
+    """Write a run with confirmations."""
+    run_dir = write_run(root, run_id, scores=(), **changes)  # type: ignore[arg-type]
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id=run_id, attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=1))
+        for row in rows:
+            saved = {"path": row.checkpoint, "sha256": row.checkpoint_sha256, "size_bytes": 1, "iteration": 1}
+            journal.append(CheckpointSaved.from_data({**saved, "env_steps": 40, "wall_ns": 1}))
+            journal.append(row)

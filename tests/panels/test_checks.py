@@ -34,3 +34,9 @@ def test_a_target_of_every_episode_is_never_proven() -> None:
     prospects = Prospects.of(1.0, 256)
     assert prospects.chance == 0
     assert prospects.warning is not None and "lower target" in prospects.warning
+
+
+def test_a_smaller_error_budget_asks_for_more() -> None:
+    whole, rest = Prospects.of(0.9, 256), Prospects.of(0.9, 256, 0.005)
+    assert rest.needed > whole.needed and rest.chance < whole.chance
+    assert whole.warning is None and rest.warning is not None

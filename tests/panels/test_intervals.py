@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from ledger_lab.panels.intervals import anytime_interval, lower_bound, wilson_interval
+from ledger_lab.panels.intervals import anytime_interval, false_pass_bound, lower_bound, wilson_interval
 
 
 def at_least(successes: int, episodes: int, share: float) -> float:
@@ -69,3 +69,10 @@ def test_the_anytime_interval_is_wider_than_wilsons_and_holds_the_share(successe
 def test_the_anytime_interval_refuses_impossible_counts(successes: int, episodes: int) -> None:
     with pytest.raises(ValueError, match="episodes"):
         anytime_interval(successes, episodes)
+
+
+def test_the_chance_of_a_false_pass_is_at_most_the_sum_of_the_error_budgets() -> None:
+    assert false_pass_bound([]) == 0
+    assert false_pass_bound([0.05]) == pytest.approx(0.05)
+    assert false_pass_bound([0.05] * 5) == pytest.approx(0.2262, abs=1e-4)
+    assert 0.05 < false_pass_bound([0.05, 0.01]) < 0.06

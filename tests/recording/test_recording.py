@@ -90,10 +90,10 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
         saved = save(run)
         with run.phase("evaluate"):
             assert run.screen(saved, PANEL, outcomes(PANEL.seeds, 95)).passes
-            fresh = PANEL.fresh(100)
+            fresh = run.fresh(saved, 100)
             assert not run.confirm(saved, fresh, outcomes(fresh.seeds, 95)).passes
             assert not run.target_reached
-            again = PANEL.fresh(100)
+            again = run.fresh(saved, 100)
             confirmation = run.confirm(saved, again, outcomes(again.seeds, 100))
         assert confirmation.passes
         assert run.target_reached
@@ -210,12 +210,12 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
         other = RecordedPanel("panel", seeds=range(100), definition={"environment": "F"})
         with pytest.raises(UserError, match="the run declared another panel"):
             run.screen(saved, other, outcomes(other.seeds, 100))
-        with pytest.raises(UserError, match="seeds that no earlier score of the run used"):
+        with pytest.raises(UserError, match="a panel that the run drew for this checkpoint"):
             run.confirm(saved, PANEL, outcomes(PANEL.seeds, 100))
         with pytest.raises(UserError, match="give one outcome for each"):
             run.screen(saved, PANEL, outcomes(range(99), 99))
         easier = RecordedPanel("panel", seeds=range(500, 600), definition={"environment": "E", "horizon": 1})
-        with pytest.raises(UserError, match="the panel that the run declared, with other seeds"):
+        with pytest.raises(UserError, match="a panel that the run drew for this checkpoint"):
             run.confirm(saved, easier, outcomes(easier.seeds, 100))
         (run.directory / "policy.bin").write_bytes(b"other weights")
         with pytest.raises(UserError, match="had another policy before"):
@@ -254,11 +254,11 @@ def test_a_near_miss_can_be_extended_and_a_clear_miss_not(tmp_path: Path) -> Non
         saved = save(run)
         other = dataclasses.replace(saved, sha256="0" * 64)
         assert not run.extends(saved), "nothing was confirmed"
-        run.confirm(saved, fresh := PANEL.fresh(100), outcomes(fresh.seeds, 95))
+        run.confirm(saved, fresh := run.fresh(saved, 100), outcomes(fresh.seeds, 95))
         assert run.extends(saved) and not run.extends(other)
-        run.confirm(saved, fresh := PANEL.fresh(100), outcomes(fresh.seeds, 80))
+        run.confirm(saved, fresh := run.fresh(saved, 100), outcomes(fresh.seeds, 80))
         assert not run.extends(saved)
-        run.confirm(saved, fresh := PANEL.fresh(100), outcomes(fresh.seeds, 95))
+        run.confirm(saved, fresh := run.fresh(saved, 100), outcomes(fresh.seeds, 95))
     rows = only_run(tmp_path).results
     assert [(row.confirmation, row.extension) for row in rows] == [(1, 0), (1, 1), (2, 0)]
     assert rows[2].needed >= rows[0].needed
@@ -281,15 +281,50 @@ def test_confirmations_of_chosen_sizes_share_one_error_budget(tmp_path: Path) ->
     assert lower_bound(wrong, runs, 0.9999) <= rule.error_budget
 
 
-def test_each_confirmation_needs_fresh_seeds(tmp_path: Path) -> None:
+def test_each_confirmation_needs_a_whole_panel_that_was_drawn_for_its_checkpoint(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
-        saved, fresh = save(run), PANEL.fresh(100)
+        saved = save(run)
+        other = dataclasses.replace(saved, sha256="0" * 64)
+        fresh = run.fresh(saved, 100)
         with pytest.raises(UserError, match="give one outcome for each"):
             run.confirm(saved, fresh, outcomes(range(99), 99))
-        assert run.confirm(saved, fresh, outcomes(fresh.seeds, 90)).confirmation == 1  # the refused one didn't count
-        with pytest.raises(UserError, match="seeds that no earlier score of the run used"):
-            run.confirm(saved, fresh, outcomes(fresh.seeds, 100))
+        part = dataclasses.replace(fresh, seeds=fresh.seeds[:60])
+        for checkpoint, panel in ((saved, part), (other, fresh), (saved, PANEL.with_fresh_seeds(100))):
+            with pytest.raises(UserError, match="drew for this checkpoint, whole and once"):
+                run.confirm(checkpoint, panel, outcomes(list(panel.seeds), 60))
+        assert run.confirm(saved, fresh, outcomes(list(fresh.seeds), 90)).confirmation == 1  # what was refused is free
+        with pytest.raises(UserError, match="drew for this checkpoint, whole and once"):
+            run.confirm(saved, fresh, outcomes(list(fresh.seeds), 100))
     assert [row.passes for row in only_run(tmp_path).results] == [False]
+
+
+def test_a_panel_that_was_drawn_is_recorded_before_the_next(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        fresh = run.fresh(saved, 100)
+        assert run.fresh(saved, 100) is fresh, "a score that failed is repeated on the same seeds"
+        for checkpoint, episodes in ((saved, 200), (dataclasses.replace(saved, sha256="0" * 64), 100)):
+            with pytest.raises(UserError, match=rf"100 fresh seeds were drawn for checkpoint {saved.sha256[:12]}…"):
+                run.fresh(checkpoint, episodes)
+        run.confirm(saved, fresh, outcomes(list(fresh.seeds), 0))
+        again = run.fresh(saved, 200)
+        assert len(again.seeds) == 200 and not {*fresh.seeds, *PANEL.seeds} & {*again.seeds}
+        with pytest.raises(UserError, match="at least 1"):
+            run.fresh(saved, 0)
+
+
+def test_a_confirmation_whose_row_cannot_be_written_can_be_recorded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        fresh = run.fresh(saved, 100)
+        with monkeypatch.context() as broken, pytest.raises(OSError, match="full"):
+            broken.setattr(RecordedRun, "_score", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+            run.confirm(saved, fresh, outcomes(list(fresh.seeds), 0))
+        assert run.confirm(saved, fresh, outcomes(list(fresh.seeds), 100)).confirms
+    (row,) = only_run(tmp_path).results
+    assert (row.confirmation, row.needed) == (1, VerdictRule(0.9).first_needs(100)), "nothing was spent before"
 
 
 def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
@@ -305,7 +340,7 @@ def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
 def test_panels_differ_in_id_if_anything_relevant_differs() -> None:
     assert RecordedPanel("a", [1, 2], {"x": 1}).id == RecordedPanel("b", [1, 2], {"x": 1}).id
     assert len({RecordedPanel("a", seeds, {"x": x}).id for seeds in ([1, 2], [1, 3]) for x in (1, 2)}) == 4
-    fresh = PANEL.fresh(500)
+    fresh = PANEL.with_fresh_seeds(500)
     assert len(fresh.seeds) == 500
     assert not set(fresh.seeds) & set(PANEL.seeds)
     with pytest.raises(ValueError, match="each of them once"):

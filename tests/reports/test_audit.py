@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.verify import verify_ledger
-from ledger_lab.ledger import AttemptStarted, CheckpointSaved, EvaluationStarted, Journal, PanelResult, read_ledger
+from ledger_lab.ledger import EvaluationStarted, Journal, PanelResult, read_ledger
 from ledger_lab.panels import VerdictRule
+from ledger_lab.panels.carried import left_budget
 from ledger_lab.panels.verdict import Standing
 from ledger_lab.reports.audit import broken_verdicts, contradictions
-from tests.fakes.ledgers import outcomes, result, write_run
+from tests.fakes.ledgers import PANEL_EPISODES as EPISODES
+from tests.fakes.ledgers import confirmed, result, write_confirmed, write_run
 
-EPISODES = 256
 BEYOND = "confirmation 1, extension 1 does not follow a near miss of its checkpoint: the error budget does not cover it"
 
 
@@ -76,22 +77,9 @@ def test_a_contradiction_with_recorded_other_code_is_told_but_does_not_fail(
     assert "other code, other score: " in out and "Between them, these differ: the source of acme" in out
 
 
-def confirmed(run_id: str, number: int, successes: int, needed: int, extension: int = 0) -> PanelResult:
-    """Return a panel of a confirmation."""
-    row = result(run_id, f"model_{number}.pt", successes, f"p1-{number}-{extension}", "confirmation")
-    won = outcomes(successes, EPISODES)
-    return replace(row, confirmation=number, extension=extension, needed=needed, outcomes=won)
-
-
 def judged(root: Path, *rows: PanelResult, version: int = 2) -> list[str]:
     """Return what is wrong with the confirmations of a run."""
-    run_dir = write_run(root, "aa", scores=(), target_success=0.9, error_budget=0.05, verdict_rule=version)
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=1))
-        for row in rows:
-            saved = {"path": row.checkpoint, "sha256": row.checkpoint_sha256, "size_bytes": 1, "iteration": 1}
-            journal.append(CheckpointSaved.from_data({**saved, "env_steps": 40, "wall_ns": 1}))
-            journal.append(row)
+    write_confirmed(root, "aa", *rows, target_success=0.9, error_budget=0.05, verdict_rule=version)
     return [line.partition("journal-2-0.jsonl:")[2] for line in broken_verdicts(read_ledger(root))]
 
 
@@ -151,3 +139,24 @@ def test_a_screening_needs_what_the_rule_says(tmp_path: Path) -> None:
     lines = [*broken_verdicts(read_ledger(tmp_path))]
     assert len(lines) == 2
     assert all(line.endswith("the screening needed 5 successes by the rule of its run, not 9") for line in lines)
+
+
+def begun_with(panels: int | None) -> dict[str, object]:
+    """Return the checkpoint that a run began with, and how many confirming panels its error budget counts."""
+    began: dict[str, object] = {"run_id": "aa", "task": "T", "checkpoint": "model_1.pt", "sha256": "0", "env_steps": 1}
+    counted = {} if panels is None else {"confirmation_panels": panels}
+    return {**began, "wall_s": 1.0, "usd": None, **counted}
+
+
+def test_a_run_begins_with_the_error_budget_that_the_run_before_had_left(tmp_path: Path) -> None:
+    rows = [confirmed("aa", number, 200, needed) for number, needed in enumerate(needs(200), start=1)]
+    write_confirmed(tmp_path, "aa", *rows, target_success=0.9, error_budget=0.05, verdict_rule=2)
+    left = left_budget(read_ledger(tmp_path).runs[0]).budget
+    assert 0 < left < 0.03
+    for run_id, panels, budget in (("right", 2, left), ("early", 0, 0.05), ("before", None, 0.05), ("cut", 3, 0.05)):
+        write_run(tmp_path, run_id, scores=(), began_from=begun_with(panels), error_budget=budget)
+    assert [*broken_verdicts(read_ledger(tmp_path))] == []
+    write_run(tmp_path, "wrong", scores=(), began_from=begun_with(2), error_budget=0.05)
+    (line,) = broken_verdicts(read_ledger(tmp_path))
+    assert line.startswith("run wrong in ")
+    assert line.endswith(f"budget of 0.05, but run aa, whose checkpoint it began with, had left {left:g}")

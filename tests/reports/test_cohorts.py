@@ -178,3 +178,19 @@ def test_two_sizes_of_one_cohort_are_reported_in_one_line(tmp_path: Path, capsys
     assert build_report(["--log_root", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("left out: ") and "cohort c has 2 runs here, and 1 in " in line
+
+
+def test_a_cohort_says_the_chance_of_a_false_pass_among_its_runs(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    assert one_cohort(tmp_path).false_pass_bound == pytest.approx(0.05)
+    assert "false pass" not in shown(tmp_path), "a single run: its error budget"
+    for run_id, budget in (("bb", 0.05), ("cc", 0.02)):
+        failed(tmp_path, run_id, error_budget=budget)
+    assert one_cohort(tmp_path).false_pass_bound == pytest.approx(1 - 0.95 * 0.95 * 0.98)
+    assert "chance of a false pass in at least one run ≤ 11.6 %" in shown(tmp_path)
+
+
+def test_a_cohort_without_a_pass_has_no_false_pass(tmp_path: Path) -> None:
+    for run_id in ("aa", "bb"):
+        failed(tmp_path, run_id)
+    assert "false pass" not in shown(tmp_path)

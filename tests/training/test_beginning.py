@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.ledger import AttemptStarted, Journal, PanelResult, Run, read_journal, read_ledger
+from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, script
@@ -46,6 +49,7 @@ def test_the_ledger_names_the_checkpoint_and_its_cost(begun: tuple[Run, str]) ->
     assert began["sha256"] == next(each.sha256 for each in theirs.checkpoints if each.path == PROVEN.name)
     assert (began["env_steps"], began["wall_s"], began["usd"]) == (base.env_steps, base.wall_s, base.declared_usd)
     summary = summarize_run(run)
+    assert (run.declared.error_budget, began["confirmation_panels"]) == (ERROR_BUDGET, 1), "its proof spent nothing"
     assert summary.began_from == began and summary.env_steps == 32 * run.declared.horizon, "its own steps"
     line = f"{run.declared.run_id} began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken 0:4"
     assert line in " ".join(printed.split())
@@ -134,3 +138,72 @@ def test_a_checkpoint_of_a_run_that_does_not_describe_its_task_is_refused(
         UserError, match=r"foreign0 was trained, .* != None \(now != then\)\. Restore the task as in .*env\.yaml"
     ):
         find_beginning(str(other), *cartpole)
+
+
+def spent(trained: Path, folder: Path, confirmations: int, **changes: object) -> Path:
+    """Return the directory of a run like the trained run, with failed confirmations after its own."""
+    directory = retold(trained, folder, "spent000", **changes)
+    before = read_journal(directory / "journal-1-0.jsonl").rows
+    row = next(each for each in before if isinstance(each, PanelResult))
+    lost = replace(row, purpose="confirmation", outcomes=replace(row.outcomes, success=[False] * row.outcomes.episodes))
+    with Journal(directory / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="spent000", attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=1))
+        for number in range(confirmations):
+            journal.append(replace(lost, confirmation=100 + number))
+    return directory
+
+
+def test_a_run_begins_with_the_error_budget_that_its_checkpoint_has_left(
+    trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]
+) -> None:
+    from ledger_lab.training.beginning import find_beginning
+
+    whole = find_beginning(str(spent(trained, tmp_path / "0", 0)), *cartpole)
+    rest = find_beginning(str(spent(trained, tmp_path / "3", 3)), *cartpole)
+    assert rest.error_budget == pytest.approx(whole.error_budget / 8, rel=0.01)
+    assert rest.began_from["confirmation_panels"] == whole.began_from["confirmation_panels"] + 3
+    again = find_beginning(str(spent(trained, tmp_path / "chain", 3, error_budget=rest.error_budget)), *cartpole)
+    assert again.error_budget == pytest.approx(whole.error_budget / 64, rel=0.02), "of a run that began so itself"
+
+
+def test_a_budget_that_proves_nothing_is_refused(trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]) -> None:
+    from ledger_lab.panels import load_panel
+    from ledger_lab.training.beginning import find_beginning
+
+    beginning = find_beginning(str(spent(trained, tmp_path, 5)), *cartpole)
+    panel = load_panel("cartpole_v1")
+    beginning.require_provable(panel)
+    too_few = replace(panel, seeds=panel.seeds[:50])
+    with pytest.raises(UserError, match=r"its run has left 0\.\d\d % of error budget, and 50 episodes are then too"):
+        beginning.require_provable(too_few)
+
+
+def test_a_rule_that_is_not_known_leaves_no_known_budget(
+    trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]
+) -> None:
+    from ledger_lab.training.beginning import find_beginning
+
+    other = retold(trained, tmp_path, "newer000", verdict_rule=RULE_VERSION + 1)
+    with pytest.raises(UserError, match=r"run newer000 was judged by version \d+ of .* use a newer version"):
+        find_beginning(str(other), *cartpole)
+
+
+def test_the_settings_and_the_plan_tell_the_budget_that_is_left() -> None:
+    from ledger_lab.training.beginning import Beginning
+    from ledger_lab.training.plan import TrainPlan
+    from ledger_lab.training.show import _prospects
+
+    class Plan(SimpleNamespace):
+        error_budget = TrainPlan.error_budget
+
+    panel = SimpleNamespace(target_success=0.9, episodes=range(256))
+    rest = Beginning(Path("m.pt"), {"run_id": "spent000"}, 0.005)
+    plan: Any = Plan(resumed=None, beginning=rest, held_out_slots=256, panel=panel)
+    assert plan.error_budget == 0.005
+    words = " ".join(map(str, _prospects(plan)))
+    assert "error budget: 0.50 %; the rest of 5 % was spent by run spent000 or before it" in words
+    assert "needs 244 of 256" in words
+    plan.beginning = None
+    assert plan.error_budget == ERROR_BUDGET and "error budget" not in str(_prospects(plan)[0])
+    plan.resumed = SimpleNamespace(declared=SimpleNamespace(error_budget=0.02))
+    assert plan.error_budget == 0.02, "a resumed run goes on with what it declared"

@@ -10,7 +10,7 @@ import pytest
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult, read_ledger
 from ledger_lab.meters import PhaseClock
-from ledger_lab.panels import RULE_VERSION, Panel, VerdictRule, load_panel
+from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, VerdictRule, load_panel
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.training.judge import Judge
 from tests.conftest import ROOT
@@ -80,11 +80,16 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
 
     def make(
-        newest: str, successes: int | list[int], *earlier: PanelResult, rule: int = RULE_VERSION
+        newest: str,
+        successes: int | list[int],
+        *earlier: PanelResult,
+        rule: int = RULE_VERSION,
+        error_budget: float = ERROR_BUDGET,
     ) -> tuple[Judge, Slots, list[PanelResult]]:
         plan: Any = SimpleNamespace(
             run_id="run",
             verdict_rule=rule,
+            error_budget=error_budget,
             panel=PANEL,
             simulation={},
             env_cfg=None,
@@ -103,6 +108,18 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 STATE = {"confirmations": 0, "screened": 5, "taking": [([1, 2], True), ([0], False)], "evaluation": None}
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_the_first_confirmation_needs_what_the_error_budget_of_the_run_allows(judged: Any, resumed: bool) -> None:
+    judge, _, rows = judged("new", 256, error_budget=0.01)
+    if resumed:
+        judge.resume(STATE, [], True)
+    for iteration in (10, 20, 30):
+        judge.after_iteration(iteration)
+    needed = VerdictRule(PANEL.target_success, 0.01).first_needs(len(PANEL.episodes))
+    assert needed > VerdictRule(PANEL.target_success).first_needs(len(PANEL.episodes))
+    assert [row.needed for row in rows if row.purpose == "confirmation"] == [needed]
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, read_ledger
-from ledger_lab.ledger.find import tell_damage, telling_damage
+from ledger_lab.ledger.find import find_run, tell_damage, telling_damage
+from ledger_lab.pretrained import ROOT, shipped_tasks
 from ledger_lab.reports import (
     Bottleneck,
     CohortSummary,
@@ -28,6 +29,7 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
+from ledger_lab.reports.before import Before, runs_before
 from ledger_lab.reports.ledger_tables import Contents
 from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
@@ -323,7 +325,19 @@ def summarize_selected(
     together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
     summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
-    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts)
+    by_id = {run.run_id: run for run in ledger.runs}
+    earlier = summarize_runs(runs_before(summaries, partial(_begun_with, by_id)), price)
+    before = Before(known | {summary.run_id: summary for summary in earlier}, repriced=price is not None)
+    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, before)
+
+
+def _begun_with(by_id: Mapping[str, Run], began: Mapping[str, Any]) -> Run | None:
+    """Return the run whose checkpoint another run began with: a run of the ledger, or that of a shipped policy."""
+    found, task = by_id.get(began["run_id"]), str(began["task"])
+    if found is None and task in shipped_tasks():
+        shipped = find_run(str(ROOT / task), ROOT)
+        return shipped if shipped.run_id == began["run_id"] else None
+    return found
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:

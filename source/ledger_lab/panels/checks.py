@@ -9,7 +9,7 @@ import psutil
 import torch
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.panels import Panel, VerdictRule, load_panel
+from ledger_lab.panels import ERROR_BUDGET, Panel, VerdictRule, load_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.units import percent
@@ -81,17 +81,20 @@ class Prospects:
     chance: float
     """Probability that this policy passes."""
     target: float
+    error_budget: float
 
     @classmethod
-    def of(cls, target: float, episodes: int) -> Self:
+    def of(cls, target: float, episodes: int, error_budget: float = ERROR_BUDGET) -> Self:
         """Compute the prospects of a panel.
 
         Args:
             target: Target in (0, 1].
             episodes: Episodes of the panel, at least 1.
+            error_budget: Error budget of the run, in (0, 1).
         """
-        rule, good = VerdictRule(target), (1 + target) / 2
-        return cls(rule.first_needs(episodes), episodes, good, rule.first_pass_chance(good, episodes), target)
+        rule, good = VerdictRule(target, error_budget), (1 + target) / 2
+        chance = rule.first_pass_chance(good, episodes)
+        return cls(rule.first_needs(episodes), episodes, good, chance, target, error_budget)
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -109,7 +112,7 @@ class Prospects:
             (
                 more
                 for more in range(_STEP, _MOST_EPISODES, _STEP)
-                if more > self.episodes and Prospects.of(self.target, more).chance >= _EVEN
+                if more > self.episodes and Prospects.of(self.target, more, self.error_budget).chance >= _EVEN
             ),
             None,
         )

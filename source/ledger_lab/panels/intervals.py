@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from math import inf, lgamma, log, sqrt
+from math import inf, lgamma, log, prod, sqrt
 from statistics import NormalDist
 
 
@@ -95,3 +96,18 @@ def lower_bound(successes: int, episodes: int, confidence: float = 0.95) -> floa
     from scipy.special import betaincinv
 
     return float(betaincinv(successes, episodes - successes + 1, 1 - confidence))
+
+
+def false_pass_bound(error_budgets: Iterable[float]) -> float:
+    """Return the highest probability that at least one of several runs confirms a policy below its target.
+
+    ``1 - product(1 - error budget)``. The bound does not need independent runs, only that the seeds of all
+    confirmations are fresh. While a run goes on, the budget that it has left (1 after a false pass) never rises in
+    expectation. Confirmations of different runs can be put into an order, so that each step changes one factor of
+    ``product(1 - budget)`` and the product never falls in expectation. It is 0 after a false pass and at most 1
+    otherwise, so its first value is a lower bound of the probability that no run has a false pass.
+
+    Args:
+        error_budgets: Error budget of each run, in [0, 1].
+    """
+    return 1 - prod(1 - budget for budget in error_budgets)

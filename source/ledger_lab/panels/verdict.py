@@ -37,11 +37,11 @@ class Standing:
     """Panels of the running confirmation that have ended."""
 
     @classmethod
-    def of(cls, left: float, runs: tuple[int, ...] = ()) -> Self:
+    def of(cls, left: Numbers | float, runs: tuple[int, ...] = ()) -> Self:
         """Return the standing of runs that have confirmed nothing.
 
         Args:
-            left: Their error budget.
+            left: Their error budget, or that of each run.
             runs: Shape of the numbers.
         """
         return cls(np.full(runs, left), np.zeros(runs), np.zeros(runs), np.zeros(runs, dtype=np.int64))
@@ -50,6 +50,11 @@ class Standing:
     def passed(self) -> NDArray[np.bool_]:
         """Whether the running confirmation has proven its checkpoint."""
         return self.risk >= 1
+
+    @property
+    def after_confirmation(self) -> Numbers:
+        """Error budget that is left when the running confirmation ends here: it returns at most its stake."""
+        return self.left + np.minimum(self.stake, self.risk)
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,7 @@ class VerdictRule:
         Args:
             standing: The standing before.
         """
-        left = standing.left + np.minimum(standing.stake, standing.risk)
+        left = standing.after_confirmation
         stake = (self.stake + self.extension) * left
         return Standing(left - stake, stake, stake, np.zeros_like(standing.panels))
 

@@ -12,7 +12,7 @@
             run.iteration(iteration, env_steps=iteration * 8 * 128, figures={"value_loss": loss})
             saved = run.checkpoint(save(run.directory / f"{iteration}.pt"))
             if run.screen(saved, panel, score(panel.seeds)).passes:
-                fresh = panel.fresh(256)
+                fresh = run.fresh(saved, 256)
                 if run.confirm(saved, fresh, score(fresh.seeds)).passes:
                     break
 

@@ -143,4 +143,4 @@ def record_run(
         directory.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"cannot write to log_root {log_root}: {error.strerror}") from error
-    return RecordedRun(declared, directory.resolve(), rule, PhaseClock(started_ns), peak_gpu_memory_bytes)
+    return RecordedRun(declared, panel, directory.resolve(), rule, PhaseClock(started_ns), peak_gpu_memory_bytes)

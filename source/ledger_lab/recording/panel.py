@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ledger_lab.ledger.encoding import canonical_json
@@ -43,14 +43,19 @@ class RecordedPanel:
         """Identity of the panel, a hash."""
         return PanelIdentity(self.fields).id
 
-    def fresh(self, episodes: int) -> RecordedPanel:
+    def with_fresh_seeds(self, episodes: int, used: Set[int] = frozenset()) -> RecordedPanel:
         """Return the same panel with unseen seeds, drawn from the system's randomness.
 
+        For a confirmation, draw them with :meth:`~ledger_lab.recording.RecordedRun.fresh`.
+
         Args:
-            episodes: Number of seeds.
+            episodes: Number of seeds, at least 1.
+            used: Seeds that must not occur, besides those of this panel.
+
+        Raises:
+            ValueError: If ``episodes`` is less than 1.
         """
-        taken = set(self.seeds)
-        seeds: set[int] = set()
+        taken, seeds = {*self.seeds, *used}, set[int]()
         while len(seeds) < episodes:
             seed = secrets.randbelow(2**31)
             if seed not in taken:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import FIGURES, CheckpointSaved, Journal, Outcomes, PanelResult, RunDeclared, Status, endings
-from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels import VerdictRule
 from ledger_lab.panels.verdict import Standing
@@ -31,27 +30,35 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
     def __init__(
         self,
         declared: RunDeclared,
+        panel: RecordedPanel,
         directory: Path,
         rule: VerdictRule,
         clock: PhaseClock,
         peak_gpu_memory_bytes: Callable[[], int | None],
     ) -> None:
-        """Take the run's declaration."""
+        """Take the run's declaration, and the panel that it declares."""
         self.run_id = declared.run_id
         self.directory = directory
         """The run's directory; save checkpoints inside it."""
         self.rule = rule
         self.target_reached = False
         """Whether a confirmation proved a checkpoint."""
-        self._declared, self._clock, self._peak_gpu_memory_bytes = declared, clock, peak_gpu_memory_bytes
+        self._panel, self._declared, self._clock, self._peak_gpu_memory_bytes = (
+            panel,
+            declared,
+            clock,
+            peak_gpu_memory_bytes,
+        )
         self._confirmations, self._extension = 0, 0
         self._standing, self._confirming = Standing.of(rule.error_budget), ""
         """What the run may still risk, and the hash of the checkpoint that was confirmed last."""
         self._journal: Journal | None = None
         self._writer: RunWriter | None = None
         self._pid = os.getpid()
-        self._seen = set(declared.panel_fields["seeds"])
-        """Seeds used by a screening or a confirmation."""
+        self._seen: set[int] = set()
+        """Seeds that were drawn for confirmations."""
+        self._drawn: tuple[str, RecordedPanel] | None = None
+        """The panel that was drawn and is not recorded yet, after the hash of its checkpoint."""
 
     def __enter__(self) -> Self:
         """Write the declaration before anything else happens."""
@@ -200,6 +207,38 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         return self._confirming == saved.sha256 and bool(self.rule.goes_on(self._standing))
 
+    def fresh(self, saved: CheckpointSaved, episodes: int) -> RecordedPanel:
+        """Draw the next panel of a checkpoint's confirmation: the run's panel with unseen seeds.
+
+        Before the next panel is drawn, the outcomes of this one must be recorded. So nobody can record a panel, a part
+        of a panel, or a checkpoint *because of* the outcomes: the error budget covers what is chosen before outcomes
+        are known, such as the number of episodes, and nothing that is chosen after.
+
+        Args:
+            saved: The checkpoint that will be scored.
+            episodes: Number of episodes, at least 1.
+
+        Returns:
+            The panel. If its outcomes are not recorded yet, the same request returns the same panel again, for example
+            after an error while it was scored.
+
+        Raises:
+            UserError: If there are no episodes, or the outcomes of another panel are not recorded yet.
+        """
+        if episodes < 1:
+            raise UserError(f"{episodes} episodes: a confirmation needs at least 1")
+        if self._drawn is None:
+            panel = self._panel.with_fresh_seeds(episodes, self._seen)
+            self._seen.update(panel.seeds)
+            self._drawn = (saved.sha256, panel)
+        sha256, panel = self._drawn
+        if (sha256, len(panel.seeds)) != (saved.sha256, episodes):
+            raise UserError(
+                f"panel {panel.name}: {len(panel.seeds)} fresh seeds were drawn for checkpoint {sha256[:12]}…, and "
+                "their outcomes are not recorded: score that checkpoint on them, and record all of them with confirm"
+            )
+        return panel
+
     def confirm(
         self,
         saved: CheckpointSaved,
@@ -216,7 +255,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
 
         Args:
             saved: A checkpoint that was screened.
-            panel: The run's panel with fresh seeds, see :meth:`RecordedPanel.fresh`.
+            panel: The panel that :meth:`fresh` drew for it.
             outcomes: Outcomes of its episodes.
             exactness: As for :meth:`screen`.
 
@@ -224,31 +263,24 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             The row; its ``passes`` says whether the target is reached.
 
         Raises:
-            UserError: If the seeds are not fresh, the panel differs in more than its seeds, or the outcomes are those
-                of other seeds.
+            UserError: If the panel was not drawn for this checkpoint, is recorded already, or the outcomes are those of
+                other seeds.
         """
-        if self._seen.intersection(panel.seeds):
+        if self._drawn != (saved.sha256, panel):
             raise UserError(
-                f"panel {panel.name}: a confirmation needs seeds that no earlier score of the run used: take them from "
-                "RecordedPanel.fresh"
-            )
-        if _without_seeds(panel.fields) != _without_seeds(self._declared.panel_fields):
-            raise UserError(
-                f"panel {panel.name}: a confirmation needs the panel that the run declared, with other seeds: take it "
-                "from RecordedPanel.fresh"
+                f"panel {panel.name}: a confirmation needs a panel that the run drew for this checkpoint, whole and "
+                "once: take it from RecordedRun.fresh"
             )
         require_outcomes(panel.name, panel.seeds, outcomes)
-        self._seen.update(panel.seeds)
         if self.extends(saved):
-            self._extension += 1
+            number, extension, standing = self._confirmations, self._extension + 1, self._standing
         else:
-            self._confirmations, self._extension = self._confirmations + 1, 0
-            self._standing, self._confirming = self.rule.begin(self._standing), saved.sha256
-        needed = int(self.rule.needs(self._standing, outcomes.episodes))
-        self._standing = self.rule.after(self._standing, outcomes.successes, outcomes.episodes)
-        result = self._score(
-            saved, panel, outcomes, "confirmation", self._confirmations, self._extension, needed, exactness
-        )
+            number, extension, standing = self._confirmations + 1, 0, self.rule.begin(self._standing)
+        needed = int(self.rule.needs(standing, outcomes.episodes))
+        result = self._score(saved, panel, outcomes, "confirmation", number, extension, needed, exactness)
+        self._confirmations, self._extension, self._confirming = number, extension, saved.sha256
+        self._standing = self.rule.after(standing, outcomes.successes, outcomes.episodes)
+        self._drawn = None  # only now: a panel whose row could not be written can be recorded again
         self.target_reached = self.target_reached or result.confirms
         return result
 
@@ -308,11 +340,6 @@ def _phase(phase: Phase | str) -> Phase:
     if phase not in set(Phase):
         raise UserError(f"unknown phase {str(phase)!r}; {nearest(str(phase), map(str, Phase))}")
     return Phase(phase)
-
-
-def _without_seeds(fields: Mapping[str, Any]) -> bytes:
-    """Return the identity of a panel without its seeds."""
-    return canonical_json({key: value for key, value in fields.items() if key not in ("seeds", "fresh_seeds")})
 
 
 def _left_by_choice(error: BaseException) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.states import StateRestored
 from ledger_lab.panels import RULE_VERSION, VerdictRule
+from ledger_lab.panels.carried import left_budget
 from ledger_lab.panels.verdict import Standing
 
 
@@ -82,14 +84,19 @@ def _made_by(start: RunDeclared | EvaluationStarted) -> dict[str, str]:
 def broken_verdicts(ledger: Ledger) -> Iterator[str]:
     """Apply the rule of the verdict that each run declared to its scores, and find rows that disagree with it.
 
+    A run that began with a checkpoint of another run in the ledger must have begun with the error budget that the other
+    run had left.
+
     Args:
         ledger: The ledger.
 
     Yields:
-        One line per row, with its file and line number.
+        One line per row, with its file and line number; one line per run with another error budget.
     """
+    by_id = {run.run_id: run for run in ledger.runs}
     for run in ledger.runs:
         if run.declared.verdict_rule <= RULE_VERSION:
+            yield from _broken_budget(run, by_id)
             yield from _broken_verdicts(run)
 
 
@@ -119,6 +126,27 @@ class _Judged(NamedTuple):
 
     place: str
     row: PanelResult
+
+
+def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
+    """Yield the declaration of a run whose error budget is not what the run of its checkpoint had left.
+
+    Runs of earlier versions always began with a new error budget. An excerpt of the other run leaves out confirmations,
+    so that what they left is unknown.
+    """
+    began, budget = run.declared.began_from or {}, run.declared.error_budget
+    before, panels = by_id.get(began.get("run_id", "")), began.get("confirmation_panels")
+    if before is None or panels is None or before.declared.verdict_rule > RULE_VERSION:
+        return
+    try:
+        left = left_budget(before, panels)
+    except ValueError:
+        return  # the other run's own lines tell
+    if left.panels == panels and not isclose(left.budget, budget, rel_tol=1e-9):
+        yield (
+            f"run {run.run_id} in {run.directory}: declares an error budget of {budget:g}, but run {before.run_id}, "
+            f"whose checkpoint it began with, had left {left.budget:g}"
+        )
 
 
 def _broken_verdicts(run: Run) -> Iterator[str]:

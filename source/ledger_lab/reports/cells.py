@@ -94,9 +94,24 @@ def made_cell(cohort: CohortSummary) -> TableCell:
     return TableCell(made, details=(missing,) if missing else (), style="bad" if missing else "")
 
 
-def spend_cell(cohort: CohortSummary) -> str:
-    """Return the cost of all runs together."""
-    return _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
+def spend_cell(cohort: CohortSummary) -> TableCell:
+    """Return the cost of all runs together, and that of the trainings before."""
+    spend = _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
+    before = before_words(cohort)
+    return TableCell(spend, details=(before,) if before else ())
+
+
+def before_words(cohort: CohortSummary, checkpoints: int = 1) -> str:
+    """Return the cost of the trainings before in words, such as "+ $0.25 before"; empty if there are none.
+
+    Args:
+        cohort: The cohort.
+        checkpoints: Number of checkpoints that share this cost.
+    """
+    if not cohort.begun_runs:
+        return ""
+    amount = "unpriced" if cohort.before_usd is None else usd(cohort.before_usd / checkpoints)
+    return f"+ {amount} before"
 
 
 def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
@@ -107,6 +122,8 @@ def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
             details: tuple[str, ...] = (f"{usd_interval(*interval)} 95 %",)
         else:
             details = (NO_INTERVAL,) if cohort.runs > 1 else ()
+        if before := before_words(cohort, cohort.target_reaching_runs):
+            details = (before, *details)
         return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=details)
     least = "" if cohort.spend_usd is None else f", ≥ {usd(cohort.spend_usd)} spent"
     unknown = cohort.runs_of_unknown_energy
@@ -120,6 +137,11 @@ def median_time_cell(cohort: CohortSummary) -> str:
     if cohort.median_wall_to_target_s is None:
         return f"> {duration(cohort.median_wall_to_target_exceeds_s)}"
     return duration(cohort.median_wall_to_target_s)
+
+
+def false_pass_cell(cohort: CohortSummary) -> str:
+    """Return the highest probability that at least one run confirms a policy below the target."""
+    return f"≤ {percent(cohort.false_pass_bound)}"
 
 
 def usd_interval(low: float, high: float) -> str:

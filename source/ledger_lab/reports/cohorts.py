@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
-from ledger_lab.reports.cells import NO_INTERVAL, median_time_cell, usd_interval
+from ledger_lab.reports.cells import NO_INTERVAL, before_words, false_pass_cell, median_time_cell, usd_interval
 from ledger_lab.reports.summary import CohortSummary
 from ledger_lab.units import usd
 
@@ -25,10 +25,12 @@ def cohort_line(cohort: CohortSummary) -> Text:
         runs += f" of {cohort.declared_runs} declared"
     parts = [f"{runs}, {cohort.target_reaching_runs} reached the target, {cohort.failed_runs} failed"]
     if cohort.spend_usd is not None:
-        parts.append(f"{usd(cohort.spend_usd)} spent")
+        parts.append(" ".join(filter(None, (f"{usd(cohort.spend_usd)} spent", before_words(cohort)))))
     parts.append(_cost(cohort))
     if cohort.runs > 1:
         parts.append(f"median to target {median_time_cell(cohort)}")
+        if cohort.target_reaching_runs:
+            parts.append(f"chance of a false pass in at least one run {false_pass_cell(cohort)}")
     name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
     return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")
 
@@ -52,6 +54,8 @@ def _cost(cohort: CohortSummary) -> str:
         within = cohort.usd_per_target_reaching_checkpoint_interval
         shown = f" {usd_interval(*within)} (95 %)" if within is not None else ""
         note = f" ({NO_INTERVAL})" if within is None and cohort.runs > 1 else ""
+        if before := before_words(cohort, cohort.target_reaching_runs):
+            shown += f" {before}"
         return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{shown} per target-reaching checkpoint{note}"
     if cohort.at_least_usd is not None:
         return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"

@@ -9,7 +9,9 @@ from typing import Any
 from ledger_lab import costs
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Run, Status
+from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports import cells
+from ledger_lab.reports.before import Before
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.columns import Shown, figure, summarize
@@ -184,6 +186,9 @@ class RunSummary:
     invalid_reason: str | None = _figure(lambda of: of.invalid_reason)
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""
     target_success: float = _figure(lambda of: of.declared.target_success)
+    error_budget: float = _figure(lambda of: of.declared.error_budget)
+    """Highest probability that the run confirms a policy below its target. A run that began with a checkpoint has what
+    the run of that checkpoint left."""
     target_reached: bool = _figure(lambda of: of.proof is not None)
     panel: str = _figure(lambda of: of.declared.panel)
     panel_id: str = _figure(lambda of: of.declared.panel_id)
@@ -251,8 +256,9 @@ class RunSummary:
 class _CohortFacts:
     """Sums over the runs of a cohort, from which its figures are computed."""
 
-    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None) -> None:
+    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None, before: Before) -> None:
         """Add up the runs of one cohort, task, panel and target."""
+        self.before = before
         self.members, self.declared, self.first = members, declared, members[0]
         self.cost = costs.cohort_cost(
             [
@@ -264,6 +270,10 @@ class _CohortFacts:
                 )
                 for member in members
             ]
+        )
+        own = {member.run_id for member in members}
+        self.begun_runs = sum(
+            member.began_from is not None and member.began_from["run_id"] not in own for member in members
         )
         self.median = costs.median_time_to_target(
             [costs.RunTime(wall_s=member.wall_s, to_target_s=member.wall_to_target_s) for member in members]
@@ -307,6 +317,11 @@ class CohortSummary:
         lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", cells.spend_cell, priority=4)
     )
     """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
+    begun_runs: int = _cohort_figure(lambda of: of.begun_runs)
+    """Runs that began with a checkpoint of a run outside the cohort."""
+    before_usd: float | None = _cohort_figure(lambda of: of.before.spend_usd(of.members))
+    """Spend of the trainings before: of the runs outside the cohort whose checkpoints its runs began with, directly or
+    through further runs, each of them once [USD]. No other figure includes it. ``None`` if it is unknown."""
     runs_of_unknown_energy: int = _cohort_figure(
         lambda of: sum(each.usd_per_hour is not None and each.billable_usd is None for each in of.members)
     )
@@ -332,6 +347,13 @@ class CohortSummary:
     """Median time to the target over all runs, including runs that missed the target [s]."""
     median_wall_to_target_exceeds_s: float | None = _cohort_figure(lambda of: of.median.more_than_s)
     """Lower bound of that median, if the median falls among runs that missed the target [s]."""
+    false_pass_bound: float = _cohort_figure(
+        lambda of: false_pass_bound([member.error_budget for member in of.members]),
+        Shown("chance of a false pass", "in at least one run", cells.false_pass_cell, priority=7),
+    )
+    """Highest probability that at least one run confirms a policy below the target: 1 - the product of (1 - its error
+    budget) over the runs. A run that began with another run of the cohort counts like any other, although the two share
+    one error budget, so that the bound is too high rather than too low."""
     undefined_reason: str | None = _cohort_figure(lambda of: of.cost.undefined_reason)
     """Why there is no cost per target-reaching checkpoint; ``None`` if there is one."""
 
@@ -350,13 +372,16 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
     return summarize(RunSummary, RunFacts(run, price))
 
 
-def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort] = ()) -> list[CohortSummary]:
+def summarize_cohorts(
+    summaries: Sequence[RunSummary], declared: Sequence[Cohort] = (), before: Before | None = None
+) -> list[CohortSummary]:
     """Compute the cost of each cohort. Runs on different tasks or panels are never added up.
 
     Args:
         summaries: Runs of a ledger.
         declared: The ledger's cohorts of declared size. They list all their runs, so that a run outside the summaries
             does not count as missing.
+        before: Runs whose checkpoints the runs began with; by default, only what the declarations record.
 
     Returns:
         One summary per cohort, task and panel, in the order of their first runs.
@@ -367,6 +392,8 @@ def summarize_cohorts(summaries: Sequence[RunSummary], declared: Sequence[Cohort
         groups.setdefault(key, []).append(summary)
     sizes = {cohort.name: cohort for cohort in declared}
     return [
-        summarize(CohortSummary, _CohortFacts(members, None if key[0] is None else sizes.get(key[0])))
+        summarize(
+            CohortSummary, _CohortFacts(members, None if key[0] is None else sizes.get(key[0]), before or Before())
+        )
         for key, members in groups.items()
     ]

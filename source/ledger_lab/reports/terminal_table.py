@@ -124,7 +124,8 @@ def _beginning_line(summary: RunSummary) -> list[Text]:
     """Return the checkpoint that a run's networks began from, and the cost of that checkpoint."""
     if (began := summary.began_from) is None:
         return []
-    took = f"{duration(began['wall_s'])}, {'unpriced' if began['usd'] is None else usd(began['usd'])}"
+    price = "unpriced" if began["usd"] is None else f"{usd(began['usd'])} at its declared price"
+    took = f"{duration(began['wall_s'])}, {price}"
     return [
         Text(
             f"{summary.run_id} began with {began['checkpoint']} of run {began['run_id']} ({began['task']}), which had "

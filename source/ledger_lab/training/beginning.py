@@ -1,4 +1,4 @@
-"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and the cost of the training behind it."""
+"""``train.py --checkpoint``: finds the checkpoint that a run starts with, and what it cost and left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ledger_lab.checkpoints.candidate import (
 )
 from ledger_lab.checkpoints.find import best_checkpoint
 from ledger_lab.errors import UserError
-from ledger_lab.panels import few_differences
+from ledger_lab.panels import Panel, VerdictRule, few_differences
+from ledger_lab.panels.carried import left_budget
 from ledger_lab.physics import is_newton
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.recipes.settings import read_setting
@@ -28,6 +29,7 @@ from ledger_lab.runners import Adapter
 from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.configs import plain_config
 from ledger_lab.tasks.registry import require_task
+from ledger_lab.units import percent
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -49,6 +51,25 @@ class Beginning:
     path: Path
     began_from: dict[str, Any]
     """The field of that name in :class:`ledger_lab.ledger.RunDeclared`."""
+    error_budget: float
+    """Error budget that the run of the checkpoint left, see :mod:`ledger_lab.panels.carried`; in (0, 1)."""
+
+    def require_provable(self, panel: Panel) -> None:
+        """Check that the error budget is enough to prove a target.
+
+        Args:
+            panel: The panel of the run.
+
+        Raises:
+            UserError: If not even success in every episode would prove it.
+        """
+        episodes = len(panel.episodes)
+        if not VerdictRule(panel.target_success, self.error_budget).is_decidable(episodes):
+            raise UserError(
+                f"--checkpoint {self.path}: its run has left {percent(self.error_budget, 2)} of error budget, and "
+                f"{episodes} episodes are then too few to prove a success of {panel.target_success:g}: "
+                "use more seeds, a lower --target, or networks of another run"
+            )
 
 
 def find_beginning(
@@ -74,7 +95,7 @@ def find_beginning(
 
     Raises:
         UserError: If there is no such checkpoint, its networks have another shape, or its observations or actions have
-            another meaning.
+            another meaning, or a newer version of LedgerLab has judged its run.
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
@@ -98,6 +119,13 @@ def find_beginning(
         now, then = read_setting(agent_cfg, setting), read_setting(then_agent, setting)
         if now != then:
             raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
+    try:
+        left = left_budget(found.run)
+    except ValueError as error:
+        raise UserError(
+            f"{what}: run {declared.run_id} was judged by version {declared.verdict_rule} of the verdict's rule, which "
+            "is unknown here, and so is the error budget that it has left: use a newer version of LedgerLab"
+        ) from error
     summary = summarize_run(found.run)
     earlier = declared.began_from or {}
     usd = (summary.declared_usd, earlier.get("usd", 0.0))
@@ -109,9 +137,10 @@ def find_beginning(
         "env_steps": summary.env_steps + earlier.get("env_steps", 0),
         "wall_s": summary.wall_s + earlier.get("wall_s", 0.0),
         "usd": None if usd[0] is None or usd[1] is None else usd[0] + usd[1],
+        "confirmation_panels": left.panels,
         **({"changed_code": changed} if changed else {}),
     }
-    return Beginning(path.resolve(), began_from)
+    return Beginning(path.resolve(), began_from, left.budget)
 
 
 @dataclass(frozen=True)

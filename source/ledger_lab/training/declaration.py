@@ -10,7 +10,6 @@ import torch
 from ledger_lab.files import make_folder
 from ledger_lab.ledger import RunDeclared, declare_cohort
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
-from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.physics import physics_name
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.training.plan import TrainPlan
@@ -68,7 +67,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         eval_every=plan.request.eval_every,
         save_state_every=plan.request.save_state_every,
         stop_at_target=plan.request.stop_at_target,
-        error_budget=ERROR_BUDGET,
+        error_budget=plan.error_budget,
         verdict_rule=plan.verdict_rule,
         stop_on=list(plan.request.stop_on),
         physics=physics_name(plan.env_cfg),

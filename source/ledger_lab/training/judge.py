@@ -69,7 +69,7 @@ class Judge:
         self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
         self._clock.share(*self._share)  # always: held-out slots are also simulated between two panels
-        self._rule = VerdictRule.of_version(plan.verdict_rule, plan.panel.target_success)
+        self._rule = VerdictRule.of_version(plan.verdict_rule, plan.panel.target_success, plan.error_budget)
         self._evaluation: _Evaluation | None = None
         self._confirmations = 0
         self._screened: int | None = None

@@ -17,7 +17,7 @@ from ledger_lab.ledger import Timing
 from ledger_lab.meters import package_versions
 from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.names import require_folder_name
-from ledger_lab.panels import RULE_VERSION, Panel, PanelIdentity
+from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
@@ -92,6 +92,13 @@ class TrainPlan:
         return RULE_VERSION if self.resumed is None else self.resumed.declared.verdict_rule
 
     @property
+    def error_budget(self) -> float:
+        """Error budget of the run: what the run of its checkpoint left; for a resumed run, what it declared."""
+        if self.resumed is not None:
+            return self.resumed.declared.error_budget
+        return ERROR_BUDGET if self.beginning is None else self.beginning.error_budget
+
+    @property
     def changed_code(self) -> dict[str, str]:
         """Code that scores depend on and that has changed since the run was declared, with its hashes."""
         return {} if self.resumed is None else changed_code(self.scoring_code, self.resumed.declared.scoring_code)
@@ -151,6 +158,7 @@ def _common(plan: TrainPlan) -> dict[str, Any]:
         "the number of held-out slots": plan.held_out_slots,
         "the panel's id": plan.identity.id,
         "--checkpoint": plan.beginning and plan.beginning.began_from["sha256"],
+        "the error budget": plan.error_budget,
         "the environment's configuration": plan.config_sha256["env"],
         "the agent's configuration": plan.config_sha256["agent"],
         **{f"the source of {name}": sha256 for name, sha256 in plan.code_sha256.items()},
@@ -220,6 +228,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
             trust_run=request.trust_run,
             allow_changed_code=request.allow_changed_code,
         )
+        if not request.no_eval:
+            beginning.require_provable(panel)
     if resumed is None:
         run_id, stamp = secrets.token_hex(8), datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         run_dir = (request.log_root / library / experiment / f"{stamp}_{run_id}").resolve()

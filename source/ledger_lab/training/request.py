@@ -92,9 +92,9 @@ class TrainRequest(TaskRequest):
             "Start with trained networks instead of random ones. Name a checkpoint file, a run id, a run directory, or "
             "a task with a pretrained policy. If you name a run, train.py takes its confirmed checkpoint, or its last "
             "checkpoint if none is confirmed. The optimizer and the iteration count start from zero. The report shows "
-            "the cost of the earlier run separately. The new task may have additional observations, if they follow the "
-            "checkpoint's observations in the observation vector. The input weights of the additional observations "
-            "start at zero."
+            "the cost of the earlier run separately. The new run has what the earlier run has left of its error "
+            "budget. The new task may have additional observations, if they follow the checkpoint's observations in "
+            "the observation vector. The input weights of the additional observations start at zero."
         ),
         group=TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",

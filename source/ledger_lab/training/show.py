@@ -12,13 +12,14 @@ from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status, read_ledger
 from ledger_lab.ledger.endings import reason_of
+from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.checks import Prospects
 from ledger_lab.physics import physics_name
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.supervision.attempt import Attempt, resume_command
 from ledger_lab.terminal.console import Terminal, tell_error
-from ledger_lab.units import duration
+from ledger_lab.units import duration, percent
 
 if TYPE_CHECKING:
     from ledger_lab.training.plan import TrainPlan
@@ -63,12 +64,23 @@ def _grounds(plan: TrainPlan) -> list[str]:
 
 
 def _prospects(plan: TrainPlan) -> list[Text]:
-    """Return how likely a good policy is to pass at once, and a warning if that is unlikely."""
+    """Return how likely a good policy is to pass at once, and a warning if that is unlikely.
+
+    If the run of the checkpoint has spent a part of the error budget, the first line says so.
+    """
     if not plan.held_out_slots:
         return []
-    prospects = Prospects.of(plan.panel.target_success, len(plan.panel.episodes))
+    lines = []
+    if plan.beginning is not None and plan.error_budget < ERROR_BUDGET:
+        lines.append(
+            Text(
+                f"error budget: {percent(plan.error_budget, 2)}; the rest of {percent(ERROR_BUDGET, 0)} was spent by "
+                f"run {plan.beginning.began_from['run_id']} or before it"
+            )
+        )
+    prospects = Prospects.of(plan.panel.target_success, len(plan.panel.episodes), plan.error_budget)
     warning = prospects.warning
-    return [Text(str(prospects)), *([] if warning is None else [Text(warning, style="yellow")])]
+    return [*lines, Text(str(prospects)), *([] if warning is None else [Text(warning, style="yellow")])]
 
 
 def report(plan: TrainPlan, console: Console) -> None:

@@ -1,0 +1,63 @@
+"""The error budget that a run leaves to the runs that begin with its checkpoints.
+
+A training can be divided into runs: one ends short of its target, and another begins with its checkpoint. If each run
+had a new error budget, a policy below the target would pass sooner or later. So a run begins with what the run before
+it has left. The probability that *any* run of such a chain passes a checkpoint below its target is then at most the
+error budget of the first run: the budget before a false pass, and 1 after it, is a supermartingale over the whole
+chain, because all seeds of a confirmation are fresh, whatever happened before (see
+:class:`~ledger_lab.panels.verdict.VerdictRule`).
+
+**The target or the panel differs.** What is left is carried over all the same. Each confirmation tests a claim of its
+own, and the proof does not need equal claims. With a new budget for each new claim, one more seed in the panel or a
+slightly lower target would be enough for a new budget.
+
+**The run before has proven its target.** A confirmation that passes returns its stake. If the pass is true, nothing was
+lost. If it is false, the chain has its false pass, and the bound counts it already. So a run that passed with its first
+confirmation leaves its whole error budget to the next stage.
+
+**Several runs begin with one run.** Each of them begins with what that run has left when they are declared. The bound
+holds for each path from a first run to a last one, not for all runs of the tree together: every branch is a further
+chance. We do not divide what is left among them. Nobody knows how many will follow, and runs of a cohort would have
+different budgets, by their order. The report of a cohort states the probability for all its runs together.
+
+``python -m benchmarks error_budget`` simulates chains and branches.
+
+**Rows are missing.** The journals of a shipped policy contain the confirmation that passed, and no other. Only rows
+that are there count, so such a policy leaves a whole error budget. The bound then holds for the chain from there on:
+the policy was fixed before any seed of the chain was drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger_lab.ledger import PanelResult, Run
+from ledger_lab.panels.verdict import VerdictRule
+
+
+@dataclass(frozen=True)
+class LeftBudget:
+    """What the confirmations of a run leave of its error budget."""
+
+    budget: float
+    """Error budget for a run that begins with a checkpoint of the run, in (0, 1)."""
+    panels: int
+    """Panels of confirmations that were counted."""
+
+
+def left_budget(run: Run, panels: int | None = None) -> LeftBudget:
+    """Return what the confirmations of a run leave of its error budget.
+
+    Args:
+        run: The run.
+        panels: How many panels of its confirmations count; ``None`` for all.
+
+    Raises:
+        ValueError: If the run's rule of the verdict is unknown.
+    """
+    declared = run.declared
+    rule = VerdictRule.of_version(declared.verdict_rule, declared.target_success, declared.error_budget)
+    found = [row for attempt in run.attempts for row in attempt.of(PanelResult) if row.purpose == "confirmation"]
+    found.sort(key=lambda row: (row.confirmation or 0, row.extension))
+    counted = found[:panels]
+    return LeftBudget(rule.replay(counted).after_confirmation.item(), len(counted))

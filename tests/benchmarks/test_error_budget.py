@@ -1,0 +1,71 @@
+"""Chains of runs and chosen panels stay within one error budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.error_budget import CHAINS, CHOICES, bench_error_budget, examine_branches, examine_chain, examine_sizes
+from ledger_lab.errors import UserError
+from ledger_lab.panels.intervals import lower_bound
+from ledger_lab.panels.verdict import VerdictRule
+from tests.conftest import benchmark
+
+RULE = VerdictRule(0.9)
+CUT = "panels cut after their outcomes are seen"
+
+
+def exceeds(count: int, of: int) -> bool:
+    """Tell whether more runs passed than the error budget allows, beyond chance."""
+    return lower_bound(count, of, 0.9999) > RULE.error_budget
+
+
+@pytest.mark.parametrize("same_outcomes", [False, True])
+@pytest.mark.parametrize("policies", CHAINS)
+def test_a_chain_of_runs_passes_below_the_target_no_more_often_than_one_run_may(
+    policies: str, same_outcomes: bool
+) -> None:
+    found = examine_chain(policies, 3, 10, same_outcomes, RULE, 1000, np.random.default_rng(7))
+    assert not exceeds(found.false_passes, found.chains)
+
+
+def test_with_new_budgets_a_chain_would_exceed_its_own() -> None:
+    found = examine_chain("stays just below", 3, 10, False, RULE, 2000, np.random.default_rng(7))
+    assert exceeds(found.false_passes_with_new_budgets, found.chains) and not exceeds(found.false_passes, found.chains)
+
+
+def test_branches_are_within_the_bound_for_all_their_runs() -> None:
+    found = examine_branches(RULE, 2000, np.random.default_rng(7))
+    assert RULE.error_budget < found.bound < RULE.error_budget * (1 + found.branches)
+    assert lower_bound(found.false_passes, found.trees, 0.9999) <= found.bound
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_sizes_that_are_chosen_before_outcomes_are_known_do_not_matter(choice: str) -> None:
+    found = examine_sizes(choice, RULE, 1000, np.random.default_rng(7))
+    assert exceeds(found.false_passes, found.runs) == (choice == CUT)
+
+
+def test_the_script_prints_and_writes_every_count(tmp_path: Path) -> None:
+    finished = benchmark("error_budget", "--runs", "20", "--json", tmp_path / "budget.json")
+    assert finished.returncode == 0, finished.stderr
+    for word in ("proves its first target", "5 % allowed", "random sizes", "new error budgets"):
+        assert word in finished.stdout
+    content = json.loads((tmp_path / "budget.json").read_text())
+    assert (len(content["chains"]), len(content["sizes"])) == (8 * len(CHAINS), len(CHOICES))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--runs", "0"], "--runs must be at least 1"),
+        (["--target", "0.2"], "--target must lie between 0.5 and 1"),
+        (["--target", "0.99"], "too high to be proven with the smallest panels"),
+    ],
+)
+def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        bench_error_budget(arguments)
