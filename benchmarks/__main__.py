@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ledger_lab.terminal.script import run_script
 
 BENCHMARKS = {
+    "across_tasks": "how often intervals of figures over several tasks hold the true figures",
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
     "error_budget": "how often chains of runs, and confirmations of chosen sizes, confirm a policy below the target",
     "evaluate": "time to score several checkpoints, compared with one",
@@ -16,16 +17,20 @@ BENCHMARKS = {
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",
+    "log_rank": "how often the log-rank test finds a difference between equal cohorts",
     "metering": "time that metering adds, measured within one training",
     "optimizers": "step time of Adam in three forms: loop, foreach and fused",
     "overhead": "speed of train.py, compared with `isaaclab train`",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
+    "reward_hacking": "how often the health event of this name is reported, with and without a cause",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
+    "studies": "how often a study claims a difference between its arms",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "timing": "phases of a training on a GPU, by --timing host, events and synchronized",
     "training_kills": "check that the ledger stays correct when trainings are killed",
     "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
+    "versus": "how often the comparison of two policies claims a difference, and how often its interval is right",
 }
 
 

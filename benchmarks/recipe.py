@@ -15,6 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.comparison import add_json, differences, run_python, script
+from ledger_lab.costs import RunTime, median_time_to_target
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
@@ -176,8 +177,9 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
         change: The change.
 
     Returns:
-        Medians [ms, s], and the ratios to the recipe as it is as ``[least, median, greatest]``; times to the target
-        are ``None`` if a training missed the target.
+        Medians [ms, s], and the ratios to the recipe as it is as ``[least, median, greatest]``. The ratios are ``None``
+        if a training missed the target. The median time to the target is then that of
+        :func:`~ledger_lab.costs.median_time_to_target`; it is ``None`` if too many trainings missed the target.
     """
     changed = [training for training in trainings if training.change == change]
     plain = {training.round: training for training in trainings if training.change == _AS_IT_IS}
@@ -191,7 +193,9 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
         ratios = sorted(ours / theirs for ours, theirs in known)
         result[name] = statistics.median(ours for ours, _ in known)
         result[f"{name}_ratio"] = [ratios[0], statistics.median(ratios), ratios[-1]]
-    return result
+    times = [RunTime(wall_s=each.wall_s, to_target_s=each.to_target_s) for each in changed]
+    median = median_time_to_target(times)
+    return result | {"to_target_s": median.median_s, "to_target_is_exact": median.is_exact}
 
 
 def _train(change: str, arm: Sequence[str], number: int, args: argparse.Namespace, log_root: Path) -> Training:
@@ -223,8 +227,10 @@ def _table(findings: Sequence[dict[str, Any]]) -> Table:
         for name in ("loop_ms", "update_ms"):
             cells += [f"{found[name]:.1f} ms", _ratio(found[f"{name}_ratio"])]
         target_s = found["to_target_s"]
-        cells += [f"{found['compile_s']:.1f} s", "–" if target_s is None else duration(target_s)]
-        table.add_row(*cells, "" if target_s is None else _ratio(found["to_target_s_ratio"]))
+        about = "" if found["to_target_is_exact"] else "≈ "
+        cells += [f"{found['compile_s']:.1f} s", "–" if target_s is None else about + duration(target_s)]
+        ratio = found["to_target_s_ratio"]
+        table.add_row(*cells, "" if ratio is None else _ratio(ratio))
     return table
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.comparison import add_json, differences, run_python, script
+from ledger_lab.costs import MedianTime, RunTime, median_time_to_target
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters import hardware_facts
@@ -43,6 +43,8 @@ class Training:
     after_startup_s: float | None
     """The same time without start-up and compilation."""
     wall_s: float
+    startup_s: float
+    """Start-up and compilation."""
     iterations: int
     """Iterations of the policy that was confirmed, else of the whole training."""
     confirmations: int
@@ -52,8 +54,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
     """Train both recipes to a confirmed target, in turn, and print every run and the medians.
 
     Both arms are complete runs of ``scripts/train.py`` in separate processes, on the same task, judged on the same
-    panel by the same rule. They differ only in the recipe and the number of environments. A run that missed its target
-    counts as longer than its whole time.
+    panel by the same rule. They differ only in the recipe and the number of environments.
 
     Args:
         argv: Command line without the program's name.
@@ -125,18 +126,16 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
             str(training.confirmations),
         )
     console.print(table)
-    medians = {name: _ratio(trainings, name) for name in ("to_target_s", "after_startup_s")}
+    medians = {name: _medians(trainings, name) for name in ("to_target_s", "after_startup_s")}
     for name, words in (("to_target_s", "start-up included"), ("after_startup_s", "after start-up")):
-        found = medians[name]
-        if found is None:
-            console.print(f"{words}: undefined, half of an arm's runs or more never reached the target")
-        else:
-            console.print(
-                f"median time to confirmed target, {words}: tuned {found['tuned_s']:.1f} s, stock "
-                f"{found['stock_s']:.1f} s: {found['stock_s'] / found['tuned_s']:.2f} times sooner"
-            )
+        tuned, stock_recipe = (medians[name][arm] for arm in ("tuned", "stock"))
+        line = f"median time to confirmed target, {words}: tuned {_median(tuned)}, stock {_median(stock_recipe)}"
+        if tuned.median_s is not None and stock_recipe.median_s is not None:
+            line += f": {stock_recipe.median_s / tuned.median_s:.2f} times sooner"
+        console.print(line)
     rows = [asdict(training) for training in trainings]
-    write_findings(args.json, hardware=hardware_facts(), medians=medians, trainings=rows)
+    found = {name: {arm: asdict(median) for arm, median in arms.items()} for name, arms in medians.items()}
+    write_findings(args.json, hardware=hardware_facts(), medians=found, trainings=rows)
     return 0
 
 
@@ -171,6 +170,7 @@ def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Trainin
         to_target_s=to_target_s,
         after_startup_s=None if to_target_s is None else to_target_s - startup_s,
         wall_s=summary.wall_s,
+        startup_s=startup_s,
         iterations=last.iteration,
         confirmations=sum(row.purpose == "confirmation" for row in run.results),
     )
@@ -181,13 +181,26 @@ def _seconds(reached_s: float | None, wall_s: float) -> str:
     return f"> {wall_s:.1f} s" if reached_s is None else f"{reached_s:.1f} s"
 
 
-def _ratio(trainings: Sequence[Training], name: str) -> dict[str, float] | None:
-    """Return the medians of both arms; ``None`` if too many runs missed the target."""
-    medians: dict[str, float] = {}
-    for arm in ("tuned", "stock"):
-        times = [getattr(training, name) for training in trainings if training.arm == arm]
-        median = statistics.median(float("inf") if time_s is None else time_s for time_s in times)
-        if median == float("inf"):
-            return None
-        medians[f"{arm}_s"] = median
-    return medians
+def _medians(trainings: Sequence[Training], name: str) -> dict[str, MedianTime]:
+    """Return the median of each arm; a run that missed the target counts with the time that it was trained."""
+    without_startup = name == "after_startup_s"
+    return {
+        arm: median_time_to_target(
+            [
+                RunTime(
+                    wall_s=training.wall_s - (training.startup_s if without_startup else 0.0),
+                    to_target_s=getattr(training, name),
+                )
+                for training in trainings
+                if training.arm == arm
+            ]
+        )
+        for arm in ("tuned", "stock")
+    }
+
+
+def _median(found: MedianTime) -> str:
+    """Return a median in words; “≈” marks an estimate, “>” a lower bound."""
+    if found.median_s is None:
+        return f"> {found.more_than_s:.1f} s"
+    return f"{'' if found.is_exact else '≈ '}{found.median_s:.1f} s"

@@ -242,17 +242,7 @@ def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int
         runs: How many confirmations.
         rng: Random stream.
     """
-    standing = rule.begin(Standing.of(rule.error_budget, (runs,)))
-    won = np.zeros(runs, dtype=np.int64)
-    running = np.arange(runs)
-    while running.size:
-        successes = rng.binomial(episodes, success, running.size)
-        won[running] += successes
-        now = rule.after(of_runs(standing, running), successes, episodes)
-        replace_runs(standing, running, now)
-        running = running[rule.goes_on(now)]
-    passed = standing.passed
-    counts = list(zip(won[passed].tolist(), (episodes * standing.panels[passed]).tolist(), strict=True))
+    counts = passed_confirmations(success, rule, episodes, runs, rng)
 
     def covered(interval: Callable[[int, int], tuple[float, float]]) -> int:
         ends = {each: interval(*each) for each in set(counts)}
@@ -265,6 +255,34 @@ def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int
         covered=covered(anytime_interval),
         covered_by_wilson=covered(wilson_interval),
     )
+
+
+def passed_confirmations(
+    success: float, rule: VerdictRule, episodes: int, runs: int, rng: Generator
+) -> list[tuple[int, int]]:
+    """Simulate the first confirmation of many runs.
+
+    Args:
+        success: True success rate of the policy.
+        rule: The rule.
+        episodes: Episodes of the panel.
+        runs: How many confirmations.
+        rng: Random stream.
+
+    Returns:
+        Successes and episodes of each confirmation that passes.
+    """
+    standing = rule.begin(Standing.of(rule.error_budget, (runs,)))
+    won = np.zeros(runs, dtype=np.int64)
+    running = np.arange(runs)
+    while running.size:
+        successes = rng.binomial(episodes, success, running.size)
+        won[running] += successes
+        now = rule.after(of_runs(standing, running), successes, episodes)
+        replace_runs(standing, running, now)
+        running = running[rule.goes_on(now)]
+    passed = standing.passed
+    return list(zip(won[passed].tolist(), (episodes * standing.panels[passed]).tolist(), strict=True))
 
 
 def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> NDArray[np.int64]:

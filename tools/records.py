@@ -9,12 +9,12 @@ id without ``LedgerLab-``, in lower case. All runs in the folder count, failed r
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.costs import RunTime, median_time_to_target
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
@@ -188,9 +188,15 @@ def _counts(row: PanelResult, run: Run) -> bool:
 
 
 def _steps(members: Sequence[RunSummary]) -> str:
-    """Return the median steps to a proven policy; without such a policy, the steps as a lower bound."""
-    proven = [each.confirmed.env_steps for each in members if each.confirmed is not None]
-    return quantity(statistics.median(proven)) if proven else f"> {quantity(max(each.env_steps for each in members))}"
+    """Return the median steps to a proven policy, by the rules of the median time to target."""
+    steps = [
+        RunTime(wall_s=each.env_steps, to_target_s=None if each.confirmed is None else each.confirmed.env_steps)
+        for each in members
+    ]
+    found = median_time_to_target(steps)  # its rules hold for steps, too
+    if found.median_s is None:
+        return f"> {quantity(found.more_than_s)}"
+    return ("" if found.is_exact else "≈ ") + quantity(found.median_s)
 
 
 def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:

@@ -51,6 +51,8 @@ def test_ratios_are_taken_within_a_round() -> None:
     found = finding(trainings, "x")
     assert found["loop_ms"] == 20.0
     assert found["loop_ms_ratio"] == [0.5, 1.0, 2.0]
-    assert found["to_target_s"] is None
+    assert (found["to_target_s"], found["to_target_is_exact"]) == (9.0, True)
     assert found["to_target_s_ratio"] is None
+    never = [*trainings[:3], *(training("x", number, 5.0, None) for number in (1, 2, 3))]
+    assert finding(never, "x")["to_target_s"] is None
     assert finding(trainings, "as it is")["to_target_s_ratio"] == [1.0, 1.0, 1.0]

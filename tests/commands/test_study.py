@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study import run_study
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Status, read_ledger
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
+from tests.reports.test_compare import cohort_of
 
 TRAINER = """
 import argparse, os, secrets, signal, sys, time
@@ -92,7 +94,12 @@ def test_each_arm_is_trained_with_each_seed_once(
     said = capfd.readouterr().out
     assert "[4/4] good seed 2" in said
     assert "cohort s-fine: 2 runs" in said
-    assert "s-good" in said.splitlines()[-1]
+    assert "2 seeds per arm are too few to compare arms: use at least 5" in said
+    assert (
+        "A = s-good · B = s-fine\nno claim about a difference; n = 2 each, and each side needs at least 5 runs" in said
+    )
+    assert "paired by training seed (1, 2)" in said
+    assert "sooner" not in said
 
     assert run_study(asked) == 0
     assert len(made(log_root)) == 4
@@ -173,3 +180,76 @@ def test_a_signal_to_a_study_ends_its_training(
         process.send_signal(signum)
         assert process.wait(timeout=60) == exit_status
     assert (tmp_path / "ended").exists()
+
+
+def finished(folder: Path, name: str, factors: str, cohorts: dict[str, list[int]], **changes: object) -> list[str]:
+    """Write a study whose trainings are all in the ledger; negative seconds are of runs that missed the target."""
+    folder.mkdir(exist_ok=True)
+    (count,) = {len(seconds) for seconds in cohorts.values()}
+    (folder / f"{name}.toml").write_text(f"version = 1\nseeds = {[*range(1, count + 1)]}\n{factors}")
+    for cohort, seconds in cohorts.items():
+        task = {"task": cohort.split("-")[1]} if "--task" in factors else {}
+        cohort_of(folder / "logs", cohort, seconds, **task, **changes)
+    return [str(folder / f"{name}.toml"), "--log_root", str(folder / "logs")]
+
+
+def test_all_arms_are_compared_as_report_compares_them_and_corrected_together(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    slow, quick, middling = [60, 70, 80, 90, 100], [10, 12, 14, 16, 18], [61, 69, 82, 88, 99]
+    factors = '[factors.arm]\na = ["--x", "1"]\nb = ["--x", "2"]\nc = ["--x", "3"]\n'
+    asked = finished(tmp_path, "s", factors, {"s-a": slow, "s-b": quick, "s-c": middling})
+    assert run_study(asked) == 0
+    said = capfd.readouterr().out
+    assert "too few" not in said
+    assert "B reaches the target 5.7 × [" in said and "no difference in time to target shown: the interval" in said
+    assert "p = 0.0079, by permutation of the runs; 0.032 with Holm's correction for 4 tests" in said
+    build_report(["--log_root", str(tmp_path / "logs"), "--compare", "s-a", "s-b"])
+    alone = capfd.readouterr().out.splitlines()
+    assert [line for line in alone if "Holm" not in line and "p = " not in line] == [
+        line for line in said.split("A = s-a · B = s-c")[0].splitlines()[-len(alone) - 1 : -1] if "p = " not in line
+    ]
+
+
+def test_the_number_of_arms_may_ask_for_more_seeds(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arms = "\n".join(f'arm{number} = ["--x", "{number}"]' for number in range(5))
+    (tmp_path / "s.toml").write_text(f"version = 1\nseeds = [1, 2, 3, 4, 5]\n[factors.arm]\n{arms}\n")
+    assert run_study([str(tmp_path / "s.toml"), "--log_root", str(tmp_path / "logs"), "--dry_run"]) == 0
+    assert (
+        "5 seeds per arm are too few for 8 tests (time and cost of 4 arms, if the runs have a price)"
+        in capfd.readouterr().out
+    )
+
+
+def test_arms_are_compared_within_their_task(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    factors = '[factors.task]\nT = ["--task", "T"]\nU = ["--task=U"]\n[factors.arm]\na = []\nb = ["--x", "2"]\n'
+    times = {"s-T-a": [60, 70, 80, 90, 100], "s-T-b": [10, 12, 14, 16, 18]}
+    asked = finished(tmp_path, "s", factors, times | {"s-U-a": [600] * 5, "s-U-b": [200, 210, 220, 230, 240]})
+    assert run_study(asked) == 0
+    said = capfd.readouterr().out
+    assert [line for line in said.splitlines() if line.startswith("A = ")] == [
+        "A = s-T-a · B = s-T-b",
+        "A = s-U-a · B = s-U-b",
+    ]
+    assert "across 2 tasks; speed: shortest time to target of all runs on the task" in said
+    # Speeds of a: 10 / 60 to 10 / 100 on T, 200 / 600 on U; of b: 1 to 10 / 18, and 1 to 200 / 240.
+    (arm_a, arm_b) = (line.split() for line in said.splitlines()[-2:])
+    assert arm_a[:3] == ["a", "10", "0.24"]  # the middle six are 0.125, 0.143, 0.167 and three times 0.333
+    assert arm_b[:3] == ["b", "10", "0.85"]
+    assert arm_b[-1] == "1.00"  # every run is faster than every run of the other arm, so there is no interval
+    assert "no intervals" not in said
+
+
+def test_few_seeds_have_no_intervals_across_tasks(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    factors = '[factors.task]\nT = ["--task", "T"]\nU = ["--task=U"]\n'
+    assert run_study(finished(tmp_path, "s", factors, {"s-T": [60, 80], "s-U": [600, -700]})) == 0
+    said = capfd.readouterr().out
+    assert "no intervals below 5 runs of each arm on each task" in said
+    assert said.splitlines()[-1].split() == ["s", "4", "0.88", "0.75", "0.75", "0.50"]
+    assert "faster than" not in said
+    assert run_study(finished(tmp_path / "never", "s", factors, {"s-T": [60, 80], "s-U": [-600, -700]})) == 0
+    assert "no figures across tasks: on some task, no run reached the target" in capfd.readouterr().out

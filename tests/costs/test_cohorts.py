@@ -1,4 +1,4 @@
-"""Intervals and medians include the runs that missed the target."""
+"""The cost of a cohort and its interval include the runs that missed the target."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from ledger_lab.costs import MedianTime, RunCost, RunTime, cohort_cost, cost_interval, median_time_to_target
+from ledger_lab.costs import RunCost, cohort_cost, cost_interval, cost_ratio_interval
 
 
 def run(name: str, usd: float | None, *, reached: bool) -> RunCost:
@@ -67,6 +67,25 @@ def test_free_runs_cost_nothing() -> None:
     assert cost_interval([(0.0, True)] * 3 + [(0.0, False)] * 2) == (0.0, 0.0)
 
 
+def test_the_interval_of_a_ratio_of_costs_mirrors_when_the_sides_are_swapped() -> None:
+    cheap = [(1.0, True), (1.1, True), (1.2, True), (1.3, True), (4.0, False)]
+    dear = [(2.0, True), (2.1, True), (2.3, True), (2.4, True), (2.6, True)]
+    there, back = cost_ratio_interval(dear, cheap), cost_ratio_interval(cheap, dear)
+    assert there == pytest.approx((1 / back[1], 1 / back[0]), rel=0.1)
+    low, high = cost_ratio_interval(dear * 40, cheap * 40)
+    assert there[0] < low < 2.28 / (8.6 / 4) < high < there[1]
+
+
+def test_a_ratio_of_costs_is_open_where_a_side_has_no_success() -> None:
+    never, always = [(1.0, False)] * 6, [(1.0, True)] * 6
+    low, high = cost_ratio_interval(never, always)
+    assert 0 < low < 6 and high == float("inf")
+    assert cost_ratio_interval(always, never)[0] == 0
+    assert cost_ratio_interval([(0.0, True)] * 5, [(0.0, True)] * 5) == (0.0, float("inf"))
+    with pytest.raises(ValueError, match="at least 5 runs on each side"):
+        cost_ratio_interval(always, never[:4])
+
+
 @pytest.mark.parametrize(("rate", "failure_usd"), [(1.0, 1.0), (0.9, 4.0), (0.8, 2.0)])
 def test_the_interval_holds_the_true_cost(rate: float, failure_usd: float) -> None:
     generator = np.random.default_rng(1)
@@ -79,36 +98,3 @@ def test_the_interval_holds_the_true_cost(rate: float, failure_usd: float) -> No
             low, high = cost_interval(list(zip(usd.tolist(), reached.tolist(), strict=True)))
             held.append(low <= true <= high)
     assert np.mean(held) > 0.92
-
-
-def times(*seconds: float) -> list[RunTime]:
-    """Build runs by their times; a negative one never got there."""
-    return [RunTime(wall_s=abs(s) + 1.0 if s > 0 else abs(s), to_target_s=s if s > 0 else None) for s in seconds]
-
-
-@pytest.mark.parametrize(
-    ("runs", "median"),
-    [
-        ((40.0,), MedianTime(exactly_s=40.0, more_than_s=None)),
-        ((40.0, 60.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((60.0, 40.0, 50.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((40.0, -120.0, 50.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((40.0, -5.0, 50.0), MedianTime(exactly_s=50.0, more_than_s=None)),
-        ((-120.0,), MedianTime(exactly_s=None, more_than_s=120.0)),
-        ((40.0, -60.0), MedianTime(exactly_s=None, more_than_s=50.0)),
-        ((40.0, -60.0, -120.0), MedianTime(exactly_s=None, more_than_s=60.0)),
-        ((40.0, -19.0, -120.0), MedianTime(exactly_s=None, more_than_s=40.0)),
-    ],
-)
-def test_runs_that_missed_the_target_count_in_the_median(runs: tuple[float, ...], median: MedianTime) -> None:
-    assert median_time_to_target(times(*runs)) == median
-    assert median_time_to_target(times(*reversed(runs))) == median
-
-
-def test_a_median_needs_runs_and_possible_times() -> None:
-    with pytest.raises(ValueError, match="at least one run"):
-        median_time_to_target([])
-    with pytest.raises(ValueError, match="wall_s"):
-        RunTime(wall_s=-1.0, to_target_s=None)
-    with pytest.raises(ValueError, match="to_target_s"):
-        RunTime(wall_s=1.0, to_target_s=float("inf"))

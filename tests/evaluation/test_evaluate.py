@@ -23,6 +23,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import compare_paired, find_panels, wilson_interval
+from ledger_lab.panels.seeds import comparison_seeds
 from tests.conftest import one_run_dir, script
 
 CELLS = """
@@ -99,10 +100,12 @@ def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run:
 def test_other_simulations_are_cells_and_checkpoints_are_compared_by_seed(copy_of_run: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(copy_of_run)
     finished = script("evaluate", run_dir / "model_0.pt", "--versus", run_dir, "--sim", "physics=ovphysx",
-                      "--panel", small_panel(tmp_path), "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
+                      "--panel", small_panel(tmp_path, CELLS, 12), "--log_root", copy_of_run,
+                      "--device", "cpu")  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     journal = evaluation(copy_of_run)
     here, there = journal.of(EvaluationStarted)
+    assert here.panel_fields["fresh_seeds"] and there.panel_fields["fresh_seeds"]
     assert here.panel_fields["physics"]["engine"] == "newton/mjwarp"
     assert there.panel_fields["physics"]["engine"] == "ovphysx"
     results = journal.of(PanelResult)
@@ -111,14 +114,19 @@ def test_other_simulations_are_cells_and_checkpoints_are_compared_by_seed(copy_o
         (name, started.panel_id) for started in (here, there) for name in ("model_0.pt", best)
     ]
     assert [row.exactness for row in results] == ["bitwise"] * 2 + ["statistical"] * 2
+    hashes = [results[0].checkpoint_sha256, results[1].checkpoint_sha256]
+    fresh = list(comparison_seeds(*hashes, 24))
+    assert [row.outcomes.seed for row in results] == [fresh] * 4, "neither policy was selected on these seeds"
+    assert all(row.outcomes.cell == ["nominal"] * 12 + ["late motor"] * 12 for row in results)
     text = finished.stdout
+    assert "24 fresh episodes in 2 cells, the same for both checkpoints" in text
     assert "physics.engine: 'ovphysx' != 'newton/mjwarp'" in text
     for first, second, where in ((0, 1, ""), (2, 3, ", with physics=ovphysx")):
         found = compare_paired(results[second].outcomes.success, results[first].outcomes.success)
         said = text[text.index(f"model_0.pt versus {here.run_id}/{best}{where}, paired by seed:") :]
         assert f"only {here.run_id}/model_0.pt succeeds in {found.only_second} of 24 episodes" in said
         assert f"only {here.run_id}/{best} succeeds in {found.only_first} of 24 episodes" in said
-        assert f"p = {found.p_value:.2g} (exact McNemar test)" in said
+        assert f"p = {found.p_text} (exact McNemar test)" in said
     for name in ("model_0.pt", best):
         assert f"worst cell of {here.run_id}/{name}: " in text
         assert f"transfer of {here.run_id}/{name} to physics=ovphysx: " in text

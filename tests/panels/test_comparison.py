@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ledger_lab.panels.comparison import compare_paired
+from ledger_lab.panels.comparison import compare_paired, points_within
 
 
 def outcomes(both: int, only_first: int, only_second: int, neither: int) -> tuple[list[bool], list[bool]]:
@@ -76,6 +80,92 @@ def test_the_episodes_of_a_cluster_count_as_one() -> None:
     assert (together.only_first, together.only_second) == (32, 88)
     assert apart.p_value < together.p_value
     assert apart.interval[0] > together.interval[0]
+
+
+def drawn_sums(generator: np.random.Generator, seeds: int) -> tuple[list[bool], list[bool], list[int]]:
+    """Return outcomes in four cells of two policies that are equal on average.
+
+    The second policy wins all four cells of few seeds, and loses one cell of four times as many.
+    """
+    kind = generator.choice(3, size=seeds, p=[0.1, 0.4, 0.5])
+    won, lost = np.repeat(kind == 0, 4), np.repeat(kind == 1, 4)
+    lost &= np.tile([True, False, False, False], seeds)
+    return (~won).tolist(), (~lost).tolist(), np.repeat(np.arange(seeds), 4).tolist()
+
+
+def test_policies_that_are_equal_on_average_differ_no_more_often_than_claimed() -> None:
+    generator = np.random.default_rng(5)
+    found = [compare_paired(*drawn_sums(generator, 128)) for _ in range(1000)]
+    assert np.mean([each.p_value <= 0.05 for each in found]) < 0.07, "the sign test called all of them different"
+    assert np.mean([each.interval[0] <= 0 <= each.interval[1] for each in found]) > 0.93
+
+
+def test_the_p_value_counts_all_choices_of_signs() -> None:
+    sums = [3, -1, 2, 2, 0, 1]
+    first = [max(0, -total) > cell for total in sums for cell in range(3)]
+    second = [max(0, total) > cell for total in sums for cell in range(3)]
+    found = compare_paired(first, second, [seed for seed in range(6) for _ in range(3)])
+    signed = [
+        sum(sign * total for sign, total in zip(signs, sums, strict=True)) for signs in product((-1, 1), repeat=6)
+    ]
+    assert found.p_value == pytest.approx(np.mean([abs(total) >= 7 for total in signed]))
+
+
+def shown_interval(text: str) -> tuple[float, float]:
+    """Read an interval in percentage points."""
+    low, high = text[text.index("[") + 1 : -1].split(", ")
+    return float(low), float(high)
+
+
+@st.composite
+def two_policies(draw: st.DrawFn) -> tuple[list[bool], list[bool], list[int]]:
+    """Draw outcomes of two policies in some cells, and the seed of each episode."""
+    cells = draw(st.integers(1, 5))
+    kinds = draw(st.lists(st.lists(st.integers(-1, 1), min_size=cells, max_size=cells), min_size=1, max_size=12))
+    times = draw(st.lists(st.integers(1, 60), min_size=len(kinds), max_size=len(kinds)))
+    gains = [gain for kind, count in zip(kinds, times, strict=True) for _ in range(count) for gain in kind]
+    return [gain < 0 for gain in gains], [gain > 0 for gain in gains], [n // cells for n in range(len(gains))]
+
+
+@given(two_policies())
+@settings(max_examples=300, deadline=None)
+def test_interval_and_p_value_never_contradict_each_other_not_even_as_they_are_shown(
+    policies: tuple[list[bool], list[bool], list[int]],
+) -> None:
+    found = compare_paired(*policies)
+    low, high = found.interval
+    assert (found.p_value <= 0.05) == (not low <= 0 <= high)
+    assert low <= found.difference <= high
+    low, high = shown_interval(found.points)
+    assert (float(found.p_text) <= 0.05) == (not low <= 0 <= high)
+
+
+@pytest.mark.parametrize("only_second", range(0, 40, 3))
+def test_interval_and_p_value_of_a_single_cell_never_contradict_each_other(only_second: int) -> None:
+    for only_first in range(40):
+        found = compare_paired(*outcomes(10, only_first, only_second, 10))
+        assert (found.p_value <= 0.05) == (not found.interval[0] <= 0 <= found.interval[1])
+
+
+def test_rounding_keeps_what_an_interval_says_of_0() -> None:
+    assert points_within(0.03, (0.0002, 0.06)) == "+3.0 points [+0.02, +6.00]"
+    assert points_within(-0.03, (-0.06, -0.00004)) == "-3.0 points [-6.000, -0.004]"
+    assert points_within(0.03, (-0.0002, 0.06)) == "+3.0 points [-0.0, +6.0]"
+
+
+def test_many_cells_of_many_seeds_keep_a_p_value_above_0() -> None:
+    sums = [value for value in range(1, 11) for _ in range(140)]
+    first = [False] * (10 * len(sums))
+    second = [cell < total for total in sums for cell in range(10)]
+    found = compare_paired(first, second, [n // 10 for n in range(len(first))])
+    assert 0 < found.p_value < 1e-100
+    assert found.interval[0] > 0.5
+
+
+def test_a_large_panel_has_a_small_p_value_and_never_0() -> None:
+    found = compare_paired(*outcomes(0, 0, 2000, 2000), clusters=[index // 4 for index in range(4000)])
+    assert 0 < found.p_value < 1e-25
+    assert found.interval[0] > 0.4
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, differing_fields, find_panels, load_panel
-from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, confirmation_seeds, stream_key
+from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds, stream_key
 
 GOOD = """
 task = "T"
@@ -125,6 +125,19 @@ def test_a_confirmation_has_fresh_seeds_one_per_episode(tmp_path: Path) -> None:
     others = [confirmation_seeds("run", 2, 8), confirmation_seeds("other", 1, 8)]
     assert all(set(fresh.seeds).isdisjoint(seeds) for seeds in others)
     assert PanelIdentity.of(fresh, {}).id != PanelIdentity.of(panel, {}).id
+
+
+def test_two_policies_are_compared_on_fresh_seeds_that_depend_on_both(tmp_path: Path) -> None:
+    panel = load_panel(panel_file(tmp_path, GOOD + '[[cells]]\nname = "a"\n[[cells]]\nname = "b"\n'))
+    drawn = panel.comparison("aa", "bb")
+    assert drawn == panel.comparison("bb", "aa"), "the order makes no difference"
+    assert [cell for cell, _ in drawn.episodes] == [cell for cell, _ in panel.episodes]
+    assert len(set(drawn.seeds)) == 8 and min(drawn.seeds) >= PANEL_SEED_LIMIT and max(drawn.seeds) < 2**53
+    others = [comparison_seeds("aa", "cc", 8), confirmation_seeds("aa", 1, 8), confirmation_seeds("aa/bb", 1, 8)]
+    assert all(set(drawn.seeds).isdisjoint(seeds) for seeds in others)
+    identity = PanelIdentity.of(panel, {"physics": "newton"})
+    assert identity.with_fresh_seeds(drawn.seeds) == PanelIdentity.of(drawn, {"physics": "newton"})
+    assert identity.without_order().with_fresh_seeds(drawn.seeds).id != identity.id
 
 
 CELLS = """

@@ -123,14 +123,24 @@ def test_the_median_includes_runs_that_missed_the_target(tmp_path: Path) -> None
     reached(tmp_path, "aa")
     assert "median" not in shown(tmp_path)
     reached(tmp_path, "bb")
-    failed(tmp_path, "cc")
+    write_run(tmp_path, "cc", scores=(5, 6), cohort="c", price=A_DOLLAR_A_SECOND)
     cohort = one_cohort(tmp_path)
     assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (9.0, None)
-    assert "median to target 0:09" in shown(tmp_path)
-    failed(tmp_path, "dd")
+    assert cohort.median_wall_to_target_is_exact
+    assert "median to target 0:09 · mean up to 0:09: 0:09" in shown(tmp_path)
+    write_run(tmp_path, "dd", scores=(5, 6), cohort="c", price=A_DOLLAR_A_SECOND)
     cohort = one_cohort(tmp_path)
-    assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (None, 7.0)
-    assert "median to target > 0:07" in shown(tmp_path)
+    assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (None, 9.0)
+    assert "median to target > 0:09" in shown(tmp_path)
+
+
+def test_a_median_beyond_the_end_of_a_run_is_an_estimate(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    reached(tmp_path, "bb")
+    failed(tmp_path, "cc")
+    cohort = one_cohort(tmp_path)
+    assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_is_exact) == (9.0, False)
+    assert "median to target ≈ 0:09" in shown(tmp_path)
 
 
 def test_an_unpriced_cohort_shows_how_to_price_it(tmp_path: Path) -> None:

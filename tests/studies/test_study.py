@@ -34,6 +34,17 @@ def test_every_combination_of_levels_is_an_arm(tmp_path: Path) -> None:
     assert study.arms[3].arguments == ("--task", "T", "--rl_library", "skrl", "--num_envs", "16")
 
 
+def test_arms_with_one_task_belong_together(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, TWO_FACTORS))
+    assert [len(arms) for arms in study.arms_by_task()] == [4]
+    tasks = '[factors.task]\ncart = ["--task", "C"]\nant = ["--task=A"]\n'
+    study = load_study(written(tmp_path, TWO_FACTORS.replace('arguments = ["--task", "T"]', "") + tasks))
+    cart, ant = study.arms_by_task()
+    assert {arm.task for arm in cart} == {("cart",)} and {arm.task for arm in ant} == {("ant",)}
+    assert [arm.setting for arm in cart] == [arm.setting for arm in ant]
+    assert cart[1].setting == ("a", "large")
+
+
 def test_each_arm_has_its_turn_early_and_late(tmp_path: Path) -> None:
     trainings = load_study(written(tmp_path, TWO_FACTORS)).trainings()
     assert [training.seed for training in trainings] == [3] * 4 + [4] * 4
@@ -55,7 +66,7 @@ def test_a_tilde_in_arguments_becomes_the_home_folder(tmp_path: Path, monkeypatc
 def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
     study = load_study("libraries")
     assert {arm.arguments[-1] for arm in study.arms} == {"rsl_rl", "rl_games", "skrl"}
-    assert len(study.trainings()) == 9
+    assert len(study.trainings()) == 15
 
 
 @pytest.mark.parametrize(

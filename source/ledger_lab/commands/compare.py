@@ -15,6 +15,7 @@ from ledger_lab.ledger import Run
 from ledger_lab.reports import render_repricing, summarize_run
 from ledger_lab.reports.compare import Finding, Side, compare, refusals, select_side
 from ledger_lab.reports.comparison_words import finding_notes, finding_sentence, outcome_lines
+from ledger_lab.reports.corrected_tests import CorrectedTests
 from ledger_lab.terminal.console import make_console
 
 
@@ -70,15 +71,20 @@ def comparison_json(comparison: RunComparison) -> dict[str, Any]:
     return {**finding.to_json(), **prices, **words}
 
 
-def show_comparison(comparison: RunComparison) -> None:
-    """Print a finding: its sentence, its notes, every run, and other differences between the sides."""
+def show_comparison(comparison: RunComparison, corrected: CorrectedTests | None = None) -> None:
+    """Print a finding: its sentence, its notes, every run, and other differences between the sides.
+
+    Args:
+        comparison: The comparison.
+        corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
+    """
     console, finding = make_console(), comparison.finding
     if comparison.asked is not None:
         summaries = [summary for side in comparison.sides for summary in side.summaries]
         console.print(render_repricing(comparison.asked, summaries))
     console.print(f"A = {finding.a} · B = {finding.b}", soft_wrap=True)
-    console.print(finding_sentence(finding), style="bold", soft_wrap=True)
-    console.print(*(f"  {note}" for note in finding_notes(finding)), sep="\n", soft_wrap=True)
+    console.print(finding_sentence(finding, corrected), style="bold", soft_wrap=True)
+    console.print(*(f"  {note}" for note in finding_notes(finding, corrected)), sep="\n", soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("side", "run", "seed", "to target", "spend"):
         table.add_column(name, justify="left" if name in ("side", "run") else "right", no_wrap=True)

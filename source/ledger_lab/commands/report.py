@@ -86,9 +86,10 @@ class ReportRequest(Request):
     compare: tuple[str, str] | None = flag(
         None,
         "Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio of the "
-        "two times, and which side is cheaper, with the ratio of the two costs. If both sides have several runs, the "
-        "ratios have confidence intervals. If A and B cannot be compared, for example because their panels differ, "
-        "the program lists what differs and exits with status 2.",
+        "two times, and which side is cheaper, with the ratio of the two costs. The ratio of the times has an interval "
+        "if both sides have several runs, the ratio of the costs if both have at least five. For two runs, the program "
+        "also shows what evaluate.py --versus found about their policies. If A and B cannot be compared, for "
+        "example because their panels differ, the program lists what differs and exits with status 2.",
         metavar=("A", "B"),
     )
     sql: str | None = flag(

@@ -12,13 +12,17 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from types import FrameType
 
-from ledger_lab.commands.compare import compare_runs
+from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
+from ledger_lab.costs import least_p_value
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import read_runs
-from ledger_lab.reports.comparison_words import finding_sentence
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
+from ledger_lab.reports.compare import FEW
+from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
@@ -40,11 +44,13 @@ class StudyRequest(Request):
         description=(
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
-            "the end, the program prints a report of all runs, and compares each arm with the first arm. If you start "
-            "the program again, it runs only the trainings that are not finished. An interrupted training continues "
-            "from its saved state; without a state, it starts from the beginning. If a signal ends the program, the "
-            f"exit status is {EXIT_REQUEUE}, and a batch job can requeue itself. Arguments after -- are passed to "
-            "every training."
+            "the end, the program prints a report of all runs, and compares each arm with the first arm as "
+            "report.py --compare does, with p-values that are corrected for the number of tests. With fewer than "
+            f"{FEW} seeds, it does not compare arms. If a factor names several tasks, arms are compared within each "
+            "task, and figures over all tasks are printed. If you start the program again, it runs only the trainings "
+            "that are not finished. An interrupted training continues from its saved state; without a state, it starts "
+            f"from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a batch job can "
+            "requeue itself. Arguments after -- are passed to every training."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
@@ -81,6 +87,8 @@ def run_study(argv: Sequence[str]) -> int:
         f"{count - len(missing)} of {count} trainings are in {request.log_root}",
         soft_wrap=True,
     )
+    for line in _planning_lines(study):
+        console.print(line, soft_wrap=True)
     if request.dry_run:
         for training in missing:
             command = _command(training, study, runs, request.log_root, extra)
@@ -106,6 +114,23 @@ def run_study(argv: Sequence[str]) -> int:
             raise UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
     console.print()
     return _report(study, request.log_root)
+
+
+def _planning_lines(study: Study) -> list[str]:
+    """Return what the number of seeds rules out, before time is spent."""
+    comparisons = len(study.arms) - len(study.arms_by_task())
+    seeds, tests = len(study.seeds), 2 * comparisons  # of time and cost
+    if not comparisons:
+        return []
+    if seeds < FEW:
+        return [f"{seeds} seeds per arm are too few to compare arms: use at least {FEW}"]
+    least = tests * least_p_value(seeds, seeds)
+    if least > LEVEL:
+        return [
+            f"{seeds} seeds per arm are too few for {tests} tests (time and cost of {comparisons} arms, if the runs "
+            f"have a price): no corrected p-value can be below {least:.2g}; use more seeds or fewer arms"
+        ]
+    return []
 
 
 def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
@@ -178,18 +203,53 @@ def _train(command: Sequence[str]) -> int:
 
 
 def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, and the comparison of each arm with the first arm."""
+    """Print the report of a study's runs, the comparison of each arm with the first arm of its task, and a summary."""
     runs = _runs(study, log_root)
     if not runs:
         raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
     build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
-    console = make_console()
-    first, *others = study.arms
-    for arm in others:
-        try:
-            said = finding_sentence(compare_runs(first.cohort, arm.cohort, runs, None).finding)
-        except UserError as error:
-            said = str(error)
-        console.print(f"A = {first.cohort} · B = {arm.cohort}: {said}", soft_wrap=True)
+    _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
     return 0 if all(_is_made(training, runs, failed) for training in study.trainings()) else 1
+
+
+def _compare(study: Study, runs: Sequence[Run]) -> None:
+    """Compare each arm with the first arm of its task, as ``report.py --compare`` does, corrected for their number."""
+    console = make_console()
+    sizes = {arm.cohort: len(study.seeds) for arm in study.arms}
+    comparisons: list[RunComparison] = []
+    refused = False
+    for first, *others in study.arms_by_task():
+        for arm in others:
+            try:
+                comparisons.append(compare_runs(first.cohort, arm.cohort, runs, None, declared_sizes=sizes))
+            except UserError as error:
+                refused = True
+                console.print("", f"A = {first.cohort} · B = {arm.cohort}: {error}", sep="\n", soft_wrap=True)
+    raw = [(each.finding.time_p_value, each.finding.cost_p_value) for each in comparisons]
+    for comparison, corrected in zip(comparisons, correct_for_all(raw), strict=True):
+        console.print()
+        show_comparison(comparison, corrected)
+    if len(study.arms_by_task()) > 1 and not refused:
+        _aggregate(study, runs)
+
+
+def _aggregate(study: Study, runs: Sequence[Run]) -> None:
+    """Print the figures of each setting over all tasks."""
+    console, tasks = make_console(), study.arms_by_task()
+    times: dict[str, list[list[float | None]]] = {}
+    for arm in (arm for arms in tasks for arm in arms):
+        kept = [
+            run
+            for run in runs
+            if run.declared.cohort == arm.cohort and (run.attempts[-1].status not in _ENDED_FROM_OUTSIDE or run.proven)
+        ]
+        name = "-".join(arm.setting) or study.name
+        times.setdefault(name, []).append([summarize_run(run).wall_to_target_s for run in kept])
+    arms = aggregate_arms(times)
+    console.print()
+    if arms is None:
+        console.print("no figures across tasks: on some task, no run reached the target, or an arm has no run")
+        return
+    console.print(*across_tasks_notes(arms, len(tasks)), sep="\n", soft_wrap=True)
+    console.print(across_tasks_table(arms))

@@ -1,15 +1,9 @@
 """Costs of runs and cohorts: prices of instances, and every cost and rate with its denominator."""
 
 from ledger_lab.costs.bootstrap import percentile_levels
-from ledger_lab.costs.cohorts import (
-    CohortCost,
-    MedianTime,
-    RunCost,
-    RunTime,
-    cohort_cost,
-    median_time_to_target,
-)
-from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval
+from ledger_lab.costs.cohorts import CohortCost, RunCost, cohort_cost
+from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval, cost_ratio_interval
+from ledger_lab.costs.cost_test import cost_p_value
 from ledger_lab.costs.model import (
     EnergyCost,
     billable_seconds,
@@ -21,8 +15,18 @@ from ledger_lab.costs.model import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
+from ledger_lab.costs.permutation import least_p_value
 from ledger_lab.costs.price_file import price_file
 from ledger_lab.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
+from ledger_lab.costs.time_to_target import (
+    MedianTime,
+    RunTime,
+    TimeCurve,
+    log_rank_p_value,
+    median_time_to_target,
+    restricted_mean_time,
+    time_curve,
+)
 
 __all__ = [
     "FEWEST_RUNS",
@@ -34,21 +38,28 @@ __all__ = [
     "Price",
     "RunCost",
     "RunTime",
+    "TimeCurve",
     "billable_seconds",
     "billable_usd",
     "billed_instances",
     "cohort_cost",
     "cost_draws",
     "cost_interval",
+    "cost_p_value",
+    "cost_ratio_interval",
     "energy_cost",
     "env_steps_per_s",
     "evaluation_share",
+    "least_p_value",
     "load_price_book",
     "load_prices",
+    "log_rank_p_value",
     "median_time_to_target",
     "percentile_levels",
     "price_file",
     "resolve_price",
+    "restricted_mean_time",
+    "time_curve",
     "updates_per_min",
     "usd_per_billion_env_steps",
 ]

@@ -1,4 +1,4 @@
-"""Cost of a cohort, cost per policy that reached the target, and time to the target, with failed runs included.
+"""Cost of a cohort, and cost per policy that reached the target, with failed runs included.
 
 All functions are pure. The order of the runs changes no figure.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Sequence
 
 from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_interval
@@ -113,53 +112,3 @@ def cohort_cost(run_costs: Sequence[RunCost]) -> CohortCost:
         at_least_usd=None if reached else spend_usd,
         undefined_reason="; ".join(reasons) or None,
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class RunTime:
-    """Time of a run to the target, and its whole time."""
-
-    wall_s: float
-    """Wall-clock time of all its attempts [s]."""
-
-    to_target_s: float | None
-    """Wall-clock time to the confirmation [s]; None if there is none."""
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        check_number("wall_s", self.wall_s)
-        if self.to_target_s is not None:
-            check_number("to_target_s", self.to_target_s)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class MedianTime:
-    """Median time to the target. Exactly one of the two fields is known."""
-
-    exactly_s: float | None
-    """The median [s]."""
-
-    more_than_s: float | None
-    """Lower bound of the median [s], if too many runs missed the target."""
-
-
-def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
-    """Return the median wall-clock time to the target over all runs, including runs that missed the target.
-
-    A run that missed the target counts as slower than every run that reached it. If the middle falls among such runs,
-    the median is unknown and only a lower bound is given. The bound is the median over each run's time to the target
-    or, if it missed the target, its whole time.
-
-    Args:
-        runs: Every run of the cohort.
-
-    Raises:
-        ValueError: If there is no run.
-    """
-    if not runs:
-        raise ValueError("a median needs at least one run")
-    median_s = statistics.median(math.inf if run.to_target_s is None else run.to_target_s for run in runs)
-    if math.isfinite(median_s):
-        return MedianTime(exactly_s=median_s, more_than_s=None)
-    known_s = (run.wall_s if run.to_target_s is None else run.to_target_s for run in runs)
-    return MedianTime(exactly_s=None, more_than_s=statistics.median(known_s))

@@ -85,6 +85,59 @@ def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[fl
     return float(low), float(high)
 
 
+def cost_ratio_interval(
+    first: Sequence[tuple[float, bool]], second: Sequence[tuple[float, bool]], seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % interval of the ratio of two cohorts' costs per target-reaching checkpoint.
+
+    Its ends are percentiles of the ratio of :func:`cost_draws` of both cohorts, which are drawn independently. As in
+    :func:`cost_interval`, the end that would be lower without failures assumes that there are none where there were
+    none. If no run of a cohort reached the target, its cost has no upper end; its lower end is the spend on failures
+    before the first success. ``benchmarks/cost_interval.py`` measures the coverage.
+
+    Args:
+        first: Spend of each run of the first cohort [USD], and whether it reached the target.
+        second: The same of the second cohort.
+        seed: Seed of the draws.
+
+    Returns:
+        Lower end, and upper end, which may be infinite, of the first cost ÷ the second.
+
+    Raises:
+        ValueError: If a cohort has fewer runs than :data:`FEWEST_RUNS`.
+    """
+    if min(len(first), len(second)) < FEWEST_RUNS:
+        raise ValueError(f"an interval needs at least {FEWEST_RUNS} runs on each side")
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    (low_first, high_first), (low_second, high_second) = (_draws(runs, generator) for runs in (first, second))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lows, highs = low_first / high_second, high_first / low_second
+    # Draws of a mean are cut off at 0. What is 0 ÷ 0 can be anything.
+    low, high = np.nan_to_num(lows, nan=0.0, posinf=np.inf), np.nan_to_num(highs, nan=np.inf, posinf=np.inf)
+    # Order statistics, not interpolation: an infinite ratio must not make a finite one beside it infinite.
+    ends = [np.quantile(*each, method="inverted_cdf") for each in ((low, 0.025), (high, 0.975))]
+    return float(ends[0]), float(ends[1])
+
+
+def _draws(
+    runs: Sequence[tuple[float, bool]], generator: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw the cost per target-reaching checkpoint of a cohort, for a lower and for an upper end [USD]."""
+    import numpy as np
+
+    spends = [usd for usd, _ in runs]
+    if not any(reached for _, reached in runs):
+        rate = generator.beta(0.5, len(runs) + 0.5, _DRAWS)
+        failure = _mean_draws(spends, 0.0, len(runs), generator, _DRAWS)
+        return (1 - rate) / rate * failure, np.full(_DRAWS, np.inf)
+    costs = cost_draws(runs, generator, _DRAWS)
+    if all(reached for _, reached in runs):
+        return _mean_draws(spends, 0.0, len(runs), generator, _DRAWS), costs
+    return costs, costs
+
+
 def _by_result(runs: Sequence[tuple[float, bool]]) -> tuple[list[float], list[float]]:
     """Return the spends of the runs that reached the target and of those that missed it [USD], in ascending order.
 

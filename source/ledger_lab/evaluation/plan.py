@@ -40,6 +40,7 @@ class EvaluationPlan:
     """A checked evaluation."""
 
     panel: Panel
+    """The panel with its own seeds; to compare two candidates, with fresh seeds."""
     candidates: list[Candidate]
     versus: bool
     """Whether the first of two candidates is compared with the second."""
@@ -101,9 +102,13 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
             )
         simulations.append(other)
 
+    candidates = _candidates(found, configs, device, panel, request)
+    if request.versus is not None:
+        panel = panel.comparison(*(checkpoint.saved.sha256 for checkpoint in found))
+        simulations = [replace(each, identity=each.identity.with_fresh_seeds(panel.seeds)) for each in simulations]
     return EvaluationPlan(
         panel=panel,
-        candidates=_candidates(found, configs, device, panel, request),
+        candidates=candidates,
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,

@@ -57,9 +57,9 @@ class EvaluateRequest(PolicyRequest):
     versus: str | None = flag(
         None,
         (
-            "Second checkpoint. The program compares both checkpoints episode by episode. Name the first checkpoint "
-            "without a flag. If you name a run, its confirmed checkpoint is compared, or its last checkpoint if none "
-            "is confirmed."
+            "Second checkpoint. Name the first checkpoint without a flag. Both checkpoints play the same fresh "
+            "episodes, on which neither was selected, and the program compares them episode by episode. If you name a "
+            "run, its confirmed checkpoint is compared, or its last checkpoint if none is confirmed."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )

@@ -63,11 +63,16 @@ def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:
     """Yield lines on the panel, on how exactly scores repeat, and on the meaning of the mark."""
     panel, declared = plan.panel, plan.simulations[0]
     ids = [f"{each.identity.id[:11]}…, {how}" for each, how in zip(plan.simulations, exactness, strict=True)]
-    cells = f" × {len(panel.cells)} cells" if len(panel.cells) > 1 else ""
+    count, several = len(panel.cells), len(panel.cells) > 1
+    if panel.fresh:
+        cells = f" in {count} cells" if several else ""
+        episodes = f"{len(panel.episodes)} fresh episodes{cells}, the same for both checkpoints"
+    else:
+        episodes = f"{len(panel.seeds)} seeds{f' × {count} cells' if several else ''}"
     target = target_share(panel.target_success)
     yield (
-        f"panel {panel.name} ({ids[0]}) · {len(panel.seeds)} seeds{cells} · “≥ {target} proven”: in this one "
-        "look, the one-sided 95 % bound reaches the target; each mark can err by chance, and none is a run's verdict"
+        f"panel {panel.name} ({ids[0]}) · {episodes} · “≥ {target} proven”: in this one look, the one-sided 95 % "
+        "bound reaches the target; each mark can err by chance, and none is a run's verdict"
     )
     for other, known_as in zip(plan.simulations[1:], ids[1:], strict=True):
         differences = few_differences(other.identity.fields, declared.identity.fields)
@@ -199,12 +204,11 @@ def _comparisons(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) 
     if not plan.versus:
         return
     ours, theirs = _labels(plan)
-    test = "exact McNemar test" if len(plan.panel.cells) == 1 else "exact sign test over the seeds"
     for simulation, (one, other) in zip(plan.simulations, scores, strict=True):
         if one.invalid is None and other.invalid is None:
             found = _compare(other, one)
             yield f"{ours} versus {theirs}{f', with {simulation.name}' if simulation.name else ''}, paired by seed:"
-            yield f"  {_difference(found)} · p = {found.p_value:.2g} ({test})"
+            yield f"  {_difference(found)} · p = {found.p_text} (exact McNemar test)"
             yield f"  only {ours} succeeds in {found.only_second} of {found.episodes} episodes{_episodes(one, other)}"
             yield f"  only {theirs} succeeds in {found.only_first} of {found.episodes} episodes{_episodes(other, one)}"
 
@@ -237,5 +241,4 @@ def _difference(found: Comparison) -> str:
     """Return a difference with its interval, in percentage points."""
     if not found.only_first and not found.only_second:
         return f"no difference in any of {found.episodes} episodes"
-    low, high = found.interval
-    return f"difference {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"difference {found.points}"

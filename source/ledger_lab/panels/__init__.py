@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.panels.comparison import Comparison, compare_paired
+from ledger_lab.panels.comparison import Comparison, ConfirmedComparison, compare_confirmed, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
 from ledger_lab.panels.intervals import anytime_interval, lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
@@ -21,9 +21,11 @@ __all__ = [
     "RULE_VERSION",
     "Cell",
     "Comparison",
+    "ConfirmedComparison",
     "Panel",
     "PanelIdentity",
     "VerdictRule",
+    "compare_confirmed",
     "compare_paired",
     "differing_fields",
     "few_differences",

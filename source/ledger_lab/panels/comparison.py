@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from ledger_lab.panels.intervals import anytime_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEVEL = 0.05
+"""Level of the test, and 1 - confidence of the interval."""
+
+_SPREADS = 12
+"""Standard deviations within which the distribution of a sum is computed. Farther sums have a probability of at most
+``2 exp(-72) = 1e-31`` (Hoeffding 1963)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,24 +37,114 @@ class Comparison:
     difference: float
     """Success of the second policy minus that of the first, in [-1, 1]."""
     interval: tuple[float, float]
+    """95 % interval of the difference. It leaves out 0 if, and only if, :attr:`p_value` is at most 0.05."""
+
+    @property
+    def points(self) -> str:
+        """Difference and interval in percentage points. Rounding never makes an interval touch 0 that leaves out 0."""
+        return points_within(self.difference, self.interval)
+
+    @property
+    def p_text(self) -> str:
+        """The p-value with two digits, and with more if it would otherwise round to the level of the test."""
+        texts = (f"{self.p_value:.{digits}g}" for digits in range(2, 18))
+        return next(text for text in texts if float(text) != LEVEL or self.p_value == LEVEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmedComparison:
+    """Result of the comparison of two policies by their confirmations, which have different episodes."""
+
+    successes_first: int
+    episodes_first: int
+    successes_second: int
+    episodes_second: int
+    difference: float
+    """Success of the second policy minus that of the first, in [-1, 1]."""
+    interval: tuple[float, float]
     """95 % interval of the difference."""
+
+    @property
+    def points(self) -> str:
+        """Difference and interval in percentage points."""
+        return points_within(self.difference, self.interval)
+
+
+def compare_confirmed(first: tuple[int, int], second: tuple[int, int]) -> ConfirmedComparison:
+    """Compare two confirmed policies by the fresh episodes of their confirmations.
+
+    Each confirmation ended because it had enough successes. So the interval of each success rate is one that holds at
+    any number of episodes (:func:`anytime_interval`). Each holds with a probability of the square root of 95 %. The
+    confirmations are independent, so both hold with 95 %, and then the difference lies between the differences of
+    opposite ends.
+
+    Args:
+        first: Successes and episodes of the confirmation of the first policy.
+        second: The same of the second policy.
+
+    Returns:
+        The comparison. There is no p-value.
+
+    Raises:
+        ValueError: If there are no episodes, or more successes than episodes.
+    """
+    (low_first, high_first), (low_second, high_second) = (
+        anytime_interval(*each, confidence=math.sqrt(1 - LEVEL)) for each in (first, second)
+    )
+    return ConfirmedComparison(
+        successes_first=first[0],
+        episodes_first=first[1],
+        successes_second=second[0],
+        episodes_second=second[1],
+        difference=second[0] / second[1] - first[0] / first[1],
+        interval=(low_second - high_first, high_second - low_first),
+    )
+
+
+def points_within(difference: float, interval: tuple[float, float]) -> str:
+    """Return a difference of success rates with its interval, in percentage points.
+
+    Args:
+        difference: The difference, in [-1, 1].
+        interval: Its interval. If it leaves out 0, its ends are written with enough digits to show this.
+    """
+    low, high = interval
+    digits = 1 if low <= 0 <= high else next(n for n in range(1, 20) if round(100 * min(abs(low), abs(high)), n) > 0)
+    return f"{100 * difference:+.1f} points [{100 * low:+.{digits}f}, {100 * high:+.{digits}f}]"
 
 
 def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequence[int] | None = None) -> Comparison:
     """Compare two policies episode by episode. This shows smaller differences than a comparison of their intervals.
 
-    The p-value is that of the exact McNemar test (McNemar 1947, Psychometrika 12:153): a sign test over the clusters in
-    which one policy had more successes. The interval is that of Agresti & Min (2005, Statistics in Medicine 24:729)
-    over clusters: the normal interval, after half a cluster is added to each of the four possible outcomes of a pair.
-    The interval also holds if few episodes distinguish the policies; a bootstrap percentile interval does not. Example:
-    of 256 episodes, one policy alone succeeds in 2 %, the other alone in none. The interval covers the truth 96 % of
-    the time, the bootstrap 88 %.
+    The test is a permutation test. For each cluster, the differences between the policies are added up. If the two
+    policies can be exchanged within each cluster without changing the distribution of their outcomes, each sum may as
+    well have the opposite sign. The p-value is the share of all choices of signs that lead to a difference at least as
+    large as the observed one (Fisher 1935, The Design of Experiments, section 21). All choices are counted, none are
+    sampled, so the test is exact. If each cluster has one episode, it is the exact McNemar test (McNemar 1947,
+    Psychometrika 12:153).
+
+    Policies can also be equal on average without being exchangeable:
+
+    - If each cluster has one episode, and one policy is better in some cells and the other in other cells, the test
+      rejects less often than its level, because the signed differences vary more than the real ones.
+    - If a cluster has several episodes, its sum can have an asymmetric distribution. For many clusters, the test keeps
+      its level, because the signed sums have the variance of the real ones (Romano 1990, JASA 85:686). For few
+      clusters it can reject more often. A sign test, which ignores how large the sums are, rejects more often for any
+      number of clusters.
+
+    The interval is not the inversion of the test, because its shape under other differences than 0 is unknown. It takes
+    its centre and its standard error from Agresti & Min (2005, Statistics in Medicine 24:729), who add half a cluster
+    to each of the four possible outcomes of a pair. Its half-width is 1.96 such standard errors, or the closest
+    multiple with which the interval leaves out 0 exactly when the test rejects. So interval and p-value never
+    contradict each other.
+
+    ``python -m benchmarks versus`` measures level, power and coverage.
 
     Args:
         first: Whether the first policy succeeded, by episode.
         second: Whether the second policy succeeded, in the same order.
-        clusters: Cluster of each episode; episodes of one cluster are not independent of each other. If a panel has
-            several cells, the seed of the episode is its cluster. By default, each episode is a cluster of its own.
+        clusters: Cluster of each episode; episodes of one cluster are not independent of each other. If each seed has
+            an episode in several cells, the seed is the cluster. By default, each episode is a cluster of its own.
 
     Returns:
         The comparison.
@@ -54,28 +158,92 @@ def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequ
     totals: Counter[int] = Counter()
     for cluster, gain in zip(range(len(gains)) if clusters is None else clusters, gains, strict=True):
         totals[cluster] += gain
-    better, worse = (sum(sign * total > 0 for total in totals.values()) for sign in (1, -1))
+    sums, p_values = _tails(Counter(abs(total) for total in totals.values() if total))
+    spread = _Spread.of(list(totals.values()), len(gains))
     return Comparison(
         episodes=len(gains),
         only_first=gains.count(-1),
         only_second=gains.count(1),
-        p_value=_sign_test(better, worse),
+        p_value=float(p_values[sums.searchsorted(abs(sum(gains)))]),
         difference=sum(gains) / len(gains),
-        interval=_interval([total * len(totals) / len(gains) for total in totals.values()]),
+        interval=spread.interval(sum(gains), sums, p_values),
     )
 
 
-def _sign_test(better: int, worse: int) -> float:
-    """Return the two-sided probability of a split at least this uneven, if both sides are equally likely."""
-    trials = better + worse
-    tail = sum(math.comb(trials, count) for count in range(min(better, worse) + 1))
-    return min(1.0, 2 * tail / 2**trials)
+def _tails(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return all absolute sums of the clusters under random signs, and the probability of at least each of them.
+
+    Args:
+        counts: Number of clusters by the absolute value of their sum, which is positive.
+
+    Returns:
+        The sums, ascending and each once, and their probabilities. Of the sums beyond :data:`_SPREADS` standard
+        deviations, only the largest is among them, with the bound of their probability.
+    """
+    import numpy as np  # these take longer to load than most reports
+    from scipy.special import gammaln
+
+    chances, lowest, lost = np.ones(1), 0, 0.0
+    for value, count in counts.items():
+        reach = min(count, math.isqrt(_SPREADS**2 * count))
+        plus = np.arange((count - reach + 1) // 2, (count + reach) // 2 + 1)  # clusters with a positive sign
+        chance = np.exp(gammaln(count + 1) - gammaln(plus + 1) - gammaln(count - plus + 1) - count * math.log(2))
+        spaced = np.zeros(value * (len(plus) - 1) + 1)
+        spaced[::value] = chance
+        chances = np.convolve(chances, spaced)
+        lowest += value * (2 * int(plus[0]) - count)
+        lost += 2 * math.exp(-(_SPREADS**2) / 2) if reach < count else 0.0
+    possible = chances > 0
+    sums = np.abs(lowest + 2 * np.arange(len(chances)))[possible]
+    sums, place = np.unique(sums, return_inverse=True)
+    tails = np.cumsum(np.bincount(place, chances[possible])[::-1])[::-1] + lost
+    largest = sum(value * count for value, count in counts.items())
+    if sums[-1] < largest:  # the farthest sums are left out, or their probabilities have been rounded to 0
+        sums, tails = np.append(sums, largest), np.append(tails, max(lost, float(np.finfo(float).tiny)))
+    return sums, np.minimum(tails, 1.0)
 
 
-def _interval(gains: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean gain of the clusters, in successes per episode."""
-    count = len(gains) + 2
-    mean = math.fsum(gains) / count
-    variance = (math.fsum(gain * gain for gain in gains) + 1) / count - mean * mean
-    spread = NormalDist().inv_cdf(0.975) * math.sqrt(variance / count)
-    return max(-1.0, mean - spread), min(1.0, mean + spread)
+@dataclass(frozen=True)
+class _Spread:
+    """What the interval needs to know of the clusters: the same for all choices of signs."""
+
+    clusters: int
+    episodes: int
+    squares: float
+    """Sum of the squared gains of the clusters, in successes per episode."""
+
+    @classmethod
+    def of(cls, totals: Sequence[int], episodes: int) -> _Spread:
+        """Return it for the sums of the clusters."""
+        scale = len(totals) / episodes
+        return cls(len(totals), episodes, math.fsum((scale * total) ** 2 for total in totals))
+
+    def interval(self, total: int, sums: NDArray[np.int64], p_values: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the 95 % interval of the difference.
+
+        Args:
+            total: Sum of all differences.
+            sums: All absolute sums under random signs, ascending.
+            p_values: Their p-values.
+        """
+        accepted = int((-p_values).searchsorted(-LEVEL))
+        critical = NormalDist().inv_cdf(1 - LEVEL / 2)
+        inside = self._distance(int(sums[accepted - 1])) if accepted else 0.0
+        outside = self._distance(int(sums[accepted])) if accepted < len(sums) else math.inf
+        if critical <= inside:
+            critical = inside * (1 + 1e-9) if math.isinf(outside) else (inside + outside) / 2
+        elif critical >= outside:
+            critical = (inside + outside) / 2
+        mean, error = self._estimate(total)
+        return max(-1.0, mean - critical * error), min(1.0, mean + critical * error)
+
+    def _estimate(self, total: int) -> tuple[float, float]:
+        """Return the mean gain after the addition of two clusters, and its standard error."""
+        count = self.clusters + 2
+        mean = total * self.clusters / self.episodes / count
+        return mean, math.sqrt(((self.squares + 1) / count - mean * mean) / count)
+
+    def _distance(self, total: int) -> float:
+        """Return by how many standard errors the mean gain of a total differs from 0. It rises with the total."""
+        mean, error = self._estimate(total)
+        return mean / error

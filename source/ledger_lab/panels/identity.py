@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,14 @@ class PanelIdentity:
     def without_order(self) -> PanelIdentity:
         """Return the identity that an older version would declare, which did not record the order of terms."""
         return PanelIdentity({name: value for name, value in self.fields.items() if name != "order"})
+
+    def with_fresh_seeds(self, seeds: Sequence[int]) -> PanelIdentity:
+        """Return the identity of the same panel with fresh seeds.
+
+        Args:
+            seeds: The seed of each episode.
+        """
+        return PanelIdentity({**self.fields, "seeds": list(seeds), "fresh_seeds": True})
 
     @property
     def id(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
-from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, confirmation_seeds
+from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds
 from ledger_lab.paths import config_root
 
 
@@ -55,8 +55,8 @@ class Panel:
     fresh: bool = False
     """Whether every episode has a seed of its own, in the order of :attr:`episodes`.
 
-    This is so in a confirmation, because its episodes must be independent of each other. In all other panels, every
-    seed has one episode per cell.
+    This is so in a confirmation and in a comparison of two policies, because their episodes must be independent of
+    each other. In all other panels, every seed has one episode per cell.
     """
 
     @property
@@ -77,6 +77,15 @@ class Panel:
             extension: Number of the panel within the confirmation, from 0.
         """
         return replace(self, seeds=confirmation_seeds(run_id, number, len(self.episodes), extension), fresh=True)
+
+    def comparison(self, first: str, second: str) -> Panel:
+        """Return the panel on which two policies are compared: the same panel with fresh seeds, common to both.
+
+        Args:
+            first: SHA-256 of the checkpoint of one policy.
+            second: SHA-256 of the checkpoint of the other policy. The order makes no difference.
+        """
+        return replace(self, seeds=comparison_seeds(first, second, len(self.episodes)), fresh=True)
 
 
 _MOST_SEEDS = 1_000_000

@@ -6,9 +6,9 @@ import hashlib
 from typing import Literal
 
 PANEL_SEED_LIMIT = 2**32
-"""Seeds in a panel file are below this number; seeds of confirmations are not."""
+"""Seeds in a panel file are below this number; fresh seeds are not."""
 
-_CONFIRMATION_SEEDS = 2**52 - PANEL_SEED_LIMIT
+_FRESH_SEEDS = 2**52 - PANEL_SEED_LIMIT
 
 type Purpose = Literal["startup", "episode", "condition", "disturbance"]
 """Purpose of a stream: the task's start-up randomization, the task's draws within an episode, a cell's perturbations
@@ -49,11 +49,34 @@ def confirmation_seeds(run_id: str, confirmation: int, count: int, extension: in
         Different numbers in [2^32, 2^52).
     """
     panel = f"{confirmation}.{extension}" if extension else str(confirmation)
+    return _fresh_seeds(f"confirmation/{run_id}/{panel}", count)
+
+
+def comparison_seeds(first: str, second: str, count: int) -> tuple[int, ...]:
+    """Draw the fresh seeds on which two policies are compared.
+
+    The seeds depend on both policies and on nothing else. So neither policy was selected on them, a third policy has
+    other seeds, and whoever repeats a comparison gets the same episodes. No panel file and no confirmation has any of
+    these seeds, unless two hashes collide.
+
+    Args:
+        first: SHA-256 of the checkpoint of one policy.
+        second: SHA-256 of the checkpoint of the other policy. The order makes no difference.
+        count: Seeds to draw.
+
+    Returns:
+        Different numbers in [2^32, 2^52).
+    """
+    return _fresh_seeds("comparison/" + "/".join(sorted((first, second))), count)
+
+
+def _fresh_seeds(purpose: str, count: int) -> tuple[int, ...]:
+    """Draw different seeds in [2^32, 2^52) that depend on a text."""
     seeds: dict[int, None] = {}
     position = 0
     while len(seeds) < count:
-        text = f"ledger_lab/confirmation/{run_id}/{panel}/{position}"
+        text = f"ledger_lab/{purpose}/{position}"
         number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        seeds[PANEL_SEED_LIMIT + number % _CONFIRMATION_SEEDS] = None
+        seeds[PANEL_SEED_LIMIT + number % _FRESH_SEEDS] = None
         position += 1
     return tuple(seeds)

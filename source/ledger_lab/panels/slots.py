@@ -102,7 +102,8 @@ class HeldOutSlots:
         self._capacity: CapacityWatch | None = None
         self._conditions: Conditions | None = None
         if any(cell.perturbations for cell in panel.cells):
-            cells = [cell for cell in panel.cells for _ in panel.seeds] * places
+            by_name = {cell.name: cell for cell in panel.cells}
+            cells = [by_name[name] for name, _ in panel.episodes] * places
             cells += [Cell("")] * (self.count - len(cells))
             self._conditions = Conditions(env, self.first, cells)
 

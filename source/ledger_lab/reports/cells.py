@@ -133,10 +133,18 @@ def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
 
 
 def median_time_cell(cohort: CohortSummary) -> str:
-    """Return the median time to target; if it falls among runs that missed the target, its lower bound."""
+    """Return the median time to target; “≈” marks an estimate, “>” a lower bound."""
     if cohort.median_wall_to_target_s is None:
         return f"> {duration(cohort.median_wall_to_target_exceeds_s)}"
-    return duration(cohort.median_wall_to_target_s)
+    return ("" if cohort.median_wall_to_target_is_exact else "≈ ") + duration(cohort.median_wall_to_target_s)
+
+
+def mean_time_cell(cohort: CohortSummary) -> TableCell:
+    """Return the restricted mean time to target, and the time that it is restricted to."""
+    return TableCell(
+        duration(cohort.restricted_mean_wall_to_target_s),
+        details=(f"up to {duration(cohort.restricted_mean_limit_s)}",),
+    )
 
 
 def false_pass_cell(cohort: CohortSummary) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 from ledger_lab.ledger import Cohort
 from ledger_lab.reports.cells import NO_INTERVAL, before_words, false_pass_cell, median_time_cell, usd_interval
 from ledger_lab.reports.summary import CohortSummary
-from ledger_lab.units import usd
+from ledger_lab.units import duration, usd
 
 
 def cohort_line(cohort: CohortSummary) -> Text:
@@ -30,6 +30,8 @@ def cohort_line(cohort: CohortSummary) -> Text:
     if cohort.runs > 1:
         parts.append(f"median to target {median_time_cell(cohort)}")
         if cohort.target_reaching_runs:
+            mean_s, limit_s = cohort.restricted_mean_wall_to_target_s, cohort.restricted_mean_limit_s
+            parts.append(f"mean up to {duration(limit_s)}: {duration(mean_s)}")
             parts.append(f"chance of a false pass in at least one run {false_pass_cell(cohort)}")
     name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
     return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")

@@ -9,16 +9,24 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ledger_lab.costs import percentile_levels
+from ledger_lab.costs import (
+    FEWEST_RUNS,
+    RunTime,
+    cost_p_value,
+    cost_ratio_interval,
+    log_rank_p_value,
+    percentile_levels,
+)
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import PanelResult, Run, Status
-from ledger_lab.panels import Comparison, compare_paired
+from ledger_lab.ledger import Run, Status
 from ledger_lab.reports.construct import Difference, construct_differences, named_differences
+from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
 from ledger_lab.reports.summary import RunSummary
 
 RESAMPLES = 10_000
 FEW = 5
-"""Runs per side below which bootstrap intervals are known to be too narrow; the finding then carries a warning."""
+"""Runs per side below which nothing is tested, and bootstrap intervals are known to be too narrow; the finding then
+claims nothing beyond its runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +72,8 @@ class RatioEstimate:
     ratio: float | None = None
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
     interval: tuple[float, float | None] | None = None
-    """95 % bootstrap interval. An upper end of ``None`` is infinite. There is no interval if a side has a single
-    run."""
+    """95 % interval. An upper end of ``None`` is infinite. A ratio of times has no interval if a side has a single run,
+    a ratio of costs if a side has fewer than :data:`~ledger_lab.costs.FEWEST_RUNS` runs."""
     bound: Literal["exact", "at_least", "at_most"] = "exact"
     """Whether the ratio is exact. It is a lower bound if runs of A missed the target, an upper bound if runs of B
     did."""
@@ -94,10 +102,13 @@ class Finding:
     """Geometric mean of the times to target of A ÷ that of B."""
     cost: RatioEstimate
     """Cost per target-reaching checkpoint of A ÷ that of B."""
-    success: Comparison | None
-    """Compares the final policies of two single runs on the same held-out episodes; ``None`` without such episodes."""
-    scored_on: str | None
-    """Purpose of those episodes, and the two checkpoints."""
+    time_p_value: float | None
+    """Two-sided p-value of the log-rank test of the times to target, by permutation. ``None`` if a side has fewer than
+    :data:`FEW` runs, or nothing can be claimed."""
+    cost_p_value: float | None
+    """The same for the cost, by a permutation test of the target-reaching runs per spent dollar."""
+    success: FinalPolicies | None
+    """Compares the final policies of two single runs; ``None`` for cohorts, and if a run has no checkpoint."""
     differs: list[Difference]
     """Other differences between the sides, which may explain the finding."""
 
@@ -160,10 +171,11 @@ def refusals(a: Side, b: Side) -> list[Difference]:
 def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> Finding:
     """Compare two sides without :func:`refusals`.
 
-    Times are compared by the ratio of their geometric means, costs by the ratio of the cost per target-reaching
-    checkpoint. Intervals are percentile intervals of a bootstrap over runs (Efron & Tibshirani 1993, An Introduction to
-    the Bootstrap, chapter 13), expanded for few runs (:func:`~ledger_lab.costs.percentile_levels`): over pairs where
-    both sides trained on the same seeds, else over each side by itself.
+    Times are compared by the ratio of their geometric means. Its interval is a percentile interval of a bootstrap over
+    runs (Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13), expanded for few runs
+    (:func:`~ledger_lab.costs.percentile_levels`): over pairs where both sides trained on the same seeds, else over each
+    side by itself. Costs are compared by the ratio of the cost per target-reaching checkpoint, with the interval of
+    :func:`~ledger_lab.costs.cost_ratio_interval`, which does not use pairs.
 
     Args:
         a: Side A.
@@ -179,10 +191,9 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
     if paired:
         outcomes_a.sort(key=lambda outcome: outcome.seed)
         outcomes_b.sort(key=lambda outcome: outcome.seed)
-    random = np.random.default_rng(seed)
-    drawn_a = random.integers(len(outcomes_a), size=(RESAMPLES, len(outcomes_a)))
-    drawn_b = drawn_a if paired else random.integers(len(outcomes_b), size=(RESAMPLES, len(outcomes_b)))
-    success, scored_on = _compare_success(a, b)
+    time, cost = compare_outcomes(outcomes_a, outcomes_b, paired=paired, seed=seed)
+    time_p_value, cost_p_value = p_values_of(outcomes_a, outcomes_b)
+    single = len(a.runs) == len(b.runs) == 1
     return Finding(
         a=a.name,
         b=b.name,
@@ -196,10 +207,11 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         pairing=pairing,
         outcomes_a=outcomes_a,
         outcomes_b=outcomes_b,
-        time=_time_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
-        cost=_cost_ratio(outcomes_a, outcomes_b, drawn_a, drawn_b),
-        success=success,
-        scored_on=scored_on,
+        time=time,
+        cost=cost,
+        time_p_value=time_p_value,
+        cost_p_value=cost_p_value,
+        success=compare_final_policies((a.runs[0], b.runs[0]), (a.summaries[0], b.summaries[0])) if single else None,
         differs=named_differences(
             [run.declared for run in a.runs], [run.declared for run in b.runs], priced_alike=priced_alike
         ),
@@ -245,6 +257,47 @@ def _list(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
 
 
+def compare_outcomes(
+    a: Sequence[Outcome], b: Sequence[Outcome], *, paired: bool, seed: int = 0
+) -> tuple[RatioEstimate, RatioEstimate]:
+    """Compare times to target and costs.
+
+    Args:
+        a: Results of the runs of side A.
+        b: Results of the runs of side B; if they are paired, in the same order.
+        paired: Whether runs are paired.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The ratio of the times, and that of the costs.
+    """
+    random = np.random.default_rng(seed)
+    drawn_a = random.integers(len(a), size=(RESAMPLES, len(a)))
+    drawn_b = drawn_a if paired else random.integers(len(b), size=(RESAMPLES, len(b)))
+    return _time_ratio(a, b, drawn_a, drawn_b), _cost_ratio(a, b)
+
+
+def p_values_of(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[float | None, float | None]:
+    """Test whether the times to target and the costs of two sides differ, by permutation of the runs.
+
+    Args:
+        a: Results of the runs of side A.
+        b: Results of the runs of side B.
+
+    Returns:
+        The p-values of the times and of the costs; ``None`` where there is no test.
+    """
+    if min(len(a), len(b)) < FEW:
+        return None, None
+    times = [
+        [RunTime(wall_s=each.seconds, to_target_s=each.seconds if each.reached_target else None) for each in side]
+        for side in (a, b)
+    ]
+    priced = [[(each.usd, each.reached_target) for each in side if each.usd is not None] for side in (a, b)]
+    whole = [len(known) for known in priced] == [len(a), len(b)]
+    return log_rank_p_value(*times), cost_p_value(*priced) if whole else None
+
+
 def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
     """Compare geometric means of the times to target; a run that missed the target enters as a lower bound."""
     if any(outcome.seconds <= 0 for outcome in (*a, *b)):
@@ -258,10 +311,15 @@ def _time_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
     log_a, log_b = (np.log([outcome.seconds for outcome in side]) for side in (a, b))
     ratios = np.exp(log_a[drawn_a].mean(axis=1) - log_b[drawn_b].mean(axis=1))
     bound: Literal["exact", "at_least", "at_most"] = "at_least" if short_a else "at_most" if short_b else "exact"
-    return _estimate(math.exp(log_a.mean() - log_b.mean()), ratios, ratios, bound, min(len(a), len(b)))
+    interval: tuple[float, float | None] | None = None
+    if min(len(a), len(b)) > 1:
+        levels = percentile_levels(min(len(a), len(b)))
+        low, high = (float(np.quantile(ratios, level, method="inverted_cdf")) for level in levels)
+        interval = (low if bound != "at_most" else 0.0, high if bound != "at_least" else None)
+    return RatioEstimate(ratio=math.exp(log_a.mean() - log_b.mean()), interval=interval, bound=bound)
 
 
-def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray, drawn_b: np.ndarray) -> RatioEstimate:
+def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome]) -> RatioEstimate:
     """Compare the cost per target-reaching checkpoint; if a side has none, its spend is a lower bound."""
     for name, side in (("A", a), ("B", b)):
         unpriced = sum(outcome.usd is None for outcome in side)
@@ -270,79 +328,22 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome], drawn_a: np.ndarray,
                 refusal=f"{unpriced} of {len(side)} runs of {name} have no cost: name an --instance or give "
                 "--usd_per_hour (for your own hardware without measured energy, set its power_w)"
             )
-    spend_a, spend_b = (np.array([outcome.usd or 0.0 for outcome in side]) for side in (a, b))
-    reached_a, reached_b = (np.array([outcome.reached_target for outcome in side], dtype=float) for side in (a, b))
-    if not reached_a.sum() and not reached_b.sum():
+    runs_a, runs_b = ([(outcome.usd or 0.0, outcome.reached_target) for outcome in side] for side in (a, b))
+    spend_a, spend_b = (sum(usd for usd, _ in runs) for runs in (runs_a, runs_b))
+    reached_a, reached_b = (sum(reached for _, reached in runs) for runs in (runs_a, runs_b))
+    if not reached_a and not reached_b:
         return RatioEstimate(
             refusal="no run of either side reached the target, so no cost per target-reaching policy is known"
         )
-    if not spend_a.sum() or not spend_b.sum():
+    if not spend_a or not spend_b:
         return RatioEstimate(refusal="the price of a side is zero, so there is no ratio")
-    bound: Literal["exact", "at_least", "at_most"] = (
-        "at_least" if not reached_a.sum() else "at_most" if not reached_b.sum() else "exact"
-    )
-    # With no success, the first one costs at least the whole spend.
-    cost_a = spend_a.sum() / max(reached_a.sum(), 1.0)
-    cost_b = spend_b.sum() / max(reached_b.sum(), 1.0)
-    spent = spend_a[drawn_a].sum(axis=1) / spend_b[drawn_b].sum(axis=1)
-    wins_a, wins_b = reached_a[drawn_a].sum(axis=1), reached_b[drawn_b].sum(axis=1)
-    # In a sample without success, that side's cost is infinite, unless the ratio is a bound for that reason already.
-    floor_a, floor_b = (1.0 if bound == "at_least" else 0.0), (1.0 if bound == "at_most" else 0.0)
-    wins_a, wins_b = np.maximum(wins_a, floor_a), np.maximum(wins_b, floor_b)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = spent * (wins_b / wins_a)
-    undecided = np.isnan(ratios)  # no success on either side of the sample
-    return _estimate(
-        float(cost_a / cost_b),
-        np.where(undecided, 0.0, ratios),
-        np.where(undecided, np.inf, ratios),
-        bound,
-        min(len(a), len(b)),
-    )
-
-
-def _estimate(
-    ratio: float, lower: np.ndarray, upper: np.ndarray, bound: Literal["exact", "at_least", "at_most"], runs: int
-) -> RatioEstimate:
-    """Put a ratio and its interval together; there is no interval if a side has a single run."""
     interval: tuple[float, float | None] | None = None
-    if runs > 1:
-        # Order statistics, not interpolation: an infinite ratio must not make a finite one beside it infinite.
-        below, above = percentile_levels(runs)
-        low = float(np.quantile(lower, below, method="inverted_cdf")) if bound != "at_most" else 0.0
-        high = float(np.quantile(upper, above, method="inverted_cdf")) if bound != "at_least" else math.inf
+    if min(len(a), len(b)) >= FEWEST_RUNS:
+        low, high = cost_ratio_interval(runs_a, runs_b)
         interval = (low, high if math.isfinite(high) else None)
-    return RatioEstimate(ratio=ratio, interval=interval, bound=bound)
-
-
-def _compare_success(a: Side, b: Side) -> tuple[Comparison | None, str | None]:
-    """Compare the final policies of two single runs episode by episode, if both were scored on the same episodes."""
-    if len(a.runs) != 1 or len(b.runs) != 1:
-        return None, None
-    ours, theirs = _final_results(a.runs[0]), _final_results(b.runs[0])
-    for purpose in ("confirmation", "screening", "evaluation"):
-        one, other = ours.get(purpose), theirs.get(purpose)
-        if one is None or other is None or one.panel_id != other.panel_id:
-            continue
-        keys = list(zip(one.outcomes.cell, one.outcomes.seed, strict=True))
-        if keys == list(zip(other.outcomes.cell, other.outcomes.seed, strict=True)):
-            found = compare_paired(one.outcomes.success, other.outcomes.success, one.outcomes.seed)
-            return found, f"{purpose} of {one.checkpoint} (A) and {other.checkpoint} (B)"
-    return None, None
-
-
-def _final_results(run: Run) -> dict[str, PanelResult]:
-    """Return the scores of a run's final policy by purpose: the confirmed policy, else the last policy scored."""
-    valid = [row for row in run.results if row.invalid is None]
-    proof = next((row for row in valid if row.confirms), None)
-    last = proof or next((row for row in reversed(valid) if row.panel_id == run.declared.panel_id), None)
-    if last is None:
-        return {}
-    own = [
-        row for row in valid if row.checkpoint == last.checkpoint and row.checkpoint_sha256 == last.checkpoint_sha256
-    ]
-    results: dict[str, PanelResult] = {} if proof is None else {"confirmation": proof}
-    for row in own:
-        if row.panel_id == run.declared.panel_id:
-            results.setdefault(row.purpose, row)
-    return results
+    return RatioEstimate(
+        # With no success, the first one costs at least the whole spend.
+        ratio=(spend_a / max(reached_a, 1)) / (spend_b / max(reached_b, 1)),
+        interval=interval,
+        bound="at_least" if not reached_a else "at_most" if not reached_b else "exact",
+    )

@@ -4,66 +4,86 @@ from __future__ import annotations
 
 import math
 
+from ledger_lab.reports.cells import NO_INTERVAL
 from ledger_lab.reports.compare import FEW, Finding, RatioEstimate
+from ledger_lab.reports.corrected_tests import CorrectedTests
+from ledger_lab.reports.final_policies import FinalPolicies
 from ledger_lab.units import duration, usd
 
 
-def finding_sentence(finding: Finding) -> str:
+def finding_sentence(finding: Finding, corrected: CorrectedTests | None = None) -> str:
     """Return the finding as one sentence.
 
-    The sentence says if a difference may be chance, and if a ratio is only a bound. With a single run on a side it
-    claims nothing beyond the runs compared.
+    The sentence says if a difference may be chance, and if a ratio is only a bound. With few runs on a side it claims
+    nothing beyond the runs compared; as one of several comparisons, it then claims nothing at all.
+
+    Args:
+        finding: The finding.
+        corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
     """
+    count = f"n = {finding.n_a} each" if finding.n_a == finding.n_b else f"n = {finding.n_a} (A) and {finding.n_b} (B)"
+    few = min(finding.n_a, finding.n_b) < FEW
+    if corrected is not None and few:
+        return f"no claim about a difference; {count}, and each side needs at least {FEW} runs"
+    p_values = corrected or CorrectedTests(time=finding.time_p_value, cost=finding.cost_p_value, tests=1)
+    several = min(finding.n_a, finding.n_b) > 1
     clauses = [
         clause
         for clause in (
-            _clause(finding.time, "reaches the target", "sooner", "time to target"),
-            _clause(finding.cost, "is", "cheaper", "cost"),
+            _clause(finding.time, p_values.time_words, "reaches the target", "sooner", "time to target", several),
+            _clause(finding.cost, p_values.cost_words, "is", "cheaper", "cost", several),
         )
         if clause
     ]
-    count = f"n = {finding.n_a} each" if finding.n_a == finding.n_b else f"n = {finding.n_a} (A) and {finding.n_b} (B)"
     if not clauses:
         return f"no claim; {count}"
     text = _join(clauses)
-    if min(finding.n_a, finding.n_b) == 1:
+    if not several:
         return f"{text}; {count}: no interval, and no claim beyond these runs"
+    if few:
+        return f"{text}; {count}: no claim beyond these runs"
     return f"{text}; {count}"
 
 
-def finding_notes(finding: Finding) -> list[str]:
-    """Return the facts behind the finding (pairing, method, missing runs), one line each."""
+def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> list[str]:
+    """Return the facts behind the finding (pairing, method, missing runs), one line each.
+
+    Args:
+        finding: The finding.
+        corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
+    """
     notes = [finding.pairing]
-    compared = [
-        words
-        for words, estimate in (
-            ("geometric means of the times to target", finding.time),
-            ("spend of all runs ÷ runs that reached the target", finding.cost),
+    if corrected is not None and min(finding.n_a, finding.n_b) < FEW:
+        return [*notes, *_side_notes(finding)]
+    if finding.time.interval is not None:
+        notes.append(
+            "time to target: ratio of the geometric means; in brackets a 95 % interval by a bootstrap over runs"
         )
-        if estimate.ratio is not None
-    ]
-    if compared and min(finding.n_a, finding.n_b) > 1:
-        notes.append(f"compared: {', and '.join(compared)}; in brackets 95 % intervals, by a bootstrap over runs")
+    if finding.cost.interval is not None:
+        notes.append(
+            "cost: ratio of the costs per target-reaching checkpoint; in brackets a 95 % interval that also covers the "
+            "chance of failures"
+        )
+    elif finding.cost.ratio is not None and min(finding.n_a, finding.n_b) > 1:
+        notes.append(f"cost: ratio of the costs per target-reaching checkpoint; {NO_INTERVAL} on a side")
     for name, estimate in (("time to target", finding.time), ("cost", finding.cost)):
         if estimate.refusal:
             notes.append(f"no claim about the {name}: {estimate.refusal}")
         elif not _decided(estimate):
             notes.append(f"no claim about the {name}: it can only be said that A ÷ B is {_bound_words(estimate)}")
-    for side, n, reached, missing in (
-        ("A", finding.n_a, finding.reached_a, finding.missing_a),
-        ("B", finding.n_b, finding.reached_b, finding.missing_b),
+    for test, p_value, of_all in (
+        ("log-rank test of the times to target", finding.time_p_value, corrected and corrected.time),
+        ("permutation test of the cost", finding.cost_p_value, corrected and corrected.cost),
     ):
-        lost = f"; {missing} declared runs were never made, and are in no figure" if missing else ""
-        notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
+        if p_value is not None:
+            also = f"; {of_all:.2g} with Holm's correction for {corrected.tests} tests" if corrected and of_all else ""
+            notes.append(f"{test}: p = {p_value:.2g}, by permutation of the runs{also}")
+    notes += _side_notes(finding)
     if 1 < min(finding.n_a, finding.n_b) < FEW:
-        notes.append(f"with fewer than {FEW} runs on a side, a bootstrap interval is too narrow")
+        notes.append(f"with fewer than {FEW} runs on a side, the interval of the time to target is too narrow")
     if finding.success is not None:
-        found = finding.success
-        low, high = found.interval
-        notes.append(
-            f"success of B − A: {100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"p = {found.p_value:.2g} (exact McNemar test), {found.episodes} episodes, {finding.scored_on}"
-        )
+        command = f"evaluate.py {finding.outcomes_a[0].run_id} --versus {finding.outcomes_b[0].run_id}"
+        notes.append(_success_note(finding.success, command))
     return notes
 
 
@@ -82,8 +102,59 @@ def outcome_lines(finding: Finding) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple[str, str, str] | None:
-    """Return the better side, the verb, and the ratio in words; ``None`` if nothing can be claimed."""
+def _side_notes(finding: Finding) -> list[str]:
+    """Return how many runs of each side reached the target, and how many are missing."""
+    notes = []
+    for side, n, reached, missing in (
+        ("A", finding.n_a, finding.reached_a, finding.missing_a),
+        ("B", finding.n_b, finding.reached_b, finding.missing_b),
+    ):
+        lost = f"; {missing} declared runs were never made, and are in no figure" if missing else ""
+        notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
+    return notes
+
+
+def _success_note(success: FinalPolicies, command: str) -> str:
+    """Return what the ledger says about the success of two final policies.
+
+    Args:
+        success: The comparison of the policies.
+        command: The command that compares them on fresh episodes.
+    """
+    if success.paired is not None:
+        found = success.paired
+        return (
+            f"success of B − A: {found.points}, p = {found.p_text} (exact McNemar test), {found.episodes} fresh "
+            f"episodes that {success.first} (A) and {success.second} (B) both played"
+        )
+    if success.confirmed is not None:
+        both, better = success.confirmed, "the same fresh episodes, with a narrower interval"
+        said = (
+            f"success of B − A: {both.points}, by the confirmations of {success.first} (A, {both.successes_first} of "
+            f"{both.episodes_first}) and {success.second} (B, {both.successes_second} of {both.episodes_second})"
+        )
+    else:
+        better = "fresh episodes"
+        said = (
+            f"no claim about the success of {success.first} (A) and {success.second} (B): the runs selected them on "
+            "the seeds of their screenings"
+        )
+    return f"{said}; {command} compares them on {better}" if success.loadable else said
+
+
+def _clause(
+    estimate: RatioEstimate, may_be_chance: str | None, verb: str, better: str, what: str, several: bool
+) -> tuple[str, str, str] | None:
+    """Return the better side, the verb, and the ratio in words; ``None`` if nothing can be claimed.
+
+    Args:
+        estimate: The ratio.
+        may_be_chance: Why the test shows no difference; ``None`` if it shows one, or there is no test.
+        verb: What the better side does.
+        better: In which way it is better.
+        what: The compared figure.
+        several: Whether both sides have several runs.
+    """
     if estimate.ratio is None or not _decided(estimate):
         return None
     ratio = estimate.ratio
@@ -96,9 +167,21 @@ def _clause(estimate: RatioEstimate, verb: str, better: str, what: str) -> tuple
     if estimate.interval is not None:
         text += f" [{_times(low)}, {_times(high)}{')' if math.isinf(high) else ']'}"
     text += f" {better}"
-    if low <= 1 and estimate.interval is not None:
-        text += f" (no difference in {what} shown: the interval includes 1)"
+    if several and estimate.interval is None:
+        text += f" ({NO_INTERVAL})"
+    if _includes_1(estimate):
+        may_be_chance = "the interval includes 1"
+    if may_be_chance is not None:
+        text += f" (no difference in {what} shown: {may_be_chance})"
     return winner, verb, text
+
+
+def _includes_1(estimate: RatioEstimate) -> bool:
+    """Whether a ratio has an interval that reaches from the ratio to 1 or beyond, so that no difference is shown."""
+    if estimate.ratio is None or estimate.interval is None:
+        return False
+    low, high = _span(estimate)
+    return high >= 1 if estimate.ratio < 1 else low <= 1
 
 
 def _decided(estimate: RatioEstimate) -> bool:

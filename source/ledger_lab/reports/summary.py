@@ -275,9 +275,12 @@ class _CohortFacts:
         self.begun_runs = sum(
             member.began_from is not None and member.began_from["run_id"] not in own for member in members
         )
-        self.median = costs.median_time_to_target(
-            [costs.RunTime(wall_s=member.wall_s, to_target_s=member.wall_to_target_s) for member in members]
+        self.times = sorted(
+            (costs.RunTime(wall_s=each.wall_s, to_target_s=each.wall_to_target_s) for each in members),
+            key=lambda run: (run.observed_s, run.wall_s),
         )
+        self.median = costs.median_time_to_target(self.times)
+        self.mean_s, self.mean_limit_s = costs.restricted_mean_time(self.times)
 
 
 def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:
@@ -341,15 +344,28 @@ class CohortSummary:
     at_least_usd: float | None = _cohort_figure(lambda of: of.cost.at_least_usd)
     """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
     median_wall_to_target_s: float | None = _cohort_figure(
-        lambda of: of.median.exactly_s,
+        lambda of: of.median.median_s,
         Shown("median to target", "of all runs made", cells.median_time_cell, priority=6),
     )
-    """Median time to the target over all runs, including runs that missed the target [s]."""
+    """Median time to the target over all runs, including runs that missed the target [s]. “≈” marks an estimate by
+    Kaplan and Meier's method. It assumes that a run that ended early would have continued like the others."""
+    median_wall_to_target_is_exact: bool = _cohort_figure(lambda of: of.median.is_exact)
+    """Whether that median is exact: no run ended short of the target before it."""
     median_wall_to_target_exceeds_s: float | None = _cohort_figure(lambda of: of.median.more_than_s)
-    """Lower bound of that median, if the median falls among runs that missed the target [s]."""
+    """Lower bound of that median, if too many runs missed the target [s]."""
+    restricted_mean_wall_to_target_s: float = _cohort_figure(
+        lambda of: of.mean_s,
+        Shown("mean to target", "up to the longest run", cells.mean_time_cell, priority=7),
+    )
+    """Restricted mean: mean of the time to the target or ``restricted_mean_limit_s``, whichever comes first, over all
+    runs [s]; the area under the Kaplan-Meier curve."""
+    restricted_mean_limit_s: float = _cohort_figure(lambda of: of.mean_limit_s)
+    """Longest time of a run, whether it reached the target or not [s]. Beyond it, the curve is unknown."""
+    times: list[costs.RunTime] = _cohort_figure(lambda of: of.times)
+    """Time of each run to the target, and its whole time, in ascending order."""
     false_pass_bound: float = _cohort_figure(
         lambda of: false_pass_bound([member.error_budget for member in of.members]),
-        Shown("chance of a false pass", "in at least one run", cells.false_pass_cell, priority=7),
+        Shown("chance of a false pass", "in at least one run", cells.false_pass_cell, priority=8),
     )
     """Highest probability that at least one run confirms a policy below the target: 1 - the product of (1 - its error
     budget) over the runs. A run that began with another run of the cohort counts like any other, although the two share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ class Arm:
     """``<study>`` and its levels, joined by ``-``."""
     levels: tuple[str, ...]
     """A level of each factor, in the file's order."""
+    task: tuple[str, ...]
+    """Those levels that belong to factors that choose the task. Only arms of equal levels can be compared."""
+    setting: tuple[str, ...]
+    """The other levels. Over several tasks, arms with the same setting belong together."""
     arguments: tuple[str, ...]
     """Arguments of ``scripts/train.py``."""
 
@@ -47,6 +52,13 @@ class Study:
     about: str
     seeds: tuple[int, ...]
     arms: tuple[Arm, ...]
+
+    def arms_by_task(self) -> list[list[Arm]]:
+        """Return the arms of each task, in order."""
+        tasks: dict[tuple[str, ...], list[Arm]] = {}
+        for arm in self.arms:
+            tasks.setdefault(arm.task, []).append(arm)
+        return [*tasks.values()]
 
     def trainings(self) -> list[Training]:
         """Return all trainings, seed by seed; every second seed takes the arms in reverse order.
@@ -109,16 +121,31 @@ def _study(path: Path, content: dict[str, Any]) -> Study:
         raise UserError(
             f'{path}: factors must be tables of levels, like [factors.library] rsl_rl = ["--rl_library", …]'
         )
+    choose_task = [_choose_the_task(levels.values()) for levels in factors.values()]
     arms = []
     for levels in itertools.product(*(levels.items() for levels in factors.values())):
         names = tuple(name for name, _ in levels)
         if bad := next((name for name in names if not names_a_folder(name)), None):
             raise UserError(f"{path}: level {bad!r} must be a name of letters, digits, '_', '-', '+' and '.'")
         own = [check_arguments(f"{path}, level {name}", arguments) for name, arguments in levels]
-        arms.append(Arm("-".join((path.stem, *names)), names, (*common, *itertools.chain(*own))))
+        arms.append(
+            Arm(
+                cohort="-".join((path.stem, *names)),
+                levels=names,
+                task=tuple(name for name, chooses in zip(names, choose_task, strict=True) if chooses),
+                setting=tuple(name for name, chooses in zip(names, choose_task, strict=True) if not chooses),
+                arguments=(*common, *itertools.chain(*own)),
+            )
+        )
     if len({arm.cohort for arm in arms}) != len(arms):
         raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
     return Study(name=path.stem, about=about, seeds=tuple(seeds), arms=tuple(arms))
+
+
+def _choose_the_task(levels: Iterable[object]) -> bool:
+    """Tell whether the levels of a factor name tasks."""
+    lists = [level for level in levels if isinstance(level, list)]
+    return any(str(argument).partition("=")[0] == "--task" for level in lists for argument in level)
 
 
 def check_arguments(where: str, found: object) -> tuple[str, ...]:

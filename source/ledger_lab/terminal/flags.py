@@ -33,7 +33,7 @@ TERMS = {
     "cohort": "a named group of runs that reports show together",
     "confirmed": "a checkpoint is confirmed if its score on fresh seeds proves that it reaches the target",
     "factor": "a setting that a study varies, with its values",
-    "fresh seeds": "seeds outside the panel, drawn for one score; no policy was scored on them before",
+    "fresh seeds": "seeds outside the panel, drawn for one confirmation or comparison; no policy was selected on them",
     "held-out": "used for scoring, never for training",
     "instance": "an entry of a price file: a machine with its price",
     "iteration": "one rollout and one update of the policy",

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.meters.health import Event, HealthMonitor, Iteration
-from tests.fakes.trainings import BUDGET, healthy, monitor, screening
+from ledger_lab.meters.health.held_out import RewardHacking, Screening
+from tests.fakes.trainings import BUDGET, SETTINGS, healthy, monitor, screening
 
 
 def judged(
@@ -62,6 +63,36 @@ def test_a_rising_return_with_falling_success_is_reported_once() -> None:
     ((when, event),) = judged(lambda n: 0.95 if n < 150 else 0.3, lambda n: n / 40)
     assert event is Event.REWARD_HACKING
     assert 150 < when <= 190
+
+
+def watched(policies: list[list[bool]], cells: int = 1) -> list[Event]:
+    """Return the detections of screenings on the same seeds, while the return rises."""
+    rule, said = RewardHacking(SETTINGS), []
+    seeds = tuple(range(len(policies[0]) // cells)) * cells
+    for number, success in enumerate(policies, start=1):
+        returns = [float(n) for n in range(number + 1)]
+        found = rule.look(Screening(number, tuple(success), seeds, (float(number),)), returns)
+        said += [] if found is None else [found.event]
+    return said
+
+
+def test_cells_of_a_seed_do_not_count_as_independent_episodes() -> None:
+    best = [True] * 22 + [False] * 10
+    worse = [False] * 12 + [True] * 4 + [False] * 6 + [True] * 10
+    assert (sum(best) - sum(worse)) / 32 == 0.25
+    assert watched([best * 9, worse * 9, worse * 9], cells=9) == [], "18 seeds got worse and 10 better"
+    assert watched([[*best * 9], [False] * 288, [False] * 288], cells=9) == [Event.REWARD_HACKING]
+
+
+def test_the_same_seeds_show_a_fall_that_independent_episodes_would_not_show() -> None:
+    best, worse = [True] * 170 + [False] * 86, [True] * 128 + [False] * 128
+    assert watched([best, worse, worse]) == [Event.REWARD_HACKING], "42 seeds got worse and none better"
+
+
+def test_steady_policies_are_not_reported_however_many_are_screened() -> None:
+    chance = random.Random(3)
+    for _ in range(20):
+        assert watched([[chance.random() < 0.5 for _ in range(64)] for _ in range(100)]) == []
 
 
 def test_the_evidence_of_reward_hacking_names_both_policies() -> None:

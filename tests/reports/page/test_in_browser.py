@@ -87,10 +87,13 @@ def test_the_table_shows_the_figures_of_the_ledger(seen: Visit) -> None:
 
 def test_cohorts_show_missing_runs_and_intervals(seen: Visit) -> None:
     cohort = seen.page.locator("table.cohorts tr", has_text="skrl-l4")
-    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, $0.40]", "8:24"):
+    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, $0.40]", "≈ 7:28", "8:05", "up to 10:55"):
         assert text in cohort.inner_text()
     assert "4 missing" in seen.page.locator("table.cohorts tr", has_text="never-began").inner_text()
-    assert "> 10:55" in seen.page.locator("#cohorts-body").inner_text()
+    body = seen.page.locator("#cohorts-body")
+    assert "> 10:55" in body.inner_text()
+    assert "Share of runs that reached the target" in body.inner_text()
+    assert body.locator(".js-plotly-plot").nth(1).locator(".scatterlayer .trace path.js-line").count() >= 1
 
 
 def test_health_events_are_drawn_at_their_times(seen: Visit) -> None:

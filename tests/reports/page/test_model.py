@@ -208,3 +208,27 @@ def test_with_too_many_episodes_each_run_keeps_its_last_sheets(tmp_path: Path) -
     collection = collect_outcomes(read_ledger(tmp_path).runs, episodes=20)
     assert [[sheet.checkpoint for sheet in sheets] for sheets in collection.sheets] == [["model_2.pt"]] * 2
     assert collection.left_out == 2
+
+
+def test_each_cohort_has_a_curve_and_two_cohorts_a_test(tmp_path: Path) -> None:
+    for seed in range(5):
+        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(tmp_path, f"b{seed}", scores=(5, 6), cohort="b", seed=seed)
+    model = model_of(tmp_path)
+    one, other = model.time_curves
+    assert one is not None and other is not None
+    assert (one.t, one.share) == ([9.0], [1.0])
+    assert (other.t, other.share) == ([9.0], [0.0])
+    (test,) = model.log_rank_tests
+    assert (test.a, test.b, test.p_value) == (0, 1, pytest.approx(2 / 252))
+    write_run(tmp_path, "alone", confirmation=10)
+    assert model_of(tmp_path).time_curves[-1] is None
+    write_run(tmp_path, "c1", cohort="c")
+    assert model_of(tmp_path).log_rank_tests == []
+
+
+def test_cohorts_of_fewer_than_five_runs_are_not_tested(tmp_path: Path) -> None:
+    for seed in range(4):
+        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(tmp_path, f"b{seed}", scores=(5, 6), cohort="b", seed=seed)
+    assert model_of(tmp_path).log_rank_tests == []

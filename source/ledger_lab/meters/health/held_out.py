@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 from ledger_lab.meters.health.events import Detection, Event, Settings
 from ledger_lab.meters.health.iteration import Debounce, spread
-from ledger_lab.panels import wilson_interval
+from ledger_lab.panels import compare_paired, wilson_interval
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,22 @@ class Screening:
 
     iteration: int
     """Iterations completed when the policy was saved."""
-    successes: int
-    episodes: int
+    success: tuple[bool, ...]
+    """Whether each episode succeeded. All screenings of a run have the same episodes in the same order."""
+    seeds: tuple[int, ...]
+    """Seed of each episode."""
     returns: tuple[float, ...]
     """Mean training returns of the iterations around that iteration; empty if there are none yet."""
+
+    @cached_property
+    def successes(self) -> int:
+        """Number of successful episodes."""
+        return sum(self.success)
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.success)
 
     @property
     def share(self) -> float:
@@ -40,11 +52,17 @@ class Screening:
 
 
 class RewardHacking:
-    """The training return rises while held-out success falls."""
+    """The training return rises while held-out success falls.
 
-    _DEVIATIONS = 4.0
-    """Standard deviations of the difference of two shares. The best of many panel scores is partly luck, so 2 would be
-    too few."""
+    All screenings have the same seeds, so two of them are compared seed by seed, by the permutation test of
+    :func:`~ledger_lab.panels.compare_paired`. The best of many screenings is partly luck. So the ``m``-th screening has
+    a share of ``1 / (m (m - 1))`` of the level, divided by the number of earlier screenings, any of which may be the
+    best. By the union bound, a run whose policies do not get worse reports a fall with a probability of at most
+    :attr:`LEVEL`, no matter how many policies it screens. ``python -m benchmarks reward_hacking`` measures it.
+    """
+
+    LEVEL = 0.01
+    """Highest probability of a false report in a run."""
     _FALL, _RISE = 0.15, 0.05
     """Smallest fall of the success, and smallest rise of the return as a share of its range."""
 
@@ -53,6 +71,7 @@ class RewardHacking:
         self._settings = settings
         self._debounce = Debounce(patience=2, calm=2)
         self._best: Screening | None = None
+        self._screenings = 0
 
     def look(self, latest: Screening, returns: Sequence[float]) -> Detection | None:
         """Examine the score of a panel.
@@ -62,6 +81,7 @@ class RewardHacking:
             returns: Mean training returns of all iterations so far.
         """
         best = self._best
+        self._screenings += 1
         if best is None or latest.share > best.share:
             self._best = latest
         hacked = best is not None and self._fell(best, latest) and self._rose(best, latest, returns)
@@ -78,9 +98,12 @@ class RewardHacking:
 
     def _fell(self, best: Screening, latest: Screening) -> bool:
         """Tell whether the success has fallen by more than chance."""
-        pooled = (best.successes + latest.successes) / (best.episodes + latest.episodes)
-        deviation = math.sqrt(pooled * (1 - pooled) * (1 / best.episodes + 1 / latest.episodes))
-        return best.share - latest.share > max(self._FALL, self._DEVIATIONS * deviation)
+        if best.share - latest.share <= self._FALL:
+            return False
+        earlier = self._screenings - 1
+        level = self.LEVEL / (self._screenings * earlier) / earlier
+        found = compare_paired(best.success, latest.success, latest.seeds)
+        return found.p_value / 2 <= level  # one-sided
 
     def _rose(self, best: Screening, latest: Screening, returns: Sequence[float]) -> bool:
         """Tell whether the return has risen by more than its noise."""
@@ -141,7 +164,10 @@ class NoConvergence:
         groups = self._groups()
         first, last = groups[0], groups[-1]
         pace = max((b.share - a.share) / max(b.at - a.at, 1.0) for a, b in itertools.combinations(groups, 2))
-        possible = wilson_interval(last.successes, last.episodes)[1]
+        # All screenings have the same seeds. A seed's share of successes varies at most as much as a single episode of
+        # the same expectation (Bhatia & Davis 2000, Am. Math. Mon. 107:353), so each seed counts as one trial.
+        seeds = len(set(latest.seeds))
+        possible = wilson_interval(last.share * seeds, seeds)[1]
         forecast = min(possible + self._FASTER * max(pace, 0.0) * max(self._budget - last.at, 0.0), 1.0)
         waiting = passed < self._LATE and self._learns(returns)
         if not self._debounce.should_report(forecast < self._target and not waiting):

@@ -102,7 +102,7 @@ class HealthMonitor:
             return []
         until = bisect_right(self._returned_at, iteration)
         around = tuple(self._returns[max(until - _AROUND, 0) : until])
-        screening = Screening(iteration, result.outcomes.successes, result.outcomes.episodes, around)
+        screening = Screening(iteration, tuple(result.outcomes.success), tuple(result.outcomes.seed), around)
         self._learned = screening.share >= self._target
         found = [
             self._hacking.look(screening, self._returns),

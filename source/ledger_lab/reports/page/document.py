@@ -32,6 +32,7 @@ SCRIPTS = (
     "curves.js",
     "phases.js",
     "panels.js",
+    "times.js",
     "cohorts.js",
     "sides.js",
     "telemetry.js",

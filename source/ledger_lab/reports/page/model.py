@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab.costs import Price
+from ledger_lab.costs import Price, TimeCurve
 from ledger_lab.ledger import Cohort, Health, Run
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
@@ -17,6 +17,7 @@ from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
 from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
+from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
@@ -86,6 +87,9 @@ class PageModel:
     yardsticks: list[Yardstick]
     runs: list[PageRun]
     cohorts: list[CohortSummary]
+    time_curves: list[TimeCurve | None]
+    """For each of :attr:`cohorts`, the share of its runs that reached the target over time."""
+    log_rank_tests: list[LogRankTest]
     absent_cohorts: list[tuple[str, int]]
     """Names and sizes of declared cohorts without a run."""
     panels: list[PanelEpisodes]
@@ -167,6 +171,8 @@ def build_model(
         yardsticks=[yardstick for yardstick, _ in groups],
         runs=page_runs,
         cohorts=list(cohorts),
+        time_curves=time_curves(cohorts),
+        log_rank_tests=log_rank_tests(cohorts),
         absent_cohorts=[(cohort.name, cohort.size) for cohort in absent],
         panels=collection.panels,
         ends=collection.ends,

@@ -37,10 +37,7 @@ function drawCohorts(node) {
       };
     });
     const words = groups.map(([cohort, own]) => {
-      const whole = model.cohorts.find(
-        (c) =>
-          c.cohort === cohort && ["task", "panel_id", "target_success"].every((field) => c[field] === yardstick[field]),
-      );
+      const whole = model.cohorts[cohortPlace(cohort, yardstick)];
       const missing = whole?.missing_runs ? `, ${whole.missing_runs} missing` : "";
       const elsewhere = whole && whole.runs > own.length ? `<br>${whole.runs - own.length} more not on this page` : "";
       const reached = own.filter((run) => run.wall_to_target_s !== null);
@@ -65,6 +62,7 @@ function drawCohorts(node) {
         }),
       },
     });
+    drawTimeCurves(node, yardstick, groups, longest);
     if (all.length > groups.length)
       node.append(
         element(

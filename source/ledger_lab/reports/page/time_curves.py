@@ -1,0 +1,54 @@
+"""Curves of the time to the target, one per cohort, and tests between cohorts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledger_lab.costs import TimeCurve, log_rank_p_value, time_curve
+from ledger_lab.reports.compare import FEW
+from ledger_lab.reports.summary import CohortSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRankTest:
+    """A log-rank test between two cohorts."""
+
+    a: int
+    """Index of a cohort in :attr:`~ledger_lab.reports.page.model.PageModel.cohorts`."""
+    b: int
+    p_value: float
+    """Two-sided p-value by permutation."""
+
+
+def time_curves(cohorts: Sequence[CohortSummary]) -> list[TimeCurve | None]:
+    """Return the curve of each cohort; ``None`` for runs without a cohort, which do not belong together.
+
+    Args:
+        cohorts: The cohorts.
+    """
+    return [None if cohort.cohort is None else time_curve(cohort.times) for cohort in cohorts]
+
+
+def log_rank_tests(cohorts: Sequence[CohortSummary]) -> list[LogRankTest]:
+    """Test between the two cohorts of each task, panel and target that has exactly two cohorts.
+
+    With more cohorts, one test per pair would find differences by chance; ``study.py`` corrects for their number. With
+    fewer than five runs in a cohort, there is no test.
+
+    Args:
+        cohorts: The cohorts.
+    """
+    groups: dict[tuple[str, str, float], list[int]] = {}
+    for place, cohort in enumerate(cohorts):
+        if cohort.cohort is not None:
+            groups.setdefault((cohort.task, cohort.panel_id, cohort.target_success), []).append(place)
+    tests = []
+    for places in groups.values():
+        if len(places) != 2 or min(cohorts[place].runs for place in places) < FEW:
+            continue
+        a, b = places
+        p_value = log_rank_p_value(cohorts[a].times, cohorts[b].times)
+        if p_value is not None:
+            tests.append(LogRankTest(a=a, b=b, p_value=p_value))
+    return tests

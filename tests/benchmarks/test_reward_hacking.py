@@ -1,0 +1,43 @@
+"""Simulated trainings: steady policies give no event of reward hacking, and a collapse gives one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.reward_hacking import Scenario, bench_reward_hacking, examine
+from ledger_lab.errors import UserError
+
+STEADY = Scenario(success=0.8, later=0.8, seeds=32, cells=4, likeness=0.5, within=1.0)
+
+
+def test_drawn_outcomes_have_the_true_success() -> None:
+    generator = np.random.default_rng(1)
+    drawn = np.array([replace(STEADY, later=0.3).draw(generator) for _ in range(200)])
+    assert drawn.shape == (200, 50, 128)
+    assert drawn[:, :25].mean() == pytest.approx(0.8, abs=0.02)
+    assert drawn[:, 25:].mean() == pytest.approx(0.3, abs=0.02)
+
+
+def test_steady_policies_are_not_reported_although_pooled_episodes_would_report_them() -> None:
+    found = examine(STEADY, 40, np.random.default_rng(1))
+    assert found.reported == 0
+    assert found.reported_by_pooling > 5
+
+
+def test_a_collapse_is_reported() -> None:
+    found = examine(replace(STEADY, seeds=128, cells=1, later=0.4), 20, np.random.default_rng(1))
+    assert found.reported == 20
+
+
+def test_the_benchmark_writes_every_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_reward_hacking(["--trainings", "1", "--json", str(tmp_path / "found.json")]) == 0
+    content = json.loads((tmp_path / "found.json").read_text())
+    assert len(content["findings"]) == 60
+    assert "without a fall, at most" in capsys.readouterr().out
+    with pytest.raises(UserError, match="--trainings 0: must be at least 1"):
+        bench_reward_hacking(["--trainings", "0"])

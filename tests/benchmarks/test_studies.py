@@ -1,0 +1,44 @@
+"""Simulations of studies, of the log-rank test, and of figures over several tasks count what the product claims."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import across_tasks, log_rank, studies
+from benchmarks.across_tasks import bench_across_tasks
+from benchmarks.log_rank import bench_log_rank
+from benchmarks.studies import bench_studies
+from ledger_lab.errors import UserError
+
+
+def test_few_seeds_claim_nothing_where_intervals_would() -> None:
+    equal = studies.Scenario(seeds=3, miss_rate=0.0, factor=1.0)
+    found = studies._count(equal, 40, np.random.default_rng(1))
+    assert (found.studies, found.claiming) == (40, 0)
+    assert found.claiming_by_intervals > 4
+
+
+def test_a_large_difference_is_claimed() -> None:
+    slower = studies.Scenario(seeds=10, miss_rate=0.0, factor=3.0)
+    assert studies._count(slower, 5, np.random.default_rng(1)).claiming == 5
+
+
+def test_three_runs_are_never_significant_by_permutation() -> None:
+    size = log_rank._count(3, 0.0, 60, np.random.default_rng(1))
+    assert (size.pairs, size.found) == (60, 0)
+    assert size.found_usual > 0
+
+
+def test_intervals_over_tasks_are_held_against_the_true_figures() -> None:
+    scenario = across_tasks.Scenario(tasks=2, runs=5, miss_rate=0.0, shift=0.0)
+    found = across_tasks._cover(scenario, 10, np.random.default_rng(1))
+    assert [each.figure for each in found] == [*across_tasks.FIGURES]
+    assert found[2].true == pytest.approx(0.5, abs=0.01)
+    assert all(each.covered >= 6 for each in found)
+
+
+def test_counts_must_be_positive() -> None:
+    for program, flag in ((bench_studies, "--studies"), (bench_across_tasks, "--studies"), (bench_log_rank, "--pairs")):
+        with pytest.raises(UserError, match="must be at least 1"):
+            program([flag, "0"])
