@@ -34,6 +34,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
     TelemetryStarted,
+    Timing,
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
 from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
@@ -79,6 +80,7 @@ __all__ = [
     "Tally",
     "Telemetry",
     "TelemetryStarted",
+    "Timing",
     "WindowSums",
     "cohort_journal",
     "declare_cohort",

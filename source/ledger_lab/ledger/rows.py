@@ -56,6 +56,11 @@ class Status(StrEnum):
         return self not in (Status.COMPLETED, Status.TARGET_REACHED, Status.RUNNING)
 
 
+Timing = Literal["host", "events", "synchronized"]
+"""How the time per phase is measured where work runs on a device: by the host when it launches the work; by the device
+when it finishes the work; or by the host, which waits for the device at the end of each window."""
+
+
 class _BeganFrom(TypedDict):
     """The checkpoint whose networks a run began with."""
 
@@ -141,7 +146,7 @@ class RunDeclared(Row):
     stop_on: list[str]
     """Names of the health events that end the run."""
     physics: str
-    timing: Literal["host", "synchronized"]
+    timing: Timing
     save_state_every: Count | None = None
     """Iterations between two saved states, 0 for none; ``None`` for the default of the program."""
     price: dict[str, Any]
@@ -296,6 +301,10 @@ class PhaseWindow(Row):
     those that are not finite are in :attr:`non_finite`."""
     non_finite: list[str]
     """Names of figures that were not finite."""
+    device_bound_ns: dict[str, Count] | None = None
+    """Part of :attr:`phase_ns` in which a device determined the length, because it finished after the host had gone on
+    [ns]. In the rest, the host launched work, computed, or waited for the device. ``None`` if no device's time was
+    measured."""
 
 
 FIGURES = {

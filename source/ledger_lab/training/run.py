@@ -25,6 +25,7 @@ from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.meters.cuda_timer import CudaTimer
 from ledger_lab.meters.episode_endings import EpisodeEndings
 from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.mirrors.start import start_mirrors
@@ -179,10 +180,10 @@ def _begin(
         The writer of the attempt's rows.
     """
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
-    synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
+    waits = plan.timing == "synchronized" and plan.device != "cpu"
     base = Phase.STARTUP if resumed is None else Phase.RESTART
-    suspended_ns = link.suspensions.suspended_ns
-    clock = PhaseClock(started_ns, base=base, synchronize=synchronize, suspended_ns=suspended_ns)
+    synchronize = CudaTimer(plan.device).synchronize if waits else None
+    clock = PhaseClock(started_ns, base=base, synchronize=synchronize, suspended_ns=link.suspensions.suspended_ns)
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
@@ -266,13 +267,16 @@ def _train_and_judge(
         keeper.begin()
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
         watch = _health_watch(plan, writer, endings.time_outs, env.unwrapped.max_episode_length, console)
+        if plan.timing == "events":
+            clock.follow(CudaTimer(plan.device))
         with endings.counting():
             loop = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, endings.take, console)
             status = loop.run()
         writer.iteration = None
-        if judge is None or status is Status.STOPPED:
-            return status
-        return _judge_last(judge, clock, console)
+        if judge is not None and status is not Status.STOPPED:
+            status = _judge_last(judge, clock, console)
+        clock.settle()  # after an exception, the device may be lost, and is not asked
+        return status
 
 
 @contextmanager
