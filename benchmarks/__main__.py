@@ -30,6 +30,7 @@ BENCHMARKS = {
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "studies": "how often a study claims a difference between its arms",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
+    "timing": "phases of a training on a GPU, by --timing host, events and synchronized",
     "training_kills": "check that the ledger stays correct when trainings are killed",
     "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
     "versus": "how often the comparison of two policies claims a difference, and how often its interval is right",

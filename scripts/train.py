@@ -11,4 +11,7 @@ from ledger_lab.training.request import TrainRequest
 if __name__ == "__main__":
     first_look(TrainRequest, sys.argv[1:])  # before anything heavy is imported
     launch_processes()
-    run_supervised(imported_later("ledger_lab.training.run:train_run"))
+    run_supervised(
+        imported_later("ledger_lab.training.run:train_run"),
+        report=imported_later("ledger_lab.training.final_report:print_final_report"),
+    )

@@ -243,13 +243,13 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
     """Return the first valid score of a run's best checkpoint under each other engine."""
     declared = run.declared.panel_fields
     found: dict[str, PanelResult] = {}
-    for journal in run.evaluations:
+    for evaluation in run.evaluations:
         engines = {
             start.panel_id: start.panel_fields["physics"]["engine"]
-            for start in journal.of(EvaluationStarted)
+            for start in evaluation.of(EvaluationStarted)
             if all(start.panel_fields.get(name) == declared.get(name) for name in _SAME_EPISODES)
         }
-        for row in journal.of(PanelResult):
+        for row in evaluation.of(PanelResult):
             engine = engines.get(row.panel_id, run.declared.physics)
             same = summary.best is not None and row.checkpoint == summary.best.path
             if same and row.invalid is None and engine != run.declared.physics:
@@ -260,16 +260,16 @@ def _transfers(run: Run, summary: RunSummary) -> dict[str, PanelResult]:
 def _perturbed(run: Run, summary: RunSummary) -> tuple[Outcomes, list[CapacityUsed]] | None:
     """Return the last valid score of a run's best checkpoint on a panel of several cells, and the used capacities."""
     physics, found = run.declared.panel_fields["physics"], None
-    for journal in run.evaluations:
+    for evaluation in run.evaluations:
         panels = {
             start.panel_id
-            for start in journal.of(EvaluationStarted)
+            for start in evaluation.of(EvaluationStarted)
             if len(start.panel_fields["cells"]) > 1 and start.panel_fields["physics"] == physics
         }
-        for row in journal.of(PanelResult):
+        for row in evaluation.of(PanelResult):
             same = summary.best is not None and row.checkpoint == summary.best.path
             if same and row.invalid is None and row.panel_id in panels:
-                found = row.outcomes, journal.of(CapacityUsed)
+                found = row.outcomes, evaluation.of(CapacityUsed)
     return found
 
 

@@ -18,6 +18,7 @@ PHASE_STYLES = {
     "log": "tan",
     "checkpoint": "rosy_brown",
     "restart": "indian_red",
+    "suspended": "grey50",
     "unattributed": "red3",
 }
 """Colour of each phase, in drawing order."""

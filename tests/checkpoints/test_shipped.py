@@ -108,7 +108,17 @@ def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task:
     whole, short = summarize_run(recorded), summarize_run(run)
     assert short.host is None, "no telemetry is kept, and no figure is made up"
     (kept,) = [each for each in whole.checkpoints if each.path == best.path]
-    assert dataclasses.replace(short, host=whole.host, checkpoints=whole.checkpoints) == whole
+    assert (short.evaluation_afterwards_s, short.evaluation_afterwards_usd) == (None, None), "no evaluation is kept"
+    assert (
+        dataclasses.replace(
+            short,
+            host=whole.host,
+            checkpoints=whole.checkpoints,
+            evaluation_afterwards_s=whole.evaluation_afterwards_s,
+            evaluation_afterwards_usd=whole.evaluation_afterwards_usd,
+        )
+        == whole
+    )
     assert short.checkpoints == [kept]
     rows = {_without_chain(line) for path in find_journals(home) for line in lines_of(path)}
     for path in find_journals(HERE / task):
@@ -141,7 +151,7 @@ def test_scores_of_a_shipped_policy_are_written_below_the_log_root(tmp_path: Pat
     (run,) = read_ledger(tmp_path).runs
     assert run.directory == tmp_path / "pretrained" / TASK / run.declared.run_id
     assert f"pretrained: run {run.declared.run_id} reached its target of 90 %" in finished.stdout
-    (score,) = [row for journal in run.evaluations for row in journal.of(PanelResult)]
+    (score,) = [row for evaluation in run.evaluations for row in evaluation.of(PanelResult)]
     recorded = next(row for row in run.results if row.checkpoint == score.checkpoint and row.purpose == "screening")
     assert (score.panel_id, score.checkpoint_sha256) == (recorded.panel_id, recorded.checkpoint_sha256)
     assert score.outcomes.successes >= 0.9 * score.outcomes.episodes

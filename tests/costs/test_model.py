@@ -81,35 +81,68 @@ def test_impossible_time_is_refused(wall_s: float) -> None:
         billable_seconds(wall_s, price())
 
 
-@pytest.mark.parametrize(("devices", "instances"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 3)])
-def test_whole_instances_are_rented(devices: int, instances: float) -> None:
-    assert billed_instances(devices, price(accelerators=8)) == instances
+@pytest.mark.parametrize(
+    ("devices", "machines", "instances"),
+    [
+        (1, 1, 1),
+        (8, 1, 1),
+        (2, 2, 2),
+        (16, 2, 2),
+        (3, 3, 3),
+        (1, None, 1),
+        (8, None, 1),
+        (9, None, 2),
+        (16, None, 2),
+        (17, None, 3),
+    ],
+)
+def test_whole_instances_are_rented_and_each_machine_is_one(
+    devices: int, machines: int | None, instances: float
+) -> None:
+    assert billed_instances(devices, machines, price(accelerators=8)) == instances
 
 
-@pytest.mark.parametrize("devices", [0, -1, 1.5, True])
-def test_impossible_counts_are_refused(devices: int) -> None:
-    with pytest.raises(ValueError, match="whole number of at least 1"):
-        billed_instances(devices, price())
+def test_two_machines_without_accelerators_are_two_instances() -> None:
+    assert billed_instances(2, 2, price(accelerators=1)) == 2
+    assert billed_instances(2, 2, price(accelerators=8)) == 2
+
+
+def test_an_accelerator_priced_alone_is_paid_for_each_process() -> None:
+    assert billed_instances(8, 1, price(accelerators=1)) == 8
+
+
+def test_own_machines_are_paid_for_by_the_share_of_their_accelerators() -> None:
+    assert billed_instances(1, 1, owned()) == billed_instances(1, None, owned()) == 0.5
+    assert billed_instances(2, 2, owned()) == 1.0
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_impossible_counts_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="devices must be a whole number of at least 1"):
+        billed_instances(count, 1, price())
+    with pytest.raises(ValueError, match="machines must be a whole number of at least 1"):
+        billed_instances(1, count, price())
 
 
 def test_spend_adds_every_attempt_and_every_instance() -> None:
     entry = price(36.0, accelerators=8, minimum_s=60)
-    assert billable_usd([3600.0], entry, devices=8) == pytest.approx(36.0)
-    assert billable_usd([3600.0], entry, devices=1) == pytest.approx(36.0)
-    assert billable_usd([3600.0], entry, devices=16) == pytest.approx(72.0)
-    assert billable_usd([100.0, 0.5, 39.5], entry, devices=8) == pytest.approx((100 + 60 + 60) * 0.01)
+    assert billable_usd([3600.0], entry, devices=8, machines=1) == pytest.approx(36.0)
+    assert billable_usd([3600.0], entry, devices=1, machines=1) == pytest.approx(36.0)
+    assert billable_usd([3600.0], entry, devices=16, machines=2) == pytest.approx(72.0)
+    assert billable_usd([3600.0], entry, devices=2, machines=2) == pytest.approx(72.0)
+    assert billable_usd([100.0, 0.5, 39.5], entry, devices=8, machines=1) == pytest.approx((100 + 60 + 60) * 0.01)
 
 
 def test_a_run_without_attempts_cost_nothing_and_an_unpriced_run_is_unknown() -> None:
-    assert billable_usd([], price(), devices=1) == 0.0
-    assert billable_usd([3600.0], price(0.0), devices=1) == 0.0
-    assert billable_usd([3600.0], price(None), devices=1) is None
-    assert billable_usd([], price(None), devices=1) is None
+    assert billable_usd([], price(), devices=1, machines=1) == 0.0
+    assert billable_usd([3600.0], price(0.0), devices=1, machines=1) == 0.0
+    assert billable_usd([3600.0], price(None), devices=1, machines=1) is None
+    assert billable_usd([], price(None), devices=1, machines=1) is None
 
 
 def test_impossible_time_is_refused_even_when_unpriced() -> None:
     with pytest.raises(ValueError, match="wall_s"):
-        billable_usd([-1.0], price(None), devices=1)
+        billable_usd([-1.0], price(None), devices=1, machines=1)
 
 
 def owned(power_w: float | None = 500.0) -> Price:
@@ -131,41 +164,41 @@ def owned(power_w: float | None = 500.0) -> Price:
 
 
 def test_owned_hardware_costs_its_share_and_the_energy_of_all_attempts() -> None:
-    assert billable_usd([3600.0, 3600.0], owned(), devices=2) == pytest.approx(2 * 1.0 + 1.0 * 0.4)
-    assert billable_usd([3600.0], owned(), devices=1) == pytest.approx(0.5 * 1.0 + 0.25 * 0.4)
-    assert billable_usd([3600.0], owned(), devices=2, attempt_kwh=[3.0]) == pytest.approx(1.0 + 3.0 * 0.4)
+    assert billable_usd([3600.0, 3600.0], owned(), devices=2, machines=1) == pytest.approx(2 * 1.0 + 1.0 * 0.4)
+    assert billable_usd([3600.0], owned(), devices=1, machines=1) == pytest.approx(0.5 * 1.0 + 0.25 * 0.4)
+    assert billable_usd([3600.0], owned(), devices=2, machines=1, attempt_kwh=[3.0]) == pytest.approx(1.0 + 3.0 * 0.4)
 
 
 def test_measured_energy_replaces_nominal_power() -> None:
-    nominal = energy_cost([3600.0], owned(), devices=2)
+    nominal = energy_cost([3600.0], owned(), devices=2, machines=1)
     assert nominal == EnergyCost(kwh=pytest.approx(0.5), usd=pytest.approx(0.2), basis="nominal")
-    measured = energy_cost([3600.0], owned(), devices=2, attempt_kwh=[0.0])
+    measured = energy_cost([3600.0], owned(), devices=2, machines=1, attempt_kwh=[0.0])
     assert measured == EnergyCost(kwh=0.0, usd=0.0, basis="measured")
 
 
 def test_energies_of_metered_and_unmetered_attempts_add_up() -> None:
-    both = energy_cost([3600.0, 7200.0], owned(), devices=2, attempt_kwh=[0.2, None])
+    both = energy_cost([3600.0, 7200.0], owned(), devices=2, machines=1, attempt_kwh=[0.2, None])
     assert both == EnergyCost(kwh=pytest.approx(0.2 + 1.0), usd=pytest.approx(1.2 * 0.4), basis="mixed")
-    assert energy_cost([3600.0, 7200.0], owned(power_w=None), devices=2, attempt_kwh=[0.2, None]) is None
+    assert energy_cost([3600.0, 7200.0], owned(power_w=None), devices=2, machines=1, attempt_kwh=[0.2, None]) is None
     with pytest.raises(ValueError, match="argument 2"):
-        energy_cost([3600.0, 7200.0], owned(), devices=2, attempt_kwh=[0.2])
+        energy_cost([3600.0, 7200.0], owned(), devices=2, machines=1, attempt_kwh=[0.2])
 
 
 def test_unknown_energy_makes_the_cost_unknown() -> None:
-    assert energy_cost([3600.0], owned(power_w=None), devices=2) is None
-    assert billable_usd([3600.0], owned(power_w=None), devices=2) is None
-    assert billable_usd([3600.0], owned(power_w=None), devices=2, attempt_kwh=[1.0]) == pytest.approx(1.4)
+    assert energy_cost([3600.0], owned(power_w=None), devices=2, machines=1) is None
+    assert billable_usd([3600.0], owned(power_w=None), devices=2, machines=1) is None
+    assert billable_usd([3600.0], owned(power_w=None), devices=2, machines=1, attempt_kwh=[1.0]) == pytest.approx(1.4)
 
 
 def test_a_rented_instance_has_its_energy_in_its_price() -> None:
-    assert energy_cost([3600.0], price(), devices=1, attempt_kwh=[5.0]) is None
-    assert billable_usd([3600.0], price(), devices=1, attempt_kwh=[5.0]) == pytest.approx(36.0)
+    assert energy_cost([3600.0], price(), devices=1, machines=1, attempt_kwh=[5.0]) is None
+    assert billable_usd([3600.0], price(), devices=1, machines=1, attempt_kwh=[5.0]) == pytest.approx(36.0)
 
 
 def test_impossible_energy_is_refused() -> None:
     for entry in (owned(), price(), price(None)):
         with pytest.raises(ValueError, match="energy_kwh"):
-            billable_usd([1.0], entry, devices=1, attempt_kwh=[-1.0])
+            billable_usd([1.0], entry, devices=1, machines=1, attempt_kwh=[-1.0])
 
 
 def test_rates_divide_by_their_own_denominator() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import shutil
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from ledger_lab.ledger import (
     EvaluationStarted,
     Outcomes,
     PanelResult,
+    ShutdownEnded,
     Status,
     Telemetry,
     TelemetryStarted,
@@ -24,6 +27,7 @@ from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import compare_paired, find_panels, wilson_interval
 from ledger_lab.panels.seeds import comparison_seeds
+from ledger_lab.reports import summarize_run
 from tests.conftest import one_run_dir, script
 
 CELLS = """
@@ -65,6 +69,7 @@ def evaluation(root: Path) -> JournalContent:
 def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run: Path) -> None:
     run_dir = one_run_dir(copy_of_run)
     (run,) = read_ledger(copy_of_run).runs
+    training = summarize_run(run)
     beside = {row.checkpoint: row for row in run.results if row.purpose == "screening"}
     assert len(beside) >= 2
     finished = script("evaluate", *(run_dir / name for name in reversed(beside)), "--log_root", copy_of_run,
@@ -82,7 +87,13 @@ def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run:
     assert not without_telemetry(read_ledger(copy_of_run).journals)
     telemetry.path.unlink()
     assert [left.path for left in without_telemetry(read_ledger(copy_of_run).journals)] == [supervision.path]
-    assert started.checkpoints == list(reversed(beside))
+    assert (started.checkpoints, started.all_checkpoints) == (list(reversed(beside)), len(beside))
+    (shutdown,) = supervision.of(ShutdownEnded)
+    with_evaluation = summarize_run(*read_ledger(copy_of_run).runs)
+    seconds, dollars = with_evaluation.evaluation_afterwards_s, with_evaluation.evaluation_afterwards_usd
+    assert (seconds, dollars) == (shutdown.wall_ns / 1e9, pytest.approx(math.ceil(shutdown.wall_ns / 1e9) / 1000))
+    apart = {"evaluation_afterwards_s": None, "evaluation_afterwards_usd": None}
+    assert dataclasses.replace(with_evaluation, **apart) == training
     assert ended.status is Status.COMPLETED
     alone = journal.of(PanelResult)
     assert [row.checkpoint for row in alone] == started.checkpoints

@@ -6,6 +6,7 @@ Usage: ``python tests/fakes/worker.py DIRECTORY HOW [GRACE_S SHUTDOWN_S [ITS_OWN
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ledgers import declared  # run as a script, this folder is on the path
@@ -32,6 +34,14 @@ def wait() -> None:
     print("working", flush=True)
     while True:
         time.sleep(0.05)
+
+
+def simulate(clock: PhaseClock) -> None:
+    """Simulate in many short windows until somebody ends it."""
+    print("working", flush=True)
+    while True:
+        with clock.window(Phase.SIMULATE):
+            time.sleep(0.01)
 
 
 def run_out_of_memory() -> None:
@@ -141,7 +151,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     if argv[1] == "start":
         wait()
     run_dir, grace_s = Path(argv[0]), float(argv[4]) if len(argv) > 4 else None
-    log, clock = run_dir / "console.log", PhaseClock(started_ns)
+    log, clock = run_dir / "console.log", PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
     with Journal(run_dir / "journal-1-0.jsonl", lambda error: print(f"trouble: {error}", flush=True)) as journal:
         journal.append(declared("aaaaaaaa"))
         link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", log, grace_s=grace_s)
@@ -161,11 +171,22 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
             clock.set_base(Phase.UNATTRIBUTED)
             if argv[1] == "refuse_late":
                 attempt.begin()
+            if argv[1] == "simulate":
+                simulate(clock)
             HOW[argv[1].removesuffix("_late")]()
             attempt.status = Status.COMPLETED
         sys.exit(attempt.exit_status)
 
 
+def report(run_dir: Path) -> None:
+    """Print the last row of the supervisor, unless a file says that there is no report."""
+    if (run_dir / "unreportable").exists():
+        raise RuntimeError("no report")
+    last = (run_dir / "journal-1-supervisor.jsonl").read_bytes().splitlines()[-1]
+    with suppress(OSError):  # the terminal may be gone
+        os.write(1, f"last row: {json.loads(last)['kind']}\n".encode())
+
+
 if __name__ == "__main__":
     grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
-    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s)
+    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=report)

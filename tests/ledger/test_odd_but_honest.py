@@ -29,7 +29,7 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.excerpt import write_excerpt
 from ledger_lab.ledger.liveness import identify_process, is_alive
 from ledger_lab.ledger.rows import TelemetryStarted
-from tests.fakes.ledgers import SECOND, write_run
+from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 NOBODY = 2**22 + 1
 """A process that can't exist."""
@@ -79,6 +79,25 @@ def test_an_excerpt_keeps_attempts_that_never_wrote_a_row(tmp_path: Path, second
     assert [(each.number, each.wall_ns, each.ended) for each in kept.attempts] == [
         (each.number, each.wall_ns, each.ended) for each in run.attempts
     ]
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_an_excerpt_sums_the_windows_of_a_run(tmp_path: Path, measured: bool) -> None:
+    run_dir = tmp_path / "logs" / "aa"
+    run_dir.mkdir(parents=True)
+    with Journal(run_dir / "journal-1-0.jsonl") as written:
+        written.append(declared("aa"))
+        written.append(AttemptStarted(run_id="aa", attempt=1, rank=0, pid=NOBODY, host="elsewhere", wall_ns=SECOND))
+        written.append(window(None, 0, {"startup": 5}, 5))
+        for done, bound in ((1, {"simulate": 2}), (2, {}), (3, {"simulate": 4, "learn": 1})):
+            row = window(done, done, {"simulate": 6, "learn": done}, 10 * done)
+            written.append(replace(row, device_bound_ns=bound if measured else None))
+    (run,) = read_ledger(tmp_path / "logs").runs
+    (tmp_path / "kept").mkdir()
+    write_excerpt(run, tmp_path / "kept", None)
+    ((_, kept),) = read_ledger(tmp_path / "kept").runs[0].windows
+    assert (kept.phase_ns, kept.iteration) == ({"startup": 5, "simulate": 18, "learn": 6}, 3)
+    assert kept.device_bound_ns == ({"simulate": 6, "learn": 1} if measured else None)
 
 
 def test_the_telemetry_of_two_evaluations_may_begin_in_the_same_millisecond(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from ledger_lab.errors import UserError
 from tests.fakes.held_out import task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
@@ -19,7 +20,7 @@ class Recorder:
     """A listener that resets all held-out slots when it is told to, and records what it hears."""
 
     def __init__(self) -> None:
-        self.resets_next = False
+        self.resets_next = self.resets_by_hand = False
         self.heard: list[tuple[Any, ...]] = []
 
     def on_terminations(self) -> bool:
@@ -72,7 +73,11 @@ def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() ->
         base = env.unwrapped
         length = base.episode_length_buf
         with ExitStack() as undo:
-            Hooks(base, TRAINING).attach(undo, listener)
+            base.sim.consume_reset_request = lambda: listener.resets_by_hand
+            undo.callback(delattr, base.sim, "consume_reset_request")
+            hooks = Hooks(base, TRAINING)
+            hooks._waits = True  # as on a GPU
+            hooks.attach(undo, listener)
             assert listener.step(env) == [("terminations",), ("interval",)]
 
             length[:] = base.max_episode_length - 1
@@ -83,6 +88,16 @@ def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() ->
             assert listener.step(env)[:2] == [("terminations",), ("reset", [0, 1, 2, 3])]
             listener.resets_next = False
 
-            base.command_manager._terms["number"].time_left[:] = 0.0
+            listener.resets_by_hand = True
+            assert ("reset", [0, 1, 2, 3]) in listener.step(env), "a user's reset reaches all slots"
+            listener.resets_by_hand = False
+
+            time_left = base.command_manager._terms["number"].time_left
+            time_left[:] = 0.0
             assert ("resample", "number", [0, 1, 2, 3]) in listener.step(env)
+            hooks.require_own_commands()
+            time_left[-1] = 0.0
+            listener.step(env)
+            with pytest.raises(UserError, match="changed the time at which it gets new values"):
+                hooks.require_own_commands()
         assert listener.step(env) == []

@@ -115,29 +115,6 @@ def test_a_learner_sees_only_training_slots() -> None:
         assert extras["log"]["Episode_Termination/cart_out_of_bounds"] == 0.0, "all held-out carts left the rail"
 
 
-def test_slots_wait_for_the_device_once_a_step_and_never_while_they_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.panels.episodes import EpisodeLog
-
-    waits: list[None] = []
-    over = EpisodeLog.over
-
-    def waited(log: EpisodeLog) -> bool:
-        waits.append(None)
-        return over.__get__(log)
-
-    with trial().simulation(1) as (_, slots), torch.inference_mode():
-        slots.reset()
-        monkeypatch.setattr(EpisodeLog, "over", property(waited))
-        slots.step(torch.zeros(0, 1))
-        assert not waits
-        slots.begin([still])
-        slots.step(torch.zeros(0, 1))
-        assert not waits, "the panel begins in this step"
-        for _ in range(3):
-            slots.step(torch.zeros(0, 1))
-        assert len(waits) == 3
-
-
 def predicate_panel(name: str) -> Any:
     """Return the panel with another success function."""
     return replace(PANEL, success_function=f"tests.panels.test_slots:{name}", success_params={})

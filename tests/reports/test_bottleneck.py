@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -29,7 +30,11 @@ from ledger_lab.reports.scaling import Scaling, fit_scaling
 from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank, write_run
 
 MS = 1_000_000
-GPU = {"device": "cuda:0", "hardware": {"accelerator": "G", "accelerator_memory_bytes": 100_000_000_000}}
+GPU = {
+    "device": "cuda:0",
+    "timing": "events",
+    "hardware": {"accelerator": "G", "accelerator_memory_bytes": 100_000_000_000},
+}
 
 
 def write_phases(
@@ -43,6 +48,7 @@ def write_phases(
     judged: int = 0,
     status: Status = Status.TARGET_REACHED,
     telemetry: tuple[float | None, float | None, int] | None = None,
+    device_bound_ns: dict[str, int] | None = None,
     **changes: object,
 ) -> None:
     """Write a run whose every iteration takes the same phases [ms], with the first checkpoints judged.
@@ -57,6 +63,7 @@ def write_phases(
         judged: How many of them were screened.
         status: How it ended.
         telemetry: Utilization, busiest thread and memory used in each sample; none by default.
+        device_bound_ns: Part of an iteration's phases that the device determined [ns].
         changes: Fields of the declaration.
     """
     run_dir = root / run_id
@@ -72,7 +79,8 @@ def write_phases(
         for done in range(1, iterations + 1):
             wall_ns = (startup_ms + done * each_ms) * MS
             phase_ns = {phase: ms * MS for phase, ms in phases_ms.items()}
-            journal.append(window(done, done * declaration.env_steps_per_iteration, phase_ns, wall_ns))
+            row = window(done, done * declaration.env_steps_per_iteration, phase_ns, wall_ns)
+            journal.append(replace(row, device_bound_ns=device_bound_ns))
             if done <= checkpoints:
                 name = f"model_{done}.pt"
                 journal.append(
@@ -333,20 +341,44 @@ def test_start_up_is_compared_with_other_runs_and_with_the_run_length(tmp_path: 
     assert longer is not None and longer.gain == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize(
-    ("slow", "words"),
-    [
-        ({"overrides": ["env.sim.physics.use_cuda_graph=False"]}, "drop env.sim.physics.use_cuda_graph=False"),
-        ({"timing": "synchronized"}, "--timing host"),
-    ],
-)
-def test_a_run_that_differs_in_one_setting_shows_its_cost(tmp_path: Path, slow: dict[str, object], words: str) -> None:
-    write_phases(tmp_path, "aa", {"simulate": 200}, startup_ms=0, **slow)
+def test_a_run_that_differs_in_one_setting_shows_its_cost(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 200}, startup_ms=0, overrides=["env.sim.physics.use_cuda_graph=False"])
     write_phases(tmp_path, "bb", {"simulate": 50}, startup_ms=0)
     found = bottlenecks(tmp_path)
-    advice = advised(found["aa"], words)
+    advice = advised(found["aa"], "drop env.sim.physics.use_cuda_graph=False")
     assert advice is not None and advice.gain == pytest.approx(0.75)
     assert found["bb"].advice == []
+
+
+@pytest.mark.parametrize("timing", ["host", "events"])
+def test_advice_never_compares_times_of_different_timing_modes(tmp_path: Path, timing: str) -> None:
+    slow = {"overrides": ["env.sim.physics.use_cuda_graph=False"], "num_envs": 64, "held_out_slots": 64}
+    on_gpu = {"startup_ms": 3000, "epochs": 1, **GPU}
+    write_phases(tmp_path, "aa", {"simulate": 200}, **{**on_gpu, **slow, "timing": "synchronized"})
+    write_phases(tmp_path, "bb", {"simulate": 50}, **{**on_gpu, "startup_ms": 1000, "timing": timing})
+    write_phases(tmp_path, "cc", {"simulate": 55}, **{**on_gpu, "startup_ms": 1000, "timing": timing, "num_envs": 128})
+    assert bottlenecks(tmp_path)["aa"].advice == []
+
+
+def test_times_of_launches_are_not_taken_for_times(tmp_path: Path) -> None:
+    settings = {"startup_ms": 0, "checkpoints": 5, "judged": 5, "held_out_slots": 64, "num_envs": 64, **GPU}
+    phases = {"simulate": 1, "manage": 5, "evaluate": 94, "learn": 20}
+    for run_id, more in (("aa", {}), ("bb", {"num_envs": 128})):
+        write_phases(tmp_path, run_id, phases, telemetry=(0.3, 0.98, 10), **{**settings, **more, "timing": "host"})
+    found = bottlenecks(tmp_path)["aa"]
+    assert (found.name, found.share, found.advice) == ("of no known bound", 1.0, [])
+    assert "times of launches" in found.evidence
+    write_phases(tmp_path / "cpu", "aa", phases, startup_ms=0)
+    assert bottlenecks(tmp_path / "cpu")["aa"].name == "evaluation-bound", "a CPU has computed what it has launched"
+
+
+def test_evidence_says_how_much_a_device_determined(tmp_path: Path) -> None:
+    write_phases(tmp_path, "aa", {"simulate": 300}, startup_ms=0, **GPU)
+    bound = {"simulate": 270 * MS}
+    write_phases(tmp_path, "bb", {"simulate": 300}, startup_ms=0, device_bound_ns=bound, **GPU)
+    found = bottlenecks(tmp_path)
+    assert "determined" not in found["aa"].evidence, "not measured is not zero"
+    assert "the device determined 90% of this time" in found["bb"].evidence
 
 
 def test_held_out_slots_cost_the_extra_step_time(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ class DrawnRun:
 
     run_id: str
     price: Price
-    machines: int
+    devices: int
+    machines: int | None
     journals: list[DrawnJournal]
     wall_ns: list[int]
     """Life of each attempt."""
@@ -91,7 +92,8 @@ class DrawnRun:
         total = 0.0
         for wall_ns, watts in zip(self.wall_ns, self.watts, strict=True):
             hours = wall_ns / 1e9 / 3600
-            share = self.machines / 4 if self.price.market == "owned" else math.ceil(self.machines / 4)
+            rented = max(math.ceil(self.devices / 4), self.machines or 0)
+            share = self.devices / 4 if self.price.market == "owned" else rented
             granule = self.price.billing_granularity_s / 3600
             billed = max(math.ceil(round(hours / granule, 6)) * granule, self.price.billing_minimum_s / 3600)
             total += share * billed * self.price.usd_per_hour
@@ -196,14 +198,16 @@ def counted(watts: float, at_ns: int) -> DeviceSample:
 def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
     """Draw a run."""
     price = draw(st.sampled_from(PRICES))
-    machines = draw(st.integers(1, 5))
-    world_size = machines * draw(st.integers(1, 2))
+    machines = draw(st.none() | st.integers(1, 5))
+    world_size = (machines or 1) * draw(st.integers(1, 5))
+    device = draw(st.sampled_from(["cpu", "cuda:0"]))
     declaration = declared(
         run_id,
         cohort=draw(st.sampled_from([None, "c", "d"])),
         panel_id=draw(st.sampled_from(["p1-aa", "p1-bb"])),
         world_size=world_size,
         machines=machines,
+        device=device,
         price=price.to_dict(),
     )
     journals: list[tuple[str, list[Row]]] = []
@@ -212,7 +216,8 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
         of_attempt, life_ns, drawn_w = draw(attempts(run_id, number, world_size))
         journals += of_attempt
         wall_ns.append(life_ns)
-        watts.append(drawn_w)
+        # Only one accelerator is metered, so the energy of several accelerators is unknown.
+        watts.append(drawn_w if device == "cpu" or world_size == 1 else None)
     if journals and journals[0][0] == "journal-1-0.jsonl":
         journals[0][1].insert(0, declaration)
     else:
@@ -234,6 +239,7 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
     return DrawnRun(
         run_id,
         price,
+        machines or 1 if device == "cpu" else world_size,
         machines,
         [DrawnJournal(name, [(row, draw(moments)) for row in rows]) for name, rows in journals],
         wall_ns,

@@ -83,6 +83,19 @@ def test_a_minimum_charge_is_not_counted_as_saved(tmp_path: Path) -> None:
     assert left is not None and left.usd == pytest.approx(0.0)
 
 
+def test_a_run_and_its_saved_budget_are_billed_for_each_of_its_machines(tmp_path: Path) -> None:
+    of_eight = {**PRICED, "accelerators": 8}
+    costs = []
+    for machines in (1, 2):
+        root = tmp_path / str(machines)
+        write(root, Status.STOPPED, STOP, price=of_eight, device="cuda:0", world_size=2, machines=machines)
+        (run,) = read_ledger(root).runs
+        left = saved(root)
+        assert left is not None
+        costs.append((summarize_run(run).billable_usd, left.usd))
+    assert costs == [(pytest.approx(18.0), pytest.approx(21.0)), (pytest.approx(36.0), pytest.approx(42.0))]
+
+
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.TARGET_REACHED, Status.CRASHED, Status.INTERRUPTED])
 def test_a_run_without_a_health_stop_saved_nothing(tmp_path: Path, status: Status) -> None:
     write(tmp_path, status, [health("slowdown", 2, False)])

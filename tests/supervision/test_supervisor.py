@@ -21,8 +21,9 @@ import pytest
 
 from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.ledger import STATE_FILE, ShutdownEnded, Status, Telemetry
+from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.exit_status import status_of_exit
-from tests.fakes.supervised import attempt_of, worker
+from tests.fakes.supervised import attempt_of, run_of, worker
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +71,32 @@ def test_a_request_that_is_refused_before_the_work_begins_leaves_nothing(tmp_pat
         assert process.wait(60) == 2
         assert "supervisor:" not in (process.stderr.read() if process.stderr else "")
     assert not run_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "printed"),
+    [
+        ("complete", "last row: ShutdownEnded\n"),
+        ("kill", "last row: ShutdownEnded\n"),
+        ("refuse_late", "last row: ShutdownEnded\n"),
+        ("refuse", ""),
+    ],
+)
+def test_the_report_is_made_after_the_last_row_of_an_attempt_that_is_kept(
+    tmp_path: Path, how: str, printed: str
+) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker(run_dir, how) as process:
+        process.wait(60)
+        assert process.stdout is not None and process.stdout.read() == printed
+
+
+def test_a_report_that_fails_is_told_and_changes_no_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "unreportable").touch()
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None and process.stderr.read().endswith("RuntimeError: no report\n")
 
 
 def test_the_same_error_during_the_work_is_kept_and_billed(tmp_path: Path) -> None:
@@ -181,6 +208,42 @@ def test_the_worker_is_suspended_and_continued_with_its_supervisor(tmp_path: Pat
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
     assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+def _stopped(process: psutil.Process) -> None:
+    """Wait until a process is stopped."""
+    while process.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["Ctrl-Z", "the worker alone", "both, without a word"])
+def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path, how: str) -> None:
+    with worker(tmp_path, "simulate") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        supervisor = psutil.Process(process.pid)
+        (child,) = supervisor.children()
+        if how == "Ctrl-Z":
+            supervisor.send_signal(signal.SIGTSTP)
+        else:
+            for each in [child] if how == "the worker alone" else [supervisor, child]:
+                each.suspend()
+        _stopped(child)
+        time.sleep(0.5)  # for the supervisor to be told, or to wake up once more
+        since_s = time.monotonic()
+        time.sleep(2.5 if how == "both, without a word" else 0.5)
+        stopped_s = time.monotonic() - since_s
+        for each in [child] if how == "the worker alone" else [supervisor, child]:
+            each.resume()
+        if how == "both, without a word":
+            stopped_s -= 0.6  # the supervisor meant to sleep for at most a second, of which half has passed
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    run = run_of(tmp_path)
+    phases = summarize_run(run).phases
+    assert phases["suspended"] >= stopped_s
+    assert sum(phases.values()) == pytest.approx(run.attempts[0].wall_ns / 1e9)
+    assert phases["simulate"] > 0
 
 
 def test_deadlines_are_postponed_by_suspensions(monkeypatch: pytest.MonkeyPatch) -> None:

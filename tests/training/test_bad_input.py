@@ -77,6 +77,10 @@ TRAIN_MISTAKES = [
     (["--panel", "cartpole_v2"], r"unknown panel 'cartpole_v2': did you mean 'cartpole_v1'"),
     (["--instance", "aws-p5.48xlarg"], r"unknown instance 'aws-p5.48xlarg'; did you mean 'aws-p5.48xlarge'"),
     (["--usd_per_hour", "-1"], r"--usd_per_hour must be a finite number of at least 0"),
+    (
+        ["--timing", "events", "--device", "cpu"],
+        r"--timing events: only a GPU has events, and this training uses the CPU",
+    ),
     (["--device", "tpu"], r"no device 'tpu' on this machine: --device can be cpu"),
     (["--num_envs", "0"], r"--num_envs 0: must be at least 1"),
     (["--max_iterations", "0"], r"--max_iterations 0: must be at least 1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,24 @@ def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
     )
     assert request.device is None and request.launcher_args("cpu")["device"] == "cpu"
     assert asked("--device", "cpu").given == ("device",)
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "timing"),
+    [
+        ([], "cpu", "host"),
+        ([], "cuda:1", "events"),
+        (["--timing", "host"], "cuda:0", "host"),
+        (["--timing", "synchronized"], "cuda:0", "synchronized"),
+    ],
+)
+def test_a_gpu_is_timed_by_its_events_unless_the_request_says_otherwise(
+    flags: list[str], device: str, timing: str
+) -> None:
+    from ledger_lab.training.plan import TrainPlan
+
+    plan: Any = SimpleNamespace(request=asked(*flags), device=device)
+    assert TrainPlan.timing.__get__(plan) == timing
 
 
 def test_the_launcher_gets_only_its_own_flags() -> None:

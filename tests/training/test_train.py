@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -28,6 +29,10 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.content import read_journal
 from ledger_lab.meters import TRAINING_PHASES
 from ledger_lab.panels import find_panels
+from ledger_lab.reports import summarize_run
+from ledger_lab.terminal.console import make_console
+from ledger_lab.training.final_report import show_final_report
+from ledger_lab.units import usd
 from tests.conftest import SHORT, command, one_run_dir, script
 
 
@@ -102,6 +107,19 @@ def test_the_report_shows_speed_cost_and_success(trained: Path) -> None:
     assert run["run_id"] in text and "completed, short of target" in text
     assert "[INFO]" not in text
     assert "1 run, 0 reached the target" in text and "cohort tests" not in text, "nobody looked at its other runs"
+
+
+def test_a_training_ends_with_the_report_of_the_ledger_to_the_cent(trained: Path) -> None:
+    (run,) = read_ledger(trained).runs
+    printed = io.StringIO()
+    show_final_report(run, make_console(printed))
+    text = (trained / "stdout.txt").read_text()
+    assert text.endswith(printed.getvalue()), "the rows of the end are written before the report is made"
+    cost = f"{usd(summarize_run(run).billable_usd)} spent"
+    assert cost in text and cost in script("report", "--log_root", trained).stdout
+    screenings = [row for row in run.results if row.purpose == "screening"]
+    best = max(row.outcomes.successes for row in screenings)
+    assert f"had {best} of 256 (" in text and "), and 224 were needed → train longer (--max_iterations)" in text
 
 
 def test_output_of_libraries_goes_to_the_log(trained: Path) -> None:

@@ -34,23 +34,27 @@ def billable_seconds(wall_s: float, price: Price) -> float:
     return float(max(price.billing_minimum_s, granules * price.billing_granularity_s))
 
 
-def billed_instances(devices: int, price: Price) -> float:
+def billed_instances(devices: int, machines: int | None, price: Price) -> float:
     """Return the number of instances that a run pays for.
 
-    Vendors rent whole instances, so a run pays for ``ceil(devices / price.accelerators)`` of them, even if some of
-    their accelerators are idle. Hardware that the user owns is shared: there, a run pays for the share that its
-    processes use.
+    Vendors rent whole instances, so a run pays for ``max(ceil(devices / price.accelerators), machines)`` of them, even
+    if some of their accelerators are idle. Hardware that the user owns is shared: there, a run pays for the share that
+    its processes use.
 
     Args:
-        devices: Accelerators of the run on all nodes; without accelerators, its machines.
+        devices: Accelerators of the run on all machines; without accelerators, its machines.
+        machines: Machines of the run. If the number is unknown (None), the result is the fewest instances that have
+            so many accelerators.
         price: Price entry.
 
     Raises:
-        ValueError: If the count is not a whole number of at least 1.
+        ValueError: If a count is not a whole number of at least 1.
     """
     check_count("devices", devices, at_least=1)
+    if machines is not None:
+        check_count("machines", machines, at_least=1)
     share = devices / price.accelerators
-    return share if price.market == OWNED else float(math.ceil(share))
+    return share if price.market == OWNED else float(max(math.ceil(share), machines or 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +77,7 @@ def energy_cost(
     price: Price,
     *,
     devices: int,
+    machines: int | None,
     attempt_kwh: Sequence[float | None] | None = None,
 ) -> EnergyCost | None:
     """Return the cost of a run's energy on hardware that the user owns, as the sum over its attempts.
@@ -80,7 +85,8 @@ def energy_cost(
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
-        devices: Accelerators of the run on all nodes; without accelerators, its machines.
+        devices: See :func:`billed_instances`.
+        machines: See :func:`billed_instances`.
         attempt_kwh: Measured energy of each attempt [kWh]; for None, the nominal power of the entry is used. None as a
             whole if no attempt was measured.
 
@@ -91,7 +97,7 @@ def energy_cost(
         ValueError: If a time, a count or an energy is out of range, or there are not as many energies as attempts.
     """
     measured = [None] * len(attempt_wall_s) if attempt_kwh is None else attempt_kwh
-    instances = billed_instances(devices, price)
+    instances = billed_instances(devices, machines, price)
     kwh: list[float] = []
     for wall_s, own_kwh in zip(attempt_wall_s, measured, strict=True):
         check_number("wall_s", wall_s)
@@ -115,6 +121,7 @@ def billable_usd(
     price: Price,
     *,
     devices: int,
+    machines: int | None,
     attempt_kwh: Sequence[float | None] | None = None,
 ) -> float | None:
     """Return the spend of a run over all its attempts, failed and preempted ones included [USD].
@@ -125,7 +132,8 @@ def billable_usd(
     Args:
         attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
         price: Price entry of the run's instance.
-        devices: Accelerators of the run on all nodes; without accelerators, its machines.
+        devices: See :func:`billed_instances`.
+        machines: See :func:`billed_instances`.
         attempt_kwh: Measured energy of each attempt [kWh]; used only for hardware that the user owns.
 
     Returns:
@@ -135,8 +143,8 @@ def billable_usd(
         ValueError: See :func:`energy_cost`.
     """
     billed_s = math.fsum(billable_seconds(wall_s, price) for wall_s in attempt_wall_s)
-    instances = billed_instances(devices, price)
-    energy = energy_cost(attempt_wall_s, price, devices=devices, attempt_kwh=attempt_kwh)
+    instances = billed_instances(devices, machines, price)
+    energy = energy_cost(attempt_wall_s, price, devices=devices, machines=machines, attempt_kwh=attempt_kwh)
     if price.usd_per_hour is None or (price.usd_per_kwh is not None and energy is None):
         return None
     return billed_s / 3600.0 * instances * price.usd_per_hour + (0.0 if energy is None else energy.usd)

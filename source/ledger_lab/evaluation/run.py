@@ -48,8 +48,9 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
     """
     request = parse(EvaluateRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries, recorded=True)
+    clock = PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
     try:
-        _carry_out(plan_evaluation(request), terminal, PhaseClock(started_ns), link)
+        _carry_out(plan_evaluation(request), terminal, clock, link)
     finally:
         terminal.restore()
 
@@ -156,6 +157,7 @@ def _started(
         panel_id=simulation.identity.id,
         panel_fields=simulation.identity.fields,
         checkpoints=[candidate.saved.path for candidate in own],
+        all_checkpoints=len(plan.candidates),
         device=plan.device,
         versions=package_versions(),
         **code,

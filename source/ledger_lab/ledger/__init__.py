@@ -34,8 +34,9 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     Telemetry,
     TelemetryStarted,
+    Timing,
 )
-from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run
+from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
 from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally, WindowSums
 
@@ -55,6 +56,7 @@ __all__ = [
     "Cohort",
     "CohortDeclared",
     "DeviceSample",
+    "Evaluation",
     "EvaluationEnded",
     "EvaluationStarted",
     "Health",
@@ -78,6 +80,7 @@ __all__ = [
     "Tally",
     "Telemetry",
     "TelemetryStarted",
+    "Timing",
     "WindowSums",
     "cohort_journal",
     "declare_cohort",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 
 from ledger_lab.errors import UserError
@@ -27,7 +26,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
     TelemetryStarted,
 )
-from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run, attempt_number
+from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run, attempt_number, evaluation_name
 from ledger_lab.ledger.states import StateRestored, StateSaved
 
 
@@ -122,12 +121,15 @@ class _Journals:
         self.ranks: dict[int, dict[int, JournalContent]] = {}
         self.supervisions: dict[int, dict[int, JournalContent]] = {}
         self.telemetries: dict[int, dict[int, JournalContent]] = {}
-        self.evaluations: list[JournalContent] = []
-        """Journals with scores, by their start."""
+        self.evaluations: list[Evaluation] = []
+        """Stand-alone evaluations, by their first scores; those without scores, by their start."""
         self.run_ids: list[tuple[JournalContent, str]] = []
         """The run that each journal names."""
         self.anchored: list[Anchored] = []
-        scored: list[tuple[str, JournalContent]] = []
+        self._shares: dict[str, float] = {}
+        """Share of the scored checkpoints that are this run's, by evaluation."""
+        self._evaluated: dict[str, list[JournalContent]] = {}
+        """Journals of each evaluation, by its name."""
         originals: dict[str, JournalContent] = {}
         for journal in self.all:
             for place in journal.digest.places[:1]:
@@ -142,27 +144,35 @@ class _Journals:
                         journal.path, line, "a second process started here: each has its own journal"
                     )
             self._sort(journal)
-            results = journal.places(PanelResult)
-            if results and not journal.places(AttemptStarted):
-                scored.append((results[0].time, journal))
-        self.evaluations = [journal for _, journal in sorted(scored, key=itemgetter(0))]
+        found = [Evaluation(tuple(own), self._shares.get(name, 1.0)) for name, own in self._evaluated.items()]
+        self.evaluations = sorted(found, key=_began)
 
     def _sort(self, journal: JournalContent) -> None:
         """Register a journal under its kind."""
         self.declarations += ((journal, row, time) for row, time in journal.timed(RunDeclared))
         self.run_ids += ((journal, score.run_id) for score in journal.digest.scores)
         rows: list[AttemptStarted | SupervisionStarted | TelemetryStarted | EvaluationStarted]
+        of_evaluation = bool(journal.places(PanelResult)) and not journal.places(AttemptStarted)
         for start in (rows := journal.of(AttemptStarted)):
             self._claim(self.ranks, start.attempt, start.rank, journal, "rank")
         for supervision in journal.of(SupervisionStarted):
             rows.append(supervision)
             if supervision.attempt is not None:
                 self._claim(self.supervisions, supervision.attempt, supervision.rank, journal, "the supervisor of rank")
+            of_evaluation |= supervision.attempt is None
         for telemetry in journal.of(TelemetryStarted):
             rows.append(telemetry)
             if telemetry.attempt is not None:
                 self._claim(self.telemetries, telemetry.attempt, telemetry.rank, journal, "the telemetry of rank")
-        rows += journal.of(EvaluationStarted)
+            of_evaluation |= telemetry.attempt is None
+        for evaluation in journal.of(EvaluationStarted):
+            rows.append(evaluation)
+            of_evaluation = True
+            if evaluation.all_checkpoints is not None:
+                share = len(evaluation.checkpoints) / evaluation.all_checkpoints
+                self._shares[evaluation_name(journal.path)] = share
+        if of_evaluation:
+            self._evaluated.setdefault(evaluation_name(journal.path), []).append(journal)
         self.run_ids += ((journal, row.run_id) for row in rows)
         anchors = [row.anchors for row in journal.of(AttemptStarted)]
         anchors += [row.anchors for row in journal.of(EvaluationStarted)]
@@ -264,6 +274,12 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
     run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
     _require_references(found.all, later)
     return run
+
+
+def _began(evaluation: Evaluation) -> str:
+    """Return when an evaluation wrote its first score; without scores, when its first row was written."""
+    scored = [place.time for journal in evaluation.journals for place in journal.places(PanelResult)[:1]]
+    return min(scored or [journal.digest.first_time for journal in evaluation.journals])
 
 
 def _by_name(journals: Sequence[JournalContent]) -> dict[str, tuple[Path, Digest]]:

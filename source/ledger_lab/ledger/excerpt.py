@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,12 @@ def _checkpoint_of(line: Line) -> str | None:
 def _merge(first: Line, second: Line) -> Line:
     """Merge two phase windows into one."""
     before, after = orjson.loads(first.data), orjson.loads(second.data)
-    phase_ns: dict[str, int] = dict(before["phase_ns"])
-    for phase, spent_ns in after["phase_ns"].items():
-        phase_ns[phase] = phase_ns.get(phase, 0) + spent_ns
     iteration = before["iteration"] if after["iteration"] is None else after["iteration"]
-    window: dict[str, Any] = {**after, "phase_ns": phase_ns, "iteration": iteration}
+    window: dict[str, Any] = {**after, "iteration": iteration}
+    for name in ("phase_ns", "device_bound_ns"):
+        found: list[dict[str, int]] = [each[name] for each in (before, after) if each.get(name) is not None]
+        if found:
+            window[name] = dict(sum((Counter(each) for each in found), Counter()))
     return Line(second.time, second.kind, encode_value(window))
 
 

@@ -56,6 +56,11 @@ class Status(StrEnum):
         return self not in (Status.COMPLETED, Status.TARGET_REACHED, Status.RUNNING)
 
 
+Timing = Literal["host", "events", "synchronized"]
+"""How the time per phase is measured where work runs on a device: by the host when it launches the work; by the device
+when it finishes the work; or by the host, which waits for the device at the end of each window."""
+
+
 class _BeganFrom(TypedDict):
     """The checkpoint whose networks a run began with."""
 
@@ -115,8 +120,8 @@ class RunDeclared(Row):
     """Environments per process."""
     world_size: Positive
     """Number of processes."""
-    machines: Positive = 1
-    """Number of machines."""
+    machines: Positive | None = None
+    """Number of machines; ``None`` if unknown."""
     max_iterations: Count
     horizon: Positive
     """Environment steps per iteration and environment."""
@@ -141,7 +146,7 @@ class RunDeclared(Row):
     stop_on: list[str]
     """Names of the health events that end the run."""
     physics: str
-    timing: Literal["host", "synchronized"]
+    timing: Timing
     save_state_every: Count | None = None
     """Iterations between two saved states, 0 for none; ``None`` for the default of the program."""
     price: dict[str, Any]
@@ -181,8 +186,11 @@ class RunDeclared(Row):
 
     @property
     def devices(self) -> int:
-        """Devices that the run pays for: one accelerator per process; without accelerators, its machines."""
-        return self.world_size if self.device.startswith("cuda") else self.machines
+        """Devices that the run pays for: one accelerator per process; without accelerators, its machines.
+
+        A run on an unknown number of machines pays for at least one of them.
+        """
+        return self.world_size if self.device.startswith("cuda") else self.machines or 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +301,10 @@ class PhaseWindow(Row):
     those that are not finite are in :attr:`non_finite`."""
     non_finite: list[str]
     """Names of figures that were not finite."""
+    device_bound_ns: dict[str, Count] | None = None
+    """Part of :attr:`phase_ns` in which a device determined the length, because it finished after the host had gone on
+    [ns]. In the rest, the host launched work, computed, or waited for the device. ``None`` if no device's time was
+    measured."""
 
 
 FIGURES = {
@@ -443,6 +455,9 @@ class EvaluationStarted(Row):
     panel_id: str
     panel_fields: dict[str, Any]
     checkpoints: list[str]
+    """The scored checkpoints of this run."""
+    all_checkpoints: Positive | None = None
+    """Number of the scored checkpoints of all runs; ``None`` if unknown."""
     device: str
     versions: dict[str, str]
     code_sha256: dict[str, str] = field(default_factory=dict)
@@ -454,6 +469,15 @@ class EvaluationStarted(Row):
     wall_ns: Count
     anchors: dict[str, Anchor] = field(default_factory=dict)
     """Anchors of the other journals of the run, by their names."""
+
+    def __post_init__(self) -> None:
+        """Check the number of checkpoints.
+
+        Raises:
+            ValueError: If the run has more scored checkpoints than all runs together.
+        """
+        if self.all_checkpoints is not None and self.all_checkpoints < len(self.checkpoints):
+            raise ValueError(f"all_checkpoints is {self.all_checkpoints}, and {len(self.checkpoints)} are named")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,6 +122,25 @@ class Attempt:
         return max(journal.digest.wall_ns for journal in self.journals)
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """A stand-alone evaluation, as recorded in the directory of a run whose checkpoints it scores."""
+
+    journals: tuple[JournalContent, ...]
+    """Its journals in this directory: those of the evaluating process, of its supervisor, and of its telemetry."""
+    share: float = 1.0
+    """Share of the scored checkpoints that are this run's, in (0, 1]; 1 if the number of all checkpoints is unknown."""
+
+    def of(self, kind: type[_R]) -> list[_R]:
+        """Return the rows of one kind."""
+        return [row for journal in self.journals for row in journal.of(kind)]
+
+    @property
+    def wall_ns(self) -> int:
+        """Its duration until its process had ended, or to its last heartbeat [ns]; 0 if no row tells it."""
+        return max(journal.digest.wall_ns for journal in self.journals)
+
+
 def silence_limit(*, supervised: bool) -> timedelta:
     """Return how long an attempt on another host may be silent before it counts as lost.
 
@@ -141,8 +160,8 @@ class Run:
     declared: RunDeclared
     declared_at: datetime
     attempts: tuple[Attempt, ...]
-    evaluations: tuple[JournalContent, ...]
-    """Journals of stand-alone evaluations, by their start."""
+    evaluations: tuple[Evaluation, ...]
+    """Stand-alone evaluations, by their first scores; evaluations without scores, by their start."""
 
     @classmethod
     def known(cls, directory: Path, gist: Gist, read: Callable[[], Run]) -> Self:
@@ -234,7 +253,7 @@ class Run:
         among evaluations depends on the wall clock.
         """
         of_attempts = [(attempt, row) for attempt in self.attempts for row in attempt.of(PanelResult)]
-        return [*of_attempts, *((None, row) for journal in self.evaluations for row in journal.of(PanelResult))]
+        return [*of_attempts, *((None, row) for each in self.evaluations for row in each.of(PanelResult))]
 
     @property
     def results(self) -> tuple[PanelResult, ...]:
@@ -291,6 +310,16 @@ def telemetry_path(supervision: Path) -> Path:
         supervision: Path of the supervisor's own journal.
     """
     return supervision.with_name(supervision.name.replace("-supervisor", "-telemetry"))
+
+
+def evaluation_name(journal: Path) -> str:
+    """Return the name that all journals of one stand-alone evaluation have in common.
+
+    Args:
+        journal: Path of a journal of the evaluating process, of its supervisor, or of its telemetry.
+    """
+    stem = journal.name.removesuffix(COMPRESSED).removesuffix(".jsonl")
+    return next((stem.removesuffix(end) for end in ("-supervisor", "-telemetry", "-0") if stem.endswith(end)), stem)
 
 
 def worker_path(supervision: Path) -> Path:

@@ -12,7 +12,8 @@ from ledger_lab.meters.host import (
 )
 from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
-from ledger_lab.meters.process import process_started_ns
+from ledger_lab.meters.process import process_started_ns, starved_ns
+from ledger_lab.meters.suspension import Suspensions
 from ledger_lab.meters.telemetry import Sampler
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Phase",
     "PhaseClock",
     "Sampler",
+    "Suspensions",
     "git_changes",
     "git_facts",
     "hardware_facts",
@@ -34,5 +36,6 @@ __all__ = [
     "package_versions",
     "peak_host_memory_bytes",
     "process_started_ns",
+    "starved_ns",
     "package_sha256",
 ]

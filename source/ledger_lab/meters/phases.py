@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
+
+from ledger_lab.meters.device_time import DeviceTimeline, DeviceTimer, Interval
 
 
 class Phase(StrEnum):
@@ -42,13 +44,23 @@ class Phase(StrEnum):
     RESTART = "restart"
     """Cost of interruptions: restarting until training continues, and the iterations of an attempt after its last saved
     state, which are trained again."""
+    SUSPENDED = "suspended"
+    """Time in which the process was stopped, by Ctrl-Z, by SIGSTOP or by a frozen container. It is a part of the
+    wall-clock time and of the cost."""
     SHUTDOWN = "shutdown"
     """Closing the simulation, and the time from the end row of an attempt until its processes have exited."""
     UNATTRIBUTED = "unattributed"
     """Time outside of all windows."""
 
 
-TRAINING_PHASES = frozenset(Phase) - {Phase.STARTUP, Phase.COMPILE, Phase.EVALUATE, Phase.RESTART, Phase.SHUTDOWN}
+TRAINING_PHASES = frozenset(Phase) - {
+    Phase.STARTUP,
+    Phase.COMPILE,
+    Phase.EVALUATE,
+    Phase.RESTART,
+    Phase.SUSPENDED,
+    Phase.SHUTDOWN,
+}
 """The phases whose sum is the denominator of training throughput."""
 
 
@@ -58,6 +70,14 @@ LOOP_PHASES = TRAINING_PHASES | {Phase.EVALUATE}
 
 SHARED_PHASES = frozenset({Phase.SIMULATE, Phase.MANAGE})
 """The phases of ``env.step``, in which training and held-out slots advance together."""
+
+
+_SHORTEST_SUSPENSION_NS = 100_000_000
+"""Time without a boundary from which on the clock asks whether the process was suspended [ns]. Asking takes longer than
+most windows."""
+
+type _Owner = tuple[Phase, int, int]
+"""Phase of a window, the held-out slots that take part, and all slots."""
 
 
 class PhaseClock:
@@ -73,6 +93,7 @@ class PhaseClock:
         *,
         base: Phase = Phase.STARTUP,
         synchronize: Callable[[], None] | None = None,
+        suspended_ns: Callable[[int], int] = lambda since_ns: 0,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """Start the clock.
@@ -81,15 +102,20 @@ class PhaseClock:
             started_ns: Start of the measured process, on the scale of ``clock_ns``.
             base: Phase of the time outside of all windows, until :meth:`set_base` changes it.
             synchronize: Called at every boundary, so that work queued on a device counts for the window that queued it.
-                ``None`` measures only the host, and does not disturb the run.
+                ``None`` measures only the host. :meth:`follow` measures a device without waiting at boundaries.
+            suspended_ns: Returns how long the process was suspended since a time of ``clock_ns`` [ns]. This time counts
+                for :attr:`Phase.SUSPENDED`, and not for the open window.
             clock_ns: Monotonic clock [ns].
         """
         self._started_ns = self._mark_ns = started_ns
         self._stack: list[Phase] = [base]
         self._spent_ns: dict[Phase, int] = dict.fromkeys(Phase, 0)
         self._synchronize = synchronize
+        self._suspended_ns = suspended_ns
         self._clock_ns = clock_ns
         self._held_out, self._slots = 0, 1
+        self._timeline: DeviceTimeline[_Owner] | None = None
+        self._device_bound_ns: dict[Phase, int] | None = None
 
     @property
     def base(self) -> Phase:
@@ -110,13 +136,33 @@ class PhaseClock:
         self._charge()
         self._stack[0] = phase
 
+    def follow(self, timer: DeviceTimer) -> None:
+        """From now on, measure when a device passes each boundary, instead of when the host does.
+
+        The clock waits for the device here, and whenever its times are read: at each :meth:`flush` and :meth:`settle`.
+
+        Args:
+            timer: The device. It must execute in order all the work that the windows launch.
+        """
+        self._charge()
+        self._timeline = DeviceTimeline(timer, self._clock_ns)
+        self._device_bound_ns = {}
+        self._count(self._stack[-1], self._held_out, self._slots, self._timeline.settled_ns - self._mark_ns)
+        self._mark_ns = self._timeline.settled_ns
+
+    def settle(self) -> None:
+        """Wait for the device that the clock follows, if it follows one, and read the device's times."""
+        if self._timeline is not None:
+            self._charge()
+            self._take(self._timeline.settle(), self._timeline.settled_ns)
+
     def unwind(self, phase: Phase) -> None:
-        """Close all windows that an exception left open, stop waiting for devices, and count time for a phase.
+        """Close all windows that an exception left open, measure only the host, and count time for a phase.
 
         Args:
             phase: The phase.
         """
-        self.stop_synchronizing()
+        self.measure_host_only()
         self._charge()
         self._stack = [phase]
 
@@ -204,9 +250,16 @@ class PhaseClock:
         """
         setattr(owner, name, self.wrap(getattr(owner, name), phase))
 
-    def stop_synchronizing(self) -> None:
-        """Measure only the host from now on, because waiting for a failed device is not possible."""
+    def measure_host_only(self) -> None:
+        """Measure only the host from now on, because a failed device can neither be waited for nor asked.
+
+        Times that have not been read from the device are those of the host. To have them read, call :meth:`settle`
+        before.
+        """
         self._synchronize = None
+        if self._timeline is not None:
+            self._take(self._timeline.give_up(), self._timeline.settled_ns)
+            self._timeline = None
 
     def wall_ns(self) -> int:
         """Return the time since the process started [ns]."""
@@ -219,20 +272,76 @@ class PhaseClock:
             Nanoseconds per phase, without phases that took no time, and the wall-clock time since the process started
             [ns]. Over all flushes, the phases sum exactly to the wall-clock time.
         """
-        self._charge()
+        if self._timeline is None:
+            self._charge()
+        self.settle()
         spent = {str(phase): spent_ns for phase, spent_ns in self._spent_ns.items() if spent_ns}
         self._spent_ns = dict.fromkeys(Phase, 0)
         return spent, self._mark_ns - self._started_ns
 
+    def _leave_out_suspension(self) -> int:
+        """Count the time since the last boundary in which the process was suspended, and move the boundary past it.
+
+        Returns:
+            The time [ns]: the question may have waited until the end of the suspension was known.
+        """
+        suspended_ns, now_ns = self._suspended_ns(self._mark_ns), self._clock_ns()
+        suspended_ns = min(suspended_ns, now_ns - self._mark_ns)
+        self._spent_ns[Phase.SUSPENDED] += suspended_ns
+        self._mark_ns += suspended_ns
+        return now_ns
+
+    def flush_device_bound(self) -> dict[str, int] | None:
+        """Return and reset the time in which the device determined the length of windows. Call it after :meth:`flush`.
+
+        Returns:
+            Nanoseconds per phase of the intervals that the device finished after the host had left them. In the rest of
+            a phase, the host determined the length by launching the work, or it waited for the device. ``None`` if the
+            clock has followed no device since the last call.
+        """
+        found = self._device_bound_ns
+        self._device_bound_ns = None if self._timeline is None else {}
+        return None if found is None else {str(phase): bound_ns for phase, bound_ns in found.items() if bound_ns}
+
     def _charge(self) -> None:
-        """Count the time since the last boundary for the innermost window."""
+        """Count the time since the last boundary for the innermost window, now or when the device's time is read."""
+        if self._timeline is not None:
+            if intervals := self._timeline.add((self._stack[-1], self._held_out, self._slots)):
+                self._take(intervals, self._timeline.settled_ns)
+            return
         if self._synchronize is not None:
             self._synchronize()
         now_ns = self._clock_ns()
-        phase, passed_ns = self._stack[-1], now_ns - self._mark_ns
-        if self._held_out and phase in SHARED_PHASES:
-            evaluating_ns = passed_ns * self._held_out // self._slots
-            self._spent_ns[Phase.EVALUATE] += evaluating_ns
+        if now_ns - self._mark_ns >= _SHORTEST_SUSPENSION_NS:
+            now_ns = self._leave_out_suspension()
+        self._count(self._stack[-1], self._held_out, self._slots, now_ns - self._mark_ns)
+        self._mark_ns = now_ns
+
+    def _take(self, intervals: Sequence[Interval[_Owner]], until_ns: int) -> None:
+        """Count intervals that a device has finished.
+
+        Args:
+            intervals: The intervals since the last that were counted.
+            until_ns: Their end.
+        """
+        for (phase, held_out, slots), passed_ns, device_bound in intervals:
+            self._count(phase, held_out, slots, passed_ns, device_bound)
+        self._mark_ns = until_ns
+
+    def _count(self, phase: Phase, held_out: int, slots: int, passed_ns: int, device_bound: bool = False) -> None:
+        """Count a time for a phase, and the held-out slots' share of it as evaluation.
+
+        Args:
+            phase: Phase of the innermost window.
+            held_out: Held-out slots that take part.
+            slots: All slots.
+            passed_ns: The time [ns].
+            device_bound: Whether the device determined it.
+        """
+        if held_out and phase in SHARED_PHASES:
+            evaluating_ns = passed_ns * held_out // slots
+            self._count(Phase.EVALUATE, 0, 1, evaluating_ns, device_bound)
             passed_ns -= evaluating_ns
         self._spent_ns[phase] += passed_ns
-        self._mark_ns = now_ns
+        if device_bound and self._device_bound_ns is not None:
+            self._device_bound_ns[phase] = self._device_bound_ns.get(phase, 0) + passed_ns

@@ -16,6 +16,7 @@ from ledger_lab.panels.panel import Cell
 from ledger_lab.panels.perturbations import Perturbation, Range
 from ledger_lab.panels.physical import PhysicalParameters
 from ledger_lab.panels.streams import SlotStreams
+from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -67,9 +68,9 @@ class Conditions:
         self._bias: list[tuple[str, Any, torch.Tensor]] = []
         for part, _ in self._of("push"):
             _require_joints(self._base, part)
-        self._pushes = [(part, slots, self._ids(slots), np.zeros(len(slots))) for part, slots in self._of("push")]
+        self._pushes = [(part, slots, np.zeros(len(slots))) for part, slots in self._of("push")]
         self._noise = [
-            (place, slots, std)
+            (place, slots, to_device(slots, device), std)
             for part, slots in self._of("observation_noise")
             for place, std in self._terms(part, "std")
         ]
@@ -148,10 +149,10 @@ class Conditions:
             keys: Keys of the slots' streams; shape (n,).
         """
         self._varying.restart(slots, keys)
-        begun = torch.as_tensor(slots, device=self._base.device)
-        self._history[:, begun] = 0.0
-        self._fresh[begun] = True
-        for part, own, _, timers in self._pushes:
+        begun = to_device(slots, self._base.device)
+        self._history.index_fill_(1, begun, 0.0)
+        self._fresh.index_fill_(0, begun, True)
+        for part, own, timers in self._pushes:
             chosen = np.isin(own, slots)
             if chosen.any():
                 timers[chosen] = self._draw(self._varying, own[chosen], part.params["interval_s"])[:, 0]
@@ -181,11 +182,10 @@ class Conditions:
             name: group.clone() if isinstance(group, torch.Tensor) else dict(group)
             for name, group in observations.items()
         }
-        for (group, place, width), slots, std in self._noise:
-            rows = torch.as_tensor(slots, device=self._base.device)
+        for (group, place, width), slots, rows, std in self._noise:
             part = _part(seen, group, place)[rows]
             drawn = self._varying.normal(slots, width).reshape(part.shape)
-            _add(seen, group, place, rows, std * torch.as_tensor(drawn).to(part))
+            _add(seen, group, place, rows, std * to_device(drawn, part, part.dtype))
         for group, place, bias in self._bias:
             part = _part(seen, group, place)
             _add(seen, group, place, slice(None), bias.reshape(part.shape).to(part))
@@ -193,13 +193,13 @@ class Conditions:
 
     def after_step(self) -> None:
         """Apply the pushes that are due."""
-        for part, slots, ids, timers in self._pushes:
+        for part, slots, timers in self._pushes:
             timers -= self._base.step_dt
             due = timers < 1e-6
             if not due.any():
                 continue
             timers[due] = self._draw(self._varying, slots[due], part.params["interval_s"])[:, 0]
-            self._push(part, slots[due], ids[torch.as_tensor(due, device=ids.device)])
+            self._push(part, slots[due], self._ids(slots[due]))
 
     def _assign(self, part: Perturbation, slots: NDArray[np.int64]) -> None:
         """Draw and write one perturbation of one cell."""
@@ -298,13 +298,13 @@ class Conditions:
         if part.params["joints"]:
             columns, _ = asset.find_joints(part.params["joints"])
             kick = self._draw(self._varying, slots, part.params["velocity"], len(columns))
-            velocity = asset.data.joint_vel.torch[ids][:, columns] + torch.as_tensor(kick).to(
-                asset.data.joint_vel.torch
-            )
+            velocity = asset.data.joint_vel.torch[ids][:, to_device(np.asarray(columns), ids)]
+            velocity = velocity + to_device(kick, velocity, velocity.dtype)
             asset.write_joint_velocity_to_sim_index(velocity=velocity, joint_ids=columns, env_ids=ids.int())
             return
         velocity = asset.data.root_com_vel_w.torch[ids].clone()
-        velocity[:, :2] += torch.as_tensor(self._draw(self._varying, slots, part.params["velocity"], 2)).to(velocity)
+        kick = self._draw(self._varying, slots, part.params["velocity"], 2)
+        velocity[:, :2] += to_device(kick, velocity, velocity.dtype)
         asset.write_root_velocity_to_sim_index(root_velocity=velocity, env_ids=ids.int())
 
     def _terms(self, part: Perturbation, name: str) -> Iterator[tuple[tuple[str, Any, int], float]]:
@@ -340,7 +340,7 @@ class Conditions:
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
         """Return environment ids."""
-        return torch.as_tensor(self._first + slots, device=self._base.device)
+        return to_device(self._first + slots, self._base.device)
 
 
 def _require_joints(base: ManagerBasedRLEnv, part: Perturbation) -> None:

@@ -11,6 +11,7 @@ import torch
 from ledger_lab.ledger import CAPACITY, HORIZON, NON_FINITE, UNSTABLE, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.predicate import checked_success
+from ledger_lab.panels.transfers import LateFlag
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -63,6 +64,8 @@ class EpisodeLog:
         self._hold_steps = max(1, round(panel.hold_s / base.step_dt))
         self._held_out = slice(first, base.num_envs)
         self._state = torch.empty(base.num_envs - first, dtype=torch.long, device=base.device)
+        self._running = None if self._state.device.type == "cpu" else LateFlag.pinned()
+        """Whether an episode was running after the last terminations, on a GPU."""
         self.restart(0)
 
     def restart(self, slots: int) -> None:
@@ -75,6 +78,8 @@ class EpisodeLog:
         self.steps_done = 0
         self._state.fill_(SlotState.EMPTY)
         self._state[:slots] = SlotState.RUNNING
+        if self._running is not None:
+            self._running.set(slots > 0)
         self._overflow_steps = torch.zeros((), dtype=torch.long, device=device)
         self._steps = torch.zeros(count, dtype=torch.long, device=device)
         self._held = torch.zeros(count, dtype=torch.long, device=device)
@@ -84,8 +89,15 @@ class EpisodeLog:
 
     @property
     def over(self) -> bool:
-        """Whether no episode is running. Waits for the device."""
-        return not bool((self._state == SlotState.RUNNING).any())
+        """Whether no episode is running.
+
+        The host never waits for a GPU here: it compares the number of steps with the horizon, and knows on a GPU which
+        episodes were running after the terminations of the last step. Isaac Lab's step has waited for these. So an
+        episode that became invalid at the end of a step counts as running until the next terminations.
+        """
+        if self._running is None:
+            return not (self._state.numpy() == SlotState.RUNNING).any()
+        return self.steps_done >= self.horizon or not self._running
 
     @property
     def parked(self) -> torch.Tensor:
@@ -114,9 +126,11 @@ class EpisodeLog:
         for index, name in enumerate(self._terms):
             if at_horizon and manager.get_term_cfg(name).time_out:
                 continue
-            self._state[manager.get_term(name)[self._held_out] & (self._state == SlotState.RUNNING)] = index
+            self._state.masked_fill_(manager.get_term(name)[self._held_out] & (self._state == SlotState.RUNNING), index)
         if at_horizon:
-            self._state[self._state == SlotState.RUNNING] = SlotState.AT_HORIZON
+            self._state.masked_fill_(self._state == SlotState.RUNNING, SlotState.AT_HORIZON)
+        if self._running is not None:
+            self._running.set_later((self._state == SlotState.RUNNING).any())
 
     def after_step(
         self,
@@ -139,7 +153,7 @@ class EpisodeLog:
         self._return += torch.where(counted, rewards, 0.0)
         figures = torch.cat([rewards.unsqueeze(1), *(group.flatten(1).float() for group in observations)], dim=1)
         finite = torch.isfinite(figures).all(dim=1)
-        self._state[counted & ~finite] = SlotState.NON_FINITE
+        self._state.masked_fill_(counted & ~finite, SlotState.NON_FINITE)
         # A hash of every bit that the policy saw: equal fingerprints mean equal episodes.
         places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
         digest = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
@@ -148,7 +162,7 @@ class EpisodeLog:
             self._state[counted & unstable] = SlotState.UNSTABLE
         if overflowed is not None:
             spoiled = counted & overflowed
-            self._state[spoiled] = SlotState.OVERFLOWED
+            self._state.masked_fill_(spoiled, SlotState.OVERFLOWED)
             self._overflow_steps += spoiled.any()
 
     def outcomes(self, place: int, episodes: Sequence[tuple[str, int]]) -> Outcomes:

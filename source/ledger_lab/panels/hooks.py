@@ -19,9 +19,12 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels.starts import COUNTERS
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
+from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+_NONE: NDArray[np.int64] = np.arange(0)
 
 
 class Listener(Protocol):
@@ -95,6 +98,15 @@ class Hooks:
         run for training slots only, or for held-out slots only, the hooks inside pass every call through.
         """
         self._streams = GlobalStreams()
+        self._resets: bool | None = None
+        """Whether all held-out slots or none of them are among the slots that Isaac Lab resets next; ``None`` if it
+        isn't known."""
+        self._waits = torch.device(base.device).type != "cpu"
+        """Whether the host waits when it asks the device."""
+        self._quiet: dict[str, int] = {}
+        """By command, the number of next computations in which no held-out slot gets new values."""
+        self._missed = torch.zeros((), dtype=torch.bool, device=base.device)
+        """Whether a held-out slot got new values of a command nevertheless."""
 
     def attach(self, undo: ExitStack, listener: Listener) -> None:
         """Set the hooks.
@@ -108,14 +120,14 @@ class Hooks:
 
         def compute_terminations() -> torch.Tensor:
             done: torch.Tensor = compute()
-            done[self._first :] = listener.on_terminations()
+            done[self._first :] = self._resets = listener.on_terminations()
             return done
 
         self._replace(undo, base.termination_manager, "compute", compute_terminations)
         self._reset_idx = base._reset_idx
 
         def reset(env_ids: Any) -> None:  # noqa: ANN401 - a tensor or a slice
-            training, held_out = self._split(env_ids)
+            training, held_out = self._split_resets(env_ids)
             if len(training):
                 with self._training_draws(), self._only_training_rows():
                     self._reset_idx(training)
@@ -124,6 +136,13 @@ class Hooks:
                 listener.on_reset(held_out)
 
         self._replace(undo, base, "_reset_idx", reset)
+        reset_by_hand = base.sim.consume_reset_request
+
+        def consume_reset_request() -> bool:
+            self._resets = None  # a user may reset any slots
+            return bool(reset_by_hand())
+
+        self._replace(undo, base.sim, "consume_reset_request", consume_reset_request)
         self._attach_commands(undo, listener)
         self._attach_terms(undo, listener)
         self._attach_noise(undo)
@@ -151,7 +170,7 @@ class Hooks:
             yield
             self._require_no_stray_draws("the end of the step")
         finally:
-            self._global_draws = "unchecked"
+            self._global_draws, self._resets = "unchecked", None
 
     def reset(self, ids: torch.Tensor) -> None:
         """Run the environment's own reset for held-out slots; logs and curricula do not see it.
@@ -161,11 +180,13 @@ class Hooks:
         Args:
             ids: Environment ids.
         """
+        self._quiet.clear()
         base, manager = self._base, self._base.event_manager
         for steps, once in zip(
             manager._reset_term_last_triggered_step_id, manager._reset_term_last_triggered_once, strict=True
         ):
-            steps[ids], once[ids] = 0, False
+            steps.index_fill_(0, ids.long(), 0)
+            once.index_fill_(0, ids.long(), False)
         log = base.extras.get("log")
         with ExitStack() as undo:
             self._replace(undo, base.curriculum_manager, "compute", lambda env_ids=None: None)
@@ -179,13 +200,29 @@ class Hooks:
         else:
             base.extras["log"] = log
 
+    def require_own_commands(self) -> None:
+        """Refuse episodes in which a command changed at another time than its term had set. Asks the device.
+
+        Raises:
+            UserError: If there were any since the start.
+        """
+        if self._missed:
+            raise UserError(
+                "something other than a command itself changed the time at which it gets new values, so that seeds "
+                "don't determine held-out episodes: let the command change it in a compute() of its own"
+            )
+
     def _attach_commands(self, undo: ExitStack, listener: Listener) -> None:
         """Split each resampling of a command into training and held-out slots."""
         for name, command in self._commands.items():
-            resample = command._resample
+            compute, resample = command.compute, command._resample
 
             def resample_held_out(slots: NDArray[np.int64], resample: Any = resample) -> None:  # noqa: ANN401
-                resample(torch.as_tensor(self._first + slots, device=self._base.device))
+                resample(to_device(self._first + slots, self._base.device))
+
+            def count_down(dt: float, name: str = name, compute: Any = compute) -> None:  # noqa: ANN401
+                compute(dt)
+                self._quiet[name] = max(self._quiet.get(name, 0) - 1, 0)
 
             def split(
                 env_ids: Any,  # noqa: ANN401 - a tensor or a slice
@@ -196,14 +233,33 @@ class Hooks:
                 if self._global_draws == "passed":
                     resample(env_ids)
                     return
-                training, held_out = self._split(env_ids)
+                quiet = bool(self._quiet.get(name)) and not isinstance(env_ids, slice)
+                training, held_out = (env_ids, _NONE) if quiet else self._split(env_ids)
+                if quiet:
+                    self._missed.logical_or_((env_ids >= self._first).any())
                 if len(training):
                     with self._training_draws():
                         resample(training)
                 if len(held_out):
                     listener.on_resample(name, held_out, resample_held_out)
+                if not quiet:
+                    self._quiet[name] = self._quiet_computations(self._commands[name])
 
+            self._replace(undo, command, "compute", count_down)
             self._replace(undo, command, "_resample", split)
+
+    def _quiet_computations(self, command: Any) -> int:  # noqa: ANN401 - Isaac Lab's command term
+        """Return a number of computations, this one included, in which no held-out slot gets new values of a command.
+
+        Asks the device. 0 if asking is free, or if the time of the values may change in other ways than Isaac Lab's.
+        """
+        from isaaclab.managers import CommandTerm
+
+        if not self._waits or type(command).compute is not CommandTerm.compute:
+            return 0
+        left_s = float(command.time_left[self._first :].min())
+        steps = left_s / self._base.step_dt
+        return int(0.999 * min(steps, 1e6))  # less, because the time left is rounded in each computation
 
     def _attach_terms(self, undo: ExitStack, listener: Listener) -> None:
         """Split terms that Isaac Lab calls for all environments at once."""
@@ -259,11 +315,26 @@ class Hooks:
                     yield term, "func", f"observation {name!r}"
 
     def _split(self, env_ids: Any) -> tuple[torch.Tensor, NDArray[np.int64]]:  # noqa: ANN401 - a tensor or a slice
-        """Return the environment ids of training slots, and the held-out slots counted from the first of them."""
+        """Return the environment ids of training slots, and the held-out slots counted from the first of them.
+
+        Asks the device once.
+        """
         if isinstance(env_ids, slice):
             env_ids = torch.arange(self._base.num_envs, dtype=torch.int32, device=self._base.device)[env_ids]
-        held_out = env_ids >= self._first
-        return env_ids[~held_out], env_ids[held_out].cpu().numpy().astype(np.int64) - self._first
+        slots = env_ids.cpu().numpy().astype(np.int64) - self._first
+        training = env_ids[to_device(np.flatnonzero(slots < 0), env_ids)]
+        return training, slots[slots >= 0]
+
+    def _split_resets(self, env_ids: Any) -> tuple[torch.Tensor, NDArray[np.int64]]:  # noqa: ANN401
+        """Split the slots that reset, like :meth:`_split`.
+
+        After the terminations of a step, Isaac Lab resets slots in ascending order, and all held-out slots or none.
+        """
+        resets, self._resets = self._resets, None
+        if resets is None or isinstance(env_ids, slice):
+            return self._split(env_ids)
+        count = self._base.num_envs - self._first if resets else 0
+        return env_ids[: len(env_ids) - count], np.arange(count)
 
     @contextmanager
     def _training_draws(self) -> Iterator[None]:

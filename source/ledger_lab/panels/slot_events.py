@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -69,7 +70,8 @@ class IntervalEvents:
         """
         self._base, self._first = base, first
         self._events = base.event_manager._mode_term_cfgs.get("interval", [])
-        self._left_s = torch.zeros(len(self._events), base.num_envs - first, device=base.device)
+        self._left_s = np.zeros((len(self._events), base.num_envs - first), dtype=np.float32)
+        """Times to the next events [s]. The host has them, so that it knows what is due without asking a GPU."""
 
     def restart(self, slots: NDArray[np.int64]) -> None:
         """Draw the time to the first event of each kind, and stop Isaac Lab's own timers.
@@ -79,11 +81,11 @@ class IntervalEvents:
         """
         manager = self._base.event_manager
         for index, event in enumerate(self._events):
-            self._draw_waits(index, slots, len(slots))
+            self._draw_waits(index, slots)
             if not event.is_global_time:
                 manager._interval_term_time_left[index][self._first + slots] = _NEVER_S
 
-    def advance(self, dt: float) -> Iterator[tuple[int, torch.Tensor]]:
+    def advance(self, dt: float) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Advance the timers.
 
         Args:
@@ -93,12 +95,12 @@ class IntervalEvents:
             Number of an event, and the held-out slots in which it is due; shape (n,).
         """
         for index in range(len(self._events)):
-            self._left_s[index] -= dt
-            due = (self._left_s[index] < 1e-6).nonzero().flatten()
+            self._left_s[index] -= np.float32(dt)
+            due = np.flatnonzero(self._left_s[index] < np.float32(1e-6))
             if len(due):
                 yield index, due
 
-    def apply(self, index: int, due: torch.Tensor) -> None:
+    def apply(self, index: int, due: NDArray[np.int64]) -> None:
         """Draw the time to the next event, and apply the event.
 
         Args:
@@ -106,10 +108,10 @@ class IntervalEvents:
             due: Held-out slots, counted from 0; shape (n,).
         """
         event = self._events[index]
-        self._draw_waits(index, due, len(due))
-        event.func(self._base, due + self._first, **event.params)
+        self._draw_waits(index, due)
+        event.func(self._base, to_device(self._first + due, self._base.device), **event.params)
 
-    def _draw_waits(self, index: int, slots: Any, count: int) -> None:  # noqa: ANN401 - an index of either kind
+    def _draw_waits(self, index: int, slots: NDArray[np.int64]) -> None:
         """Draw the time to an event in some slots."""
         low, high = self._events[index].interval_range_s
-        self._left_s[index, slots] = torch.rand(count, device=self._base.device) * (high - low) + low
+        self._left_s[index, slots] = (torch.rand(len(slots)) * (high - low) + low).numpy()

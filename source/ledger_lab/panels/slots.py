@@ -34,6 +34,7 @@ from ledger_lab.panels.terrain import (
     separate_grids,
     spread_over_types,
 )
+from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -179,7 +180,7 @@ class HeldOutSlots:
 
     @property
     def idle(self) -> bool:
-        """Whether no panel is due or running. Waits for the device while a panel is running."""
+        """Whether no panel is due or running."""
         return self._state == "idle" or (self._state == "running" and self._log.over)
 
     @property
@@ -227,6 +228,7 @@ class HeldOutSlots:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
         self._configured.require_as_configured()
         self._ground.require_apart()
+        self._hooks.require_own_commands()
         taken = [place for place, policy in enumerate(self._policies) if policy is not None]
         return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
 
@@ -291,7 +293,7 @@ class HeldOutSlots:
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due.cpu().numpy(), "an interval event"), self._as_in_an_exam():
+            with self.own_draws(due, "an interval event"), self._as_in_an_exam():
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -390,7 +392,7 @@ class HeldOutSlots:
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:
         """Return the environment ids of held-out slots, in the type that Isaac Lab resets with."""
-        return torch.as_tensor(self.first + slots, dtype=torch.int32, device=self._base.device)
+        return to_device(self.first + slots, self._base.device, torch.int32)
 
     @contextmanager
     def _drawing(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> Iterator[None]:

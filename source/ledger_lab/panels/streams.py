@@ -18,6 +18,7 @@ from scipy.special import ndtri
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.transfers import to_device
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -135,7 +136,7 @@ class OwnDraws(TorchDispatchMode):
                 "episodes would depend on each other: draw one row per environment"
             )
         own = self._draw(func.overloadpacket.__name__, arguments, drawn)
-        drawn[torch.as_tensor(self._rows, device=drawn.device)] = torch.as_tensor(own).to(drawn.device, drawn.dtype)
+        drawn[to_device(self._rows, drawn)] = to_device(own, drawn, drawn.dtype)
         return drawn
 
     def _draw(self, name: str, arguments: dict[str, Any], drawn: torch.Tensor) -> NDArray[Any]:
@@ -205,7 +206,7 @@ class GlobalStreams:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> GlobalStreams:
-        """Rebuild a snapshot from the result of :meth:`to_data`; skip the streams of GPUs that this machine lacks."""
+        """Rebuild a snapshot from the result of :meth:`to_data`; skip the stream of a GPU that is not in use here."""
         streams = cls()
         name, keys, *rest = data["numpy"]
         streams._torch = data["torch"][: len(streams._torch)]
@@ -231,12 +232,15 @@ class GlobalStreams:
 
 
 def _torch_state() -> list[torch.Tensor]:
-    """Return the states of torch's global streams: first of the CPU, then of the GPUs."""
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
+    """Return the states of torch's global streams: first of the CPU, then of the GPU in use, if one is in use.
+
+    Isaac Lab makes the GPU of the simulation torch's current device.
+    """
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
 
 
 def _restore_torch(state: list[torch.Tensor]) -> None:
     """Restore the states of torch's global streams."""
     torch.set_rng_state(state[0])
-    for index, gpu in enumerate(state[1:]):
-        torch.cuda.set_rng_state(gpu, index)
+    for gpu in state[1:]:
+        torch.cuda.set_rng_state(gpu)

@@ -23,6 +23,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import PhaseClock, hardware_facts
+from ledger_lab.meters.cuda_timer import CudaTimer
 from ledger_lab.meters.probes import Probes
 from ledger_lab.panels.slots import in_batches, rows_of
 from ledger_lab.physics import physics_name
@@ -106,7 +107,7 @@ def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
 def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, console: Console) -> None:
     """Train through all stages, and report the result."""
     on_gpu = plan.device != "cpu"
-    synchronize = functools.partial(torch.cuda.synchronize, plan.device) if on_gpu else None
+    synchronize = CudaTimer(plan.device).synchronize if on_gpu else None
     clock, probes = PhaseClock(time.perf_counter_ns()), Probes(synchronize)
     ranges = Ranges(nvtx=request.into is not None)
     if request.trace or request.into:

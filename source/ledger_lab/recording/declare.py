@@ -114,6 +114,7 @@ def record_run(
         device=device,
         num_envs=num_envs,
         world_size=1,
+        machines=1,
         max_iterations=max_iterations,
         horizon=horizon,
         epochs=epochs,

@@ -77,6 +77,7 @@ class AttemptWriter:
                 wall_ns=wall_ns,
                 figures={name: float(value) for name, value in figures.items() if math.isfinite(value)},
                 non_finite=[name for name, value in figures.items() if not math.isfinite(value)],
+                device_bound_ns=self.clock.flush_device_bound(),
             )
         )
         return phase_ns, wall_ns
@@ -94,7 +95,7 @@ class AttemptWriter:
         Returns:
             The row. The caller writes it: where there is a supervisor, into the supervisor's journal.
         """
-        self.clock.stop_synchronizing()  # a device that fails again must not hide the end
+        self.clock.measure_host_only()  # a device that fails again must not hide the end
         _, wall_ns = self.beat()
         return self._ended_row(
             status=status,

@@ -70,7 +70,7 @@ class Peers:
         for work in works:
             start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
             if work.attempts == 1 and work.iterations and start_s is not None:
-                self._starts_s[work.slots].append(start_s)
+                self._starts_s[_start_group(work)].append(start_s)
             if _measures(work):
                 for group in (_step_group(work), _update_group(work)):
                     self._groups[group].append(work)
@@ -98,12 +98,12 @@ class Peers:
         return self._fits[key]
 
     def other_starts_s(self, work: Workload) -> tuple[float, int] | None:
-        """Return the median start-up time of the other runs of the same size [s], and their number, if there are any.
+        """Return the median start-up time of the other runs of a start group [s], and their number, if there are any.
 
         Args:
             work: Work of a run with one attempt.
         """
-        times_s = self._starts_s.get(work.slots, [])
+        times_s = self._starts_s.get(_start_group(work), [])
         own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
         own = bisect_left(times_s, own_s) if work.iterations and own_s is not None else len(times_s)
         count = len(times_s) - (own < len(times_s))
@@ -118,6 +118,11 @@ class Peers:
     def steps_s(self, work: Workload) -> Sequence[float]:
         """Return the step times of the runs with the settings of a workload, in ascending order [s]."""
         return self._steps_s.get(_settings(work), [])
+
+
+def _start_group(work: Workload) -> object:
+    """Return what runs have in common whose start-ups are alike."""
+    return work.timing, work.slots
 
 
 def _step_group(work: Workload) -> object:
@@ -163,8 +168,8 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
 
 
 def _measures(work: Workload) -> bool:
-    """Tell whether a run was long and undisturbed enough for its times per call to be meaningful."""
-    return work.iterations >= _LEAST_ITERATIONS and work.attempts == 1
+    """Tell whether a run measured its loop's work, long and undisturbed enough for times per call to be meaningful."""
+    return work.iterations >= _LEAST_ITERATIONS and work.attempts == 1 and not work.launch_times
 
 
 def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Advice | None:
@@ -336,11 +341,6 @@ def _twins(work: Workload, peers: Peers) -> list[Advice | None]:
     """Advise settings of faster runs that differ from this run in one setting only."""
     changes: list[tuple[dict[str, object], str, str | None]] = [
         ({"graphs": True}, f"let the physics engine record its steps: drop {NO_GRAPH}False", None),
-        (
-            {"timing": "host"},
-            "measure without waiting for the device: --timing host",
-            "phases of a device are attributed less sharply",
-        ),
         (
             {"held_out_slots": 0},
             "score checkpoints after the training: --no_eval, then evaluate.py",

@@ -70,9 +70,10 @@ def _scored(ledger: Ledger) -> Iterator[tuple[JournalContent, dict[str, dict[str
             changes = sorted({reason for row in attempt.of(StateRestored) for reason in row.reasons})
             made_by = _made_by(run.declared) | {f"resumed with {reason}": "" for reason in changes}
             yield from ((journal, {"": made_by}) for journal in attempt.ranks)
-        for journal in run.evaluations:
-            starts = journal.of(EvaluationStarted)
-            yield journal, {"": {}} | {start.panel_id: _made_by(start) for start in starts}
+        for evaluation in run.evaluations:
+            starts = evaluation.of(EvaluationStarted)
+            made_by_panel: dict[str, dict[str, str]] = {"": {}} | {start.panel_id: _made_by(start) for start in starts}
+            yield from ((journal, made_by_panel) for journal in evaluation.journals)
 
 
 def _made_by(start: RunDeclared | EvaluationStarted) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ledger_lab.ledger import Run
-from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, Peers, advise, is_host_bound
 from ledger_lab.reports.capacity_advice import smaller_capacities
 from ledger_lab.reports.summary import RunSummary
@@ -31,6 +31,7 @@ _NAMES = {
     Phase.LOG: "logging-bound",
     Phase.CHECKPOINT: "checkpoint-bound",
     Phase.RESTART: "restart-bound",
+    Phase.SUSPENDED: "suspended",
     Phase.SHUTDOWN: "shutdown-bound",
     Phase.UNATTRIBUTED: "of no known bound",
 }
@@ -107,20 +108,24 @@ def find_bottleneck(work: Workload, peers: Peers, run: Run) -> Bottleneck | None
     Returns:
         The bottleneck; ``None`` for a run that recorded no time.
     """
-    shares = _shares(work.phases, work.wall_s)
+    phases = _told_apart(work)
+    shares = _shares(phases, work.wall_s)
     if not shares:
         return None
     usage = LoopTelemetry.of(run, work.memory_gb)
     (name, share), *rest = shares
     close = [other for other, part in rest if part >= _CLOSE * share]
-    evidence = [f"{_phases_in_words(work.phases, name, work.wall_s)} of {work.wall_s:.1f} s"]
+    evidence = [f"{_phases_in_words(phases, name, work.wall_s)} of {work.wall_s:.1f} s"]
     if close:
-        followers = ", ".join(_phases_in_words(work.phases, other, work.wall_s) for other in close)
+        followers = ", ".join(_phases_in_words(phases, other, work.wall_s) for other in close)
         evidence.append(f"closely followed by {followers}")
-    loop = {phase: seconds for phase, seconds in work.phases.items() if phase in TRAINING_PHASES}
+    loop = {phase: seconds for phase, seconds in phases.items() if phase in TRAINING_PHASES}
     loop_s = sum(loop.values())
     if loop and (inside := _shares(loop, loop_s)) and inside[0][0] not in (name, *close):
         evidence.append(f"of the training loop, {_phases_in_words(loop, inside[0][0], loop_s)}")
+    if work.launch_times:
+        evidence.append("these are times of launches, not of the device's work, which --timing events measures")
+    evidence += _device_bound_in_words(run, name)
     if usage.utilization is not None:
         evidence.append(f"a kernel ran on the device in {usage.utilization:.0%} of the time")
     if is_host_bound(usage):
@@ -143,6 +148,33 @@ def _all_advice(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) ->
     """Return all advice, the largest gain first."""
     found, capacities = advise(work, peers, run, usage), smaller_capacities(work, run)
     return sorted(found if capacities is None else [*found, capacities], key=lambda each: each.gain, reverse=True)
+
+
+def _told_apart(work: Workload) -> Mapping[str, float]:
+    """Return the phases of a run [s], with those of its loop as one if the times of launches cannot tell them apart.
+
+    The host launches work in one phase, and waits for the device in another.
+    """
+    if not work.launch_times:
+        return work.phases
+    told = {phase: seconds for phase, seconds in work.phases.items() if phase not in LOOP_PHASES}
+    return {**told, Phase.UNATTRIBUTED: sum(work.phases.values()) - sum(told.values())}
+
+
+def _device_bound_in_words(run: Run, name: str) -> list[str]:
+    """Return in how much of the phases behind a name the device determined the time, if that was measured."""
+    if run.declared.timing != "events":
+        return []
+    own = [phase for phase in LOOP_PHASES if _NAMES[phase] == name]  # during the start-up, the host alone is measured
+    bound_ns = spent_ns = 0
+    for _, window in run.windows:
+        if window.device_bound_ns is not None:
+            bound_ns += sum(window.device_bound_ns.get(phase, 0) for phase in own)
+            spent_ns += sum(window.phase_ns.get(phase, 0) for phase in own)
+    if not spent_ns:
+        return []
+    share = bound_ns / spent_ns
+    return [f"the device determined {share:.0%} of this time; in the rest, the host worked or waited for the device"]
 
 
 def _shares(phases: Mapping[str, float], whole_s: float) -> list[tuple[str, float]]:

@@ -162,6 +162,8 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         "ledger_lab/heldout_episodes": summary.heldout_episodes,
         "ledger_lab/wall_to_target_s": summary.wall_to_target_s,
         "ledger_lab/billable_usd": summary.billable_usd,
+        "ledger_lab/evaluation_afterwards_s": summary.evaluation_afterwards_s,
+        "ledger_lab/evaluation_afterwards_usd": summary.evaluation_afterwards_usd,
         "ledger_lab/env_steps_per_s": summary.env_steps_per_s,
         "ledger_lab/env_steps_per_wall_s": summary.env_steps_per_wall_s,
         "ledger_lab/updates_per_min": summary.updates_per_min,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.ledger import Status
 from ledger_lab.reports.columns import TableCell
+from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, usd
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def status_cell(run: RunSummary) -> TableCell:
         run.reason,
         run.invalid_reason and f"invalid: {run.invalid_reason}",
         run.changed_code and f"with changed code: {run.changed_code}",
+        shortfall(run),
     ]
     details = tuple(reason for reason in reasons if reason)
     if run.status == Status.TARGET_REACHED:
@@ -65,6 +67,21 @@ def cost_cell(run: RunSummary) -> TableCell:
     )
 
 
+def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
+    """Return the time of stand-alone evaluations, and its cost."""
+    if run.evaluation_afterwards_s is None:
+        return TableCell(MISSING)
+    return TableCell(duration(run.evaluation_afterwards_s), usd(run.evaluation_afterwards_usd))
+
+
+def evaluation_afterwards(of: RunSummary | CohortSummary) -> str | None:
+    """Return time and cost of stand-alone evaluations in words; ``None`` if there was none."""
+    if of.evaluation_afterwards_s is None:
+        return None
+    cost = "unpriced" if of.evaluation_afterwards_usd is None else usd(of.evaluation_afterwards_usd)
+    return f"evaluation afterwards: {duration(of.evaluation_afterwards_s)}, {cost}"
+
+
 def peak_memory_cell(run: RunSummary) -> TableCell:
     """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
     on_gpu = run.peak_gpu_memory_gb is not None
@@ -95,10 +112,10 @@ def made_cell(cohort: CohortSummary) -> TableCell:
 
 
 def spend_cell(cohort: CohortSummary) -> TableCell:
-    """Return the cost of all runs together, and that of the trainings before."""
+    """Return the cost of all runs together; apart from it, that of trainings before and of evaluations afterwards."""
     spend = _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
-    before = before_words(cohort)
-    return TableCell(spend, details=(before,) if before else ())
+    apart = (before_words(cohort), evaluation_afterwards(cohort))
+    return TableCell(spend, details=tuple(words for words in apart if words))
 
 
 def before_words(cohort: CohortSummary, checkpoints: int = 1) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
-from ledger_lab.reports.cells import NO_INTERVAL, before_words, false_pass_cell, median_time_cell, usd_interval
+from ledger_lab.reports.cells import (
+    NO_INTERVAL,
+    before_words,
+    evaluation_afterwards,
+    false_pass_cell,
+    median_time_cell,
+    usd_interval,
+)
 from ledger_lab.reports.summary import CohortSummary
 from ledger_lab.units import duration, usd
 
@@ -27,6 +34,8 @@ def cohort_line(cohort: CohortSummary) -> Text:
     if cohort.spend_usd is not None:
         parts.append(" ".join(filter(None, (f"{usd(cohort.spend_usd)} spent", before_words(cohort)))))
     parts.append(_cost(cohort))
+    if (apart := evaluation_afterwards(cohort)) is not None:
+        parts.append(apart)
     if cohort.runs > 1:
         parts.append(f"median to target {median_time_cell(cohort)}")
         if cohort.target_reaching_runs:

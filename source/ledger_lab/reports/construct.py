@@ -12,16 +12,18 @@ from ledger_lab.ledger import RunDeclared
 
 _Fields = dict[str, Callable[[RunDeclared], Any]]
 
+_SYNCHRONIZED = "synchronized"
+
 CONSTRUCT: _Fields = {
     "task": lambda declared: declared.task,
     "panel_id": lambda declared: declared.panel_id,
     "target_success": lambda declared: declared.target_success,
     "error_budget": lambda declared: declared.error_budget,
     "cost window: stop_at_target": lambda declared: declared.stop_at_target,
-    "cost window: timing": lambda declared: declared.timing,
+    "cost window: timing": lambda declared: _SYNCHRONIZED if declared.timing == _SYNCHRONIZED else "not synchronized",
 }
 """Fields that must be equal on both sides. For example, a run that trains on after its target spends more than a run
-that stops there, and a synchronized clock slows down the phases that it measures."""
+that stops there, and a synchronized clock slows down the training. Clocks that do not wait for the device do not."""
 
 PRICE = "price"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ledger_lab.ledger import Attempt, Run, Telemetry
+from ledger_lab.ledger import Evaluation, JournalContent, Run, Telemetry
 from ledger_lab.ledger.telemetry_sums import FIGURES, DeviceSums, Figure, Stretch, TelemetrySums
 
 Source = Literal["counter", "power"]
@@ -82,14 +82,18 @@ def summarize_energy(run: Run) -> EnergySummary:
         The summary. The energy of the whole run is ``None`` if an attempt, or one of its devices, was not metered for
         most of the time.
     """
-    tracks = [track for attempt in run.attempts for track in _tracks(attempt, apart=False)]
-    if _overlap(tracks):  # merging needs every sample by itself
-        tracks = [track for attempt in run.attempts for track in _tracks(attempt, apart=True)]
+    tracks = _tracks({attempt.number: attempt.journals for attempt in run.attempts})
     devices = [
         _device([track for track in tracks if track.uuid == uuid])
         for uuid in dict.fromkeys(track.uuid for track in tracks)
     ]
-    alone = {attempt.number: _metered(run, attempt, tracks) for attempt in run.attempts}
+    wanted = run.declared.world_size if run.declared.device.startswith("cuda") else 1
+    alone = {
+        attempt.number: _metered(
+            attempt.wall_ns / 1e9, wanted, [track for track in tracks if track.attempt == attempt.number]
+        )
+        for attempt in run.attempts
+    }
     reason = _undefined_reason(run, tracks, alone)
     kwh = None if reason else math.fsum(device.energy_kwh for device in devices if device.energy_kwh is not None)
     return EnergySummary(
@@ -102,12 +106,31 @@ def summarize_energy(run: Run) -> EnergySummary:
     )
 
 
-def _tracks(attempt: Attempt, *, apart: bool) -> Iterator[_Track]:
-    """Yield the samples of each device in each journal of an attempt; ``apart`` keeps adjacent stretches separate."""
-    for journal in attempt.journals:
-        sums = TelemetrySums.of(journal.timed(Telemetry), apart=True) if apart else journal.telemetry
-        for uuid, device in sums.devices.items():
-            yield _Track(attempt.number, uuid, device)
+def evaluation_kwh(evaluation: Evaluation) -> float | None:
+    """Return the energy of the accelerator that a stand-alone evaluation used [kWh]; ``None`` if unknown.
+
+    Args:
+        evaluation: The evaluation, which has one process.
+    """
+    kwh, _ = _metered(evaluation.wall_ns / 1e9, 1, _tracks({1: evaluation.journals}))
+    return kwh
+
+
+def _tracks(journals: Mapping[int, Sequence[JournalContent]]) -> list[_Track]:
+    """Return the samples of each device in each journal of the attempts, which are given by their numbers."""
+    tracks = [*_tracks_of(journals, apart=False)]
+    if _overlap(tracks):  # merging needs every sample by itself
+        tracks = [*_tracks_of(journals, apart=True)]
+    return tracks
+
+
+def _tracks_of(journals: Mapping[int, Sequence[JournalContent]], *, apart: bool) -> Iterator[_Track]:
+    """Yield the samples of each device in each journal; ``apart`` keeps adjacent stretches separate."""
+    for attempt, own in journals.items():
+        for journal in own:
+            sums = TelemetrySums.of(journal.timed(Telemetry), apart=True) if apart else journal.telemetry
+            for uuid, device in sums.devices.items():
+                yield _Track(attempt, uuid, device)
 
 
 def _overlap(tracks: Sequence[_Track]) -> bool:
@@ -135,20 +158,22 @@ def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:
     return math.fsum(energy_mj), covered_ns
 
 
-def _metered(run: Run, attempt: Attempt, tracks: Sequence[_Track]) -> tuple[float | None, str | None]:
+def _metered(wall_s: float, wanted: int, tracks: Sequence[_Track]) -> tuple[float | None, str | None]:
     """Add up the energy of one attempt's devices.
+
+    Args:
+        wall_s: Time of the attempt [s].
+        wanted: Number of devices that it used.
+        tracks: Its samples.
 
     Returns:
         The energy [kWh], ``None`` if unknown; and what was not metered for most of the time. The latter is ``None`` if
         nothing, or if the attempt was short.
     """
-    wall_s = attempt.wall_ns / 1e9
     needed_s = wall_s - max(_UNMETERED_S, _UNMETERED_SHARE * wall_s)
     by_device: dict[str, list[Stretch]] = {}
     for track in tracks:
-        if track.attempt == attempt.number:
-            by_device.setdefault(track.uuid, []).extend(track.sums.stretches)
-    wanted = run.declared.world_size if run.declared.device.startswith("cuda") else 1
+        by_device.setdefault(track.uuid, []).extend(track.sums.stretches)
     if needed_s > 0 and len(by_device) < wanted:
         return None, f"{len(by_device)} of {wanted} accelerators metered"
     energies_mj: list[float] = []

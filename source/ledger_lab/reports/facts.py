@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 
 from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
-from ledger_lab.ledger import Attempt, AttemptEnded, Outcomes, PanelResult, Run
+from ledger_lab.ledger import Attempt, AttemptEnded, Evaluation, Outcomes, PanelResult, Run
 from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.checkpoints import (
@@ -19,7 +20,8 @@ from ledger_lab.reports.checkpoints import (
 )
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
-from ledger_lab.reports.energy import EnergySummary, summarize_energy
+from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
+from ledger_lab.reports.shortfall import BestTry, best_try
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 
@@ -95,14 +97,42 @@ class RunFacts:
     def energy_cost(self) -> EnergyCost | None:
         """Cost of the energy, if it is paid on top of the price per hour."""
         return energy_cost(
-            self._attempt_wall_s, self.price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
+            self._attempt_wall_s,
+            self.price,
+            devices=self.declared.devices,
+            machines=self.declared.machines,
+            attempt_kwh=self.energy.attempt_kwh,
         )
 
     def cost_usd(self, price: Price) -> float | None:
         """Return what the run costs at a price [USD]."""
         return billable_usd(
-            self._attempt_wall_s, price, devices=self.declared.devices, attempt_kwh=self.energy.attempt_kwh
+            self._attempt_wall_s,
+            price,
+            devices=self.declared.devices,
+            machines=self.declared.machines,
+            attempt_kwh=self.energy.attempt_kwh,
         )
+
+    @cached_property
+    def _evaluations(self) -> list[Evaluation]:
+        """Stand-alone evaluations of its checkpoints whose duration is known."""
+        return [each for each in self.run.evaluations if each.wall_ns]
+
+    @property
+    def evaluation_afterwards_s(self) -> float | None:
+        """Seconds of stand-alone evaluations; ``None`` if there was none."""
+        return math.fsum(each.share * each.wall_ns / 1e9 for each in self._evaluations) if self._evaluations else None
+
+    @property
+    def evaluation_afterwards_usd(self) -> float | None:
+        """Cost of stand-alone evaluations [USD], each billed like an attempt of one process."""
+        costs = [
+            billable_usd([each.wall_ns / 1e9], self.price, devices=1, machines=1, attempt_kwh=[evaluation_kwh(each)])
+            for each in self._evaluations
+        ]
+        known = [each.share * usd for each, usd in zip(self._evaluations, costs, strict=True) if usd is not None]
+        return math.fsum(known) if costs and len(known) == len(costs) else None
 
     @property
     def _attempt_wall_s(self) -> list[float]:
@@ -173,6 +203,14 @@ class RunFacts:
     def proof(self) -> Confirmation | None:
         """The confirmation that proved that a policy reaches the target."""
         return next((row for row in self._confirmations.values() if row.confirms), None)
+
+    @cached_property
+    def best_try(self) -> BestTry | None:
+        """The best confirmation, or the best screening; ``None`` if a policy is proven, or none was screened."""
+        if self.proof is not None:
+            return None
+        own = [row for _, row in self.judged if row.panel_id == self.declared.panel_id and row.invalid is None]
+        return best_try(self._confirmations.values(), [row for row in own if row.purpose == "screening"])
 
     @cached_property
     def outcomes(self) -> Outcomes | None:

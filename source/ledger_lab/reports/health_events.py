@@ -11,8 +11,8 @@ from ledger_lab.ledger import NON_FINITE, Attempt, Health, PhaseWindow, Run, Sta
 from ledger_lab.meters import Phase
 from ledger_lab.units import duration, usd
 
-_ONCE = (Phase.STARTUP, Phase.COMPILE)
-"""Phases that occur once per attempt, so that further iterations would not have added to them."""
+_NO_WORK_OF_ITERATIONS = (Phase.STARTUP, Phase.COMPILE, Phase.SUSPENDED)
+"""Phases to which further iterations would not have added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def summarize_health(run: Run) -> list[HealthSummary]:
 def saved_budget(run: Run, price: Price) -> SavedBudget | None:
     """Compute the rest of the budget of a run that a health event ended.
 
-    The pace is the mean over all iterations of every phase but start-up and compilation.
+    The pace is the mean over all iterations of every phase but start-up, compilation and suspension.
 
     Args:
         run: The run.
@@ -97,12 +97,14 @@ def saved_budget(run: Run, price: Price) -> SavedBudget | None:
     wall_s: float | None = None
     money: float | None = None
     if windows:
-        spent_ns = sum(ns for window in windows for phase, ns in window.phase_ns.items() if phase not in _ONCE)
+        spent_ns = sum(
+            ns for window in windows for phase, ns in window.phase_ns.items() if phase not in _NO_WORK_OF_ITERATIONS
+        )
         wall_s = left * spent_ns / len(windows) / 1e9
         *before, last = [attempt.wall_ns / 1e9 for attempt in run.attempts]
-        devices = run.declared.devices
-        billed = billable_usd([*before, last], price, devices=devices)
-        whole = billable_usd([*before, last + wall_s], price, devices=devices)
+        devices, machines = run.declared.devices, run.declared.machines
+        billed = billable_usd([*before, last], price, devices=devices, machines=machines)
+        whole = billable_usd([*before, last + wall_s], price, devices=devices, machines=machines)
         money = None if billed is None or whole is None else whole - billed
     return SavedBudget(
         event=stops[0] if stops else NON_FINITE,

@@ -77,6 +77,7 @@ class _PhaseRow(NamedTuple):
     of: _WindowRow
     phase: str
     spent_ns: int
+    device_bound_ns: int | None
 
 
 class _OwnRow[Kind: Row](NamedTuple):
@@ -149,8 +150,9 @@ def _window_rows(contents: Contents) -> Iterator[_WindowRow]:
 def _phase_rows(contents: Contents) -> Iterator[_PhaseRow]:
     """Yield the phases of each window."""
     for each in _window_rows(contents):
+        bound_ns = each.window.device_bound_ns
         for phase, spent_ns in each.window.phase_ns.items():
-            yield _PhaseRow(each, phase, spent_ns)
+            yield _PhaseRow(each, phase, spent_ns, None if bound_ns is None else bound_ns.get(phase, 0))
 
 
 def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_OwnRow[Kind]]]:
@@ -287,6 +289,11 @@ _PHASES: list[Column[_PhaseRow]] = [
     column(
         "seconds DOUBLE time in the phase; over the phases of a window they sum to its length [s]",
         lambda of: of.spent_ns / 1e9,
+    ),
+    column(
+        "device_bound_s DOUBLE part of it that a device determined, because the device finished after the host had "
+        "gone on [s]; missing without --timing events",
+        lambda of: None if of.device_bound_ns is None else of.device_bound_ns / 1e9,
     ),
 ]
 

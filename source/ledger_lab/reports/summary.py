@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
+from ledger_lab.reports.shortfall import BestTry
 from ledger_lab.units import environments, percent, quantity
 
 
@@ -190,6 +192,8 @@ class RunSummary:
     """Highest probability that the run confirms a policy below its target. A run that began with a checkpoint has what
     the run of that checkpoint left."""
     target_reached: bool = _figure(lambda of: of.proof is not None)
+    best_try: BestTry | None = _figure(lambda of: of.best_try)
+    """Without a proof: the best confirmation, or else the best screening, and the successes that it needed."""
     panel: str = _figure(lambda of: of.declared.panel)
     panel_id: str = _figure(lambda of: of.declared.panel_id)
     began_from: dict[str, Any] | None = _figure(lambda of: of.declared.began_from)
@@ -199,6 +203,21 @@ class RunSummary:
     )
     """All seconds of all attempts, failed ones included, rounded as the price entry says, × the price of the instances,
     plus energy on the user's own hardware [USD]. A run without a price is “unpriced”, never free."""
+    evaluation_afterwards_s: float | None = _figure(
+        lambda of: of.evaluation_afterwards_s,
+        Shown(
+            "evaluation afterwards",
+            "not in the cost and times",
+            cells.evaluation_afterwards_cell,
+            priority=14,
+            if_measured=True,
+        ),
+    )
+    """Seconds of ``evaluate.py`` on the run's checkpoints; ``None`` if it never scored them. No other time and no
+    steps/s include them. If an evaluation scored checkpoints of several runs, each run has a share of its time."""
+    evaluation_afterwards_usd: float | None = _figure(lambda of: of.evaluation_afterwards_usd)
+    """Cost of that time, as if one accelerator, or one machine without accelerators, of the run's instance was used
+    [USD]. It is not part of ``billable_usd``."""
     energy_usd: float | None = _figure(lambda of: of.energy_cost.usd if of.energy_cost else None)
     """The energy's part of the cost [USD]; ``None`` if the price includes energy."""
     energy_basis: str | None = _figure(lambda of: of.energy_cost.basis if of.energy_cost else None)
@@ -281,6 +300,19 @@ class _CohortFacts:
         )
         self.median = costs.median_time_to_target(self.times)
         self.mean_s, self.mean_limit_s = costs.restricted_mean_time(self.times)
+        self._evaluated = [member for member in members if member.evaluation_afterwards_s is not None]
+
+    @property
+    def evaluation_afterwards_s(self) -> float | None:
+        """Seconds of stand-alone evaluations of all runs; ``None`` if there was none."""
+        return sum(member.evaluation_afterwards_s or 0.0 for member in self._evaluated) if self._evaluated else None
+
+    @property
+    def evaluation_afterwards_usd(self) -> float | None:
+        """Cost of these evaluations [USD]; ``None`` if there was none, or the cost of one is unknown."""
+        amounts = [member.evaluation_afterwards_usd for member in self._evaluated]
+        known = [amount for amount in amounts if amount is not None]
+        return math.fsum(known) if amounts and len(known) == len(amounts) else None
 
 
 def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:
@@ -320,6 +352,10 @@ class CohortSummary:
         lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", cells.spend_cell, priority=4)
     )
     """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
+    evaluation_afterwards_s: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_s)
+    """Seconds of ``evaluate.py`` on checkpoints of the runs; ``None`` if it never scored them."""
+    evaluation_afterwards_usd: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_usd)
+    """Cost of that time [USD]. It is not part of ``spend_usd``, nor of the cost per target-reaching checkpoint."""
     begun_runs: int = _cohort_figure(lambda of: of.begun_runs)
     """Runs that began with a checkpoint of a run outside the cohort."""
     before_usd: float | None = _cohort_figure(lambda of: of.before.spend_usd(of.members))

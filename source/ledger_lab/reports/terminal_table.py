@@ -11,12 +11,13 @@ from rich.text import Text
 from ledger_lab.ledger import Status
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
-from ledger_lab.reports.cells import status_cell
+from ledger_lab.reports.cells import evaluation_afterwards, status_cell
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
+from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.reports.yardsticks import by_yardstick
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
@@ -56,6 +57,7 @@ def render_report(
         for member in members:
             blocks += _beginning_line(member)
             blocks += [_time_line(member)] if member.phases else []
+            blocks += _evaluation_line(member)
             blocks += _load_line(member)
             blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
             blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
@@ -130,7 +132,8 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
         for s in summaries
         if s.changed_code
     ]
-    return [*failed, *invalid, *changed]
+    short = [Text(f"{s.run_id} {words}", style="yellow") for s in summaries if (words := shortfall(s)) is not None]
+    return [*failed, *invalid, *changed, *short]
 
 
 def _beginning_line(summary: RunSummary) -> list[Text]:
@@ -152,6 +155,12 @@ def _time_line(summary: RunSummary) -> Text:
     shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
+
+
+def _evaluation_line(summary: RunSummary) -> list[Text]:
+    """Return time and cost of stand-alone evaluations of a run, which no other figure contains."""
+    words = evaluation_afterwards(summary)
+    return [] if words is None else [Text(f"{summary.run_id} {words}; not counted in its cost and times", style="dim")]
 
 
 def _bottleneck_lines(bottleneck: Bottleneck | None) -> list[Text]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ledger_lab.ledger import Run, RunDeclared, Telemetry
+from ledger_lab.ledger import Run, RunDeclared, Telemetry, Timing
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import Phase
 from ledger_lab.panels.slot_count import slots_in_all
@@ -47,7 +47,10 @@ class Workload:
     recorded."""
     graphs: bool
     """Whether the physics engine recorded its steps, which is the default."""
-    timing: str
+    timing: Timing
+    launch_times: bool
+    """Whether the phases of the loop are the times in which the host launched work on a device, because nobody measured
+    how long the device took."""
     num_envs: int
     held_out_slots: int
     horizon: int
@@ -93,6 +96,7 @@ class Workload:
             code=canonical_json(declared.code_sha256 or [declared.versions.get("ledger_lab"), declared.git]),
             graphs=not any(o.lower() in (NO_GRAPH + "false", NO_GRAPH + "0") for o in declared.overrides),
             timing=declared.timing,
+            launch_times=on_gpu and declared.timing == "host",
             num_envs=declared.num_envs,
             held_out_slots=declared.held_out_slots,
             horizon=declared.horizon,

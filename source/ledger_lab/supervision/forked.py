@@ -78,16 +78,14 @@ def open_standard_streams() -> None:
 
 
 @contextmanager
-def noted_signals(
-    noted: list[signal.Signals], signal_worker: Callable[[signal.Signals], None]
-) -> Iterator[socket.socket]:
+def noted_signals(noted: list[signal.Signals], suspend: Callable[[], None]) -> Iterator[socket.socket]:
     """Record signals, including blocked signals, instead of ending. Each signal makes the socket readable.
 
     Afterwards, ending signals are ignored, so that the process can exit with its true status.
 
     Args:
         noted: List that signals are appended to.
-        signal_worker: Sends SIGSTOP and SIGCONT to the worker when this process is suspended and continued.
+        suspend: Called on Ctrl-Z. It suspends the worker and this process, and returns when this process is continued.
 
     Yields:
         The socket.
@@ -96,16 +94,11 @@ def noted_signals(
     def note(signum: int, frame: FrameType | None) -> None:
         noted.append(signal.Signals(signum))
 
-    def suspend(signum: int, frame: FrameType | None) -> None:
-        signal_worker(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        signal_worker(signal.SIGCONT)  # reached when the process is continued
-
     woken, waker = socket.socketpair()
     waker.setblocking(False)
     before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     handlers: dict[signal.Signals, Any] = {signum: note for signum in ENDING}
-    handlers |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda signum, frame: None}
+    handlers |= {signal.SIGTSTP: lambda signum, frame: suspend(), signal.SIGCHLD: lambda signum, frame: None}
     previous = {
         signum: signal.signal(signum, handler)
         for signum, handler in handlers.items()

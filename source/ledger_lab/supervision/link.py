@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ledger_lab.ledger import AttemptEnded
 from ledger_lab.ledger.endings import CollectiveError, reason_of, status_of
+from ledger_lab.meters import Suspensions
 from ledger_lab.supervision.channel import Channel
 from ledger_lab.supervision.messages import (
     Begin,
@@ -32,12 +33,15 @@ _ANSWER_S = 60.0
 class Link:
     """Sends messages to the supervisor, and waits for its answers."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, suspensions: Suspensions | None = None) -> None:
         """Use a connection.
 
         Args:
             connection: Connected stream socket.
+            suspensions: Where the supervisor notes when this process is stopped; ``None`` if it does not.
         """
+        self.suspensions = suspensions or Suspensions()
+        """Intervals in which this process was stopped."""
         self._channel = Channel(connection, _ANSWER_S)
         self._secondhand = False
         self.ended: AttemptEnded | None = None

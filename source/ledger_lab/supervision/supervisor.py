@@ -34,7 +34,7 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.meters import Sampler, open_devices, process_started_ns
+from ledger_lab.meters import Sampler, Suspensions, open_devices, process_started_ns, starved_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import GRACE_S, resume_command
@@ -91,13 +91,20 @@ type Program = Callable[[Sequence[str], int, Link], Any]
 """Takes the command line without the program's name, the start time of the process, and the supervisor connection."""
 
 
-def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: float = 60.0) -> NoReturn:
+def run_supervised(
+    program: Program,
+    *,
+    grace_s: float = GRACE_S,
+    shutdown_s: float = 60.0,
+    report: Callable[[Path], None] | None = None,
+) -> NoReturn:
     """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
 
     Args:
         program: The program; heavy imports must happen inside it.
         grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
         shutdown_s: How long the worker may take to exit after its end is written [s].
+        report: Called with the directory of a run when the last row of its attempt is written; ``None`` for nothing.
 
     Raises:
         SystemExit: Always; with status 0 only if all work was done.
@@ -109,6 +116,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
         end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
     ours, theirs = socket.socketpair()
+    suspensions = Suspensions()
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor_pid = os.getpid()
@@ -122,7 +130,7 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
         become_worker(supervisor_pid)
         from ledger_lab.terminal.script import run_script
 
-        link = Link(theirs)
+        link = Link(theirs, suspensions)
 
         def explained(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
             with link.errors_explained():
@@ -135,7 +143,15 @@ def run_supervised(program: Program, *, grace_s: float = GRACE_S, shutdown_s: fl
                 raise  # Python prints the text
             end_worker(end.code or 0)
     theirs.close()
-    sys.exit(Supervisor(pid, ours, started_ns, grace_s=grace_s, shutdown_s=shutdown_s).run())
+    supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s)
+    status = supervisor.run()
+    if report is not None and supervisor.recorded is not None:
+        try:
+            report(supervisor.recorded)
+        except Exception as error:  # noqa: BLE001 - the exit status says how the attempt ended, and not the report
+            with suppress(OSError):
+                tell_error(error)
+    sys.exit(status)
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
@@ -158,7 +174,14 @@ class Supervisor:
     """Watches one worker."""
 
     def __init__(
-        self, pid: int, connection: socket.socket, started_ns: int, *, grace_s: float, shutdown_s: float
+        self,
+        pid: int,
+        connection: socket.socket,
+        started_ns: int,
+        suspensions: Suspensions | None = None,
+        *,
+        grace_s: float,
+        shutdown_s: float,
     ) -> None:
         """Begin to watch.
 
@@ -166,10 +189,12 @@ class Supervisor:
             pid: The worker; it leads a process group of its own.
             connection: Stream socket to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
+            suspensions: Where to note when the worker is stopped; ``None`` if it is not to know.
             grace_s: See :func:`run_supervised`.
             shutdown_s: See :func:`run_supervised`.
         """
         self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
+        self._suspensions = suspensions or Suspensions()
         self._grace_s, self._shutdown_s = grace_s, shutdown_s
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
@@ -189,6 +214,7 @@ class Supervisor:
         self._exit_status: int | None = None
         self._end_is_written = False
         self._attempt: int | None = None
+        self._rank = 0
         self._refused = False
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
@@ -196,20 +222,27 @@ class Supervisor:
         with suppress(OSError):  # the worker may have done this itself already, or have ended
             os.setpgid(pid, pid)
 
+    @property
+    def recorded(self) -> Path | None:
+        """Directory of the run whose attempt was recorded; ``None`` if there is none, or for another rank than 0."""
+        recorded = self._attempt is not None and self._rank == 0 and not self._refused
+        return self._journals[0].path.parent if recorded and self._journals else None
+
     def run(self) -> int:
         """Supervise the worker to its end.
 
         Returns:
             The exit status of the worker, as its end is recorded.
         """
-        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._signal_group) as woken:
+        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._suspend) as woken:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
             listening = True
             looked_s = time.monotonic()
             while True:
-                patience_s = self._patience_s()
+                patience_s, asleep_ns, waited_ns = self._patience_s(), time.perf_counter_ns(), starved_ns()
                 ready = {key.fileobj for key, _ in selector.select(patience_s)}
+                self._note_suspension(asleep_ns, patience_s, starved_ns() - waited_ns)
                 before_s, looked_s = looked_s, time.monotonic()
                 self._postpone_deadline(looked_s - before_s, patience_s)
                 if woken in ready:
@@ -240,10 +273,38 @@ class Supervisor:
                     return exit_status
 
     def _patience_s(self) -> float:
-        """Return the time until the next sample or deadline [s]."""
-        moments = [] if self._sampler is None else [self._next_sample_s]
+        """Return the time until the next sample or deadline [s], at most a second: the worker sees who is awake."""
+        now_s = time.monotonic()
+        moments = [now_s + _SAMPLE_S] if self._sampler is None else [self._next_sample_s]
         moments += [] if self._deadline_s is None else [self._deadline_s]
-        return max(0.0, min(moments, default=time.monotonic() + 3600.0) - time.monotonic())
+        return max(0.0, min(moments) - now_s)
+
+    def _suspend(self) -> None:
+        """Stop the worker and this process; when this process is continued, continue the worker."""
+        self._suspensions.begin()
+        self._signal_group(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._suspensions.end()  # before the worker goes on and looks at its clock
+        self._signal_group(signal.SIGCONT)
+
+    def _note_suspension(self, asleep_ns: int, patience_s: float, waited_ns: int) -> None:
+        """Note when the worker was stopped or continued by others, and whether this process was stopped as well.
+
+        Args:
+            asleep_ns: When this process began to sleep.
+            patience_s: How long it meant to sleep at most [s].
+            waited_ns: How long it was awake, but waited for a core of a busy machine [ns].
+        """
+        with suppress(ChildProcessError):  # the worker has ended
+            while changed := os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+                if changed.si_code == os.CLD_CONTINUED:
+                    self._suspensions.end()
+                else:
+                    self._suspensions.begin()
+        meant_ns, woke_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns() - max(0, waited_ns)
+        if woke_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
+            self._suspensions.add(meant_ns, woke_ns)
+        self._suspensions.look()
 
     def _postpone_deadline(self, passed_s: float, patience_s: float) -> None:
         """Postpone the deadline by the time for which this process was suspended: the worker was suspended, too."""
@@ -304,7 +365,7 @@ class Supervisor:
 
     def _begin(self, message: Begin) -> None:
         """Begin to record an attempt, or the part of one run in a stand-alone evaluation."""
-        self._attempt = message.attempt
+        self._attempt, self._rank = message.attempt, message.rank
         if message.attempt is None:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s or self._grace_s

@@ -189,6 +189,14 @@ def make_console(file: IO[str] | None = None) -> Console:
     return PlainConsole(stream, None if stream.isatty() else PLAIN_WIDTH)
 
 
+def make_lossy_console() -> Console:
+    """Return a console on standard output that drops what can't be written there. Close its file in the end.
+
+    If nobody reads the output any more, printing raises :class:`BrokenPipeError`.
+    """
+    return make_console(_lossy(os.dup(1), "utf-8", "replace", lambda error: None))
+
+
 def write_output(name: str, text: str) -> None:
     """Write what a user asked for.
 

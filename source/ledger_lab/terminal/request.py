@@ -250,7 +250,7 @@ def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
     many = get_origin(hint) is tuple
     kind = next(each for each in (*get_args(hint), hint) if each not in (NoneType, Ellipsis))
     if get_origin(kind) is Literal:
-        return {**options, "choices": get_args(kind), "nargs": "+"}
+        return {**options, "choices": get_args(kind), **({"nargs": "+"} if many else {})}
     if get_origin(kind) is tuple:
         return {**options, "nargs": len(get_args(kind))}
     kind = _whole_number if kind is int else kind

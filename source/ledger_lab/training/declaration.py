@@ -71,7 +71,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         verdict_rule=plan.verdict_rule,
         stop_on=list(plan.request.stop_on),
         physics=physics_name(plan.env_cfg),
-        timing=plan.request.timing,
+        timing=plan.timing,
         price=plan.price.to_dict(),
         config_sha256=plan.config_sha256,
         versions=package_versions(),

@@ -13,6 +13,7 @@ from ledger_lab.checkpoints.candidate import hash_configs
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World, read_world
+from ledger_lab.ledger import Timing
 from ledger_lab.meters import package_versions
 from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.names import require_folder_name
@@ -103,6 +104,11 @@ class TrainPlan:
         return {} if self.resumed is None else changed_code(self.scoring_code, self.resumed.declared.scoring_code)
 
     @property
+    def timing(self) -> Timing:
+        """How times are measured; unless requested otherwise, by events on a GPU, else on the host."""
+        return self.request.timing or ("host" if self.device == "cpu" else "events")
+
+    @property
     def steps_per_iteration(self) -> int:
         """Environment steps of all processes in one iteration."""
         return self.batch.horizon * self.env_cfg.scene.num_envs * self.world.size
@@ -170,6 +176,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     else:
         price = Price.from_dict(resumed.declared.price)
     device = resolve_device(request.device, world)
+    if request.timing == "events" and device == "cpu":
+        raise UserError("--timing events: only a GPU has events, and this training uses the CPU: leave --timing out")
     library = request.rl_library or require_task_default(request.task)
     adapter = load_adapter(library)
     require_task(request.task, library, request.agent)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import msgspec
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import require_cohort_name
+from ledger_lab.ledger import Timing, require_cohort_name
 from ledger_lab.meters.health import Event
 from ledger_lab.panels.panel import require_target
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
@@ -256,12 +256,13 @@ class TrainRequest(TaskRequest):
         metavar="NAME",
         each_attempt=True,
     )
-    timing: Literal["host", "synchronized"] = flag(
-        "host",
+    timing: Timing | None = flag(
+        None,
         (
-            "How to time the parts of a training on a GPU (default: host). With host, the clock does not wait for the "
-            "GPU. With synchronized, the clock waits at the end of each part. The times are then exact, but the "
-            "training is slower."
+            "How to time the parts of a training on a GPU (default: events). With events, the GPU notes when it has "
+            "finished each part, and the clock reads the notes once per iteration. With synchronized, the clock waits "
+            "for the GPU at the end of each part, which is slower, for diagnosis. With host, the clock measures when "
+            "the processor launches the work, not how long the GPU takes. On the CPU, all times are those of host."
         ),
         group=_LEDGER,
     )

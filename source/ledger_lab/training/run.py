@@ -25,6 +25,7 @@ from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
+from ledger_lab.meters.cuda_timer import CudaTimer
 from ledger_lab.meters.episode_endings import EpisodeEndings
 from ledger_lab.meters.health import HealthMonitor, Settings
 from ledger_lab.mirrors.start import start_mirrors
@@ -52,7 +53,6 @@ from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
 from ledger_lab.training.show import (
     is_refused,
-    report,
     show_failure,
     show_how_to_resume,
     show_loss,
@@ -74,7 +74,7 @@ def train_run(
     judge: type[Judge] = Judge,
     loop: type[TrainingLoop] = TrainingLoop,
 ) -> NoReturn:
-    """Train as the command line requests, score policies during the training, and print the report.
+    """Train as the command line requests, and score policies during the training.
 
     Args:
         argv: Command line without the program's name.
@@ -122,7 +122,7 @@ def _carry_out(
     judge: type[Judge],
     loop: type[TrainingLoop],
 ) -> NoReturn:
-    """Declare the run, begin its attempt, train and judge, end the attempt, and print the report."""
+    """Declare the run, begin its attempt, train and judge, and end the attempt."""
     console = terminal.console
     with ExitStack() as shutdown:
         with _errors_of_beginning(plan):
@@ -142,7 +142,6 @@ def _carry_out(
         if plan.world.first and not is_refused(attempt, link.ended):
             if not attempt.begun:
                 start_mirrors(plan.run_dir, plan.request.mirror)  # a dashboard shows a failed start, too
-            report(plan, console)
             if attempt.status in OVER:
                 remove_states(plan.run_dir)
             elif attempt.resumable:
@@ -181,9 +180,10 @@ def _begin(
         The writer of the attempt's rows.
     """
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
-    synchronize = torch.cuda.synchronize if plan.request.timing == "synchronized" and plan.device != "cpu" else None
+    waits = plan.timing == "synchronized" and plan.device != "cpu"
     base = Phase.STARTUP if resumed is None else Phase.RESTART
-    clock = PhaseClock(started_ns, base=base, synchronize=synchronize)
+    synchronize = CudaTimer(plan.device).synchronize if waits else None
+    clock = PhaseClock(started_ns, base=base, synchronize=synchronize, suspended_ns=link.suspensions.suspended_ns)
     writers: list[RunWriter] = []
 
     def open_journal() -> None:
@@ -267,13 +267,16 @@ def _train_and_judge(
         keeper.begin()
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
         watch = _health_watch(plan, writer, endings.time_outs, env.unwrapped.max_episode_length, console)
+        if plan.timing == "events":
+            clock.follow(CudaTimer(plan.device))
         with endings.counting():
             loop = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, endings.take, console)
             status = loop.run()
         writer.iteration = None
-        if judge is None or status is Status.STOPPED:
-            return status
-        return _judge_last(judge, clock, console)
+        if judge is not None and status is not Status.STOPPED:
+            status = _judge_last(judge, clock, console)
+        clock.settle()  # after an exception, the device may be lost, and is not asked
+        return status
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""What a training prints: its settings at the start, its result at the end."""
+"""What a training prints: its settings at the start, and why it ended early."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,16 +9,15 @@ from rich.text import Text
 
 from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptEnded, Status, read_ledger
+from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.checks import Prospects
 from ledger_lab.physics import physics_name
 from ledger_lab.recipes.settings import read_setting
-from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.supervision.attempt import Attempt, resume_command
 from ledger_lab.terminal.console import Terminal, tell_error
-from ledger_lab.units import duration, percent
+from ledger_lab.units import percent
 
 if TYPE_CHECKING:
     from ledger_lab.training.plan import TrainPlan
@@ -81,25 +79,6 @@ def _prospects(plan: TrainPlan) -> list[Text]:
     prospects = Prospects.of(plan.panel.target_success, len(plan.panel.episodes), plan.error_budget)
     warning = prospects.warning
     return [*lines, Text(str(prospects)), *([] if warning is None else [Text(warning, style="yellow")])]
-
-
-def report(plan: TrainPlan, console: Console) -> None:
-    """Print the run's table, and the first checkpoint that reached the target."""
-    (run,) = read_ledger(plan.run_dir).runs
-    summary = summarize_run(run)
-    alone = summarize_cohorts([replace(summary, cohort=None)])  # the other runs of its cohort were not read
-    console.print(render_report([summary], alone, console.width, find_bottlenecks([run], [summary])))
-    first = summary.confirmed
-    if first is not None:
-        console.print(
-            f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
-            f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
-            "episodes",
-            f"watch it: ./isaaclab.sh -p scripts/play.py {plan.run_dir / first.path} --video --viz newton_gl",
-            sep="\n",
-            style="green",
-            soft_wrap=True,
-        )
 
 
 def is_refused(attempt: Attempt, ended: AttemptEnded | None) -> bool:

@@ -22,6 +22,7 @@ const PHASES = [
   ["log", "#C9B58B", "#CDBB94", "."],
   ["checkpoint", "#8C6D00", "#B39428", "|"],
   ["restart", "#A8324A", "#D9697F", "-"],
+  ["suspended", "#d8c9e8", "#6b5b80", "."],
   ["shutdown", "#b9c0c9", "#4d5560", "\\"],
   ["unattributed", "#3a3f46", "#d0d6dd", "x"],
 ];

@@ -1,0 +1,73 @@
+"""The report that ``train.py`` ends with. It is made from the ledger, and neither torch nor Isaac Lab is imported."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
+from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from ledger_lab.terminal.console import make_lossy_console, tell_error
+from ledger_lab.units import duration
+
+_OTHERS_S = 5.0
+"""How long the report waits for the last rows of other ranks [s]: until then, the time that is billed still grows."""
+
+_LOOK_AGAIN_S = 0.1
+
+
+def print_final_report(run_dir: Path) -> None:
+    """Print a run's table, and the checkpoint that reached the target.
+
+    Call this when the supervisor of this process has written its last row.
+
+    Args:
+        run_dir: The run's directory.
+    """
+    console = make_lossy_console()
+    with suppress(BrokenPipeError):  # nobody reads any more
+        try:
+            show_final_report(_ended_run(run_dir), console)
+        except (OSError, UserError) as error:
+            tell_error(error, console)
+        finally:
+            console.file.close()
+
+
+def _ended_run(run_dir: Path) -> Run:
+    """Read a run when all supervisors of its last attempt have written their last rows, but do not wait long."""
+    until_s = time.monotonic() + _OTHERS_S
+    while True:
+        (run,) = read_ledger(run_dir).runs
+        ended = all(journal.of(ShutdownEnded) for journal in run.attempts[-1].supervisions)
+        if ended or time.monotonic() > until_s:
+            return run
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def show_final_report(run: Run, console: Console) -> None:
+    """Print a run's table, and the checkpoint that reached the target.
+
+    Args:
+        run: The run, without the other runs of its cohort.
+        console: Where to print.
+    """
+    summary = summarize_run(run)
+    alone = summarize_cohorts([replace(summary, cohort=None)])  # the other runs of its cohort were not read
+    console.print(render_report([summary], alone, console.width, find_bottlenecks([run], [summary])))
+    first = summary.confirmed
+    if first is not None:
+        console.print(
+            f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
+            f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
+            "episodes",
+            f"watch it: ./isaaclab.sh -p scripts/play.py {run.directory / first.path} --video --viz newton_gl",
+            sep="\n",
+            style="green",
+            soft_wrap=True,
+        )

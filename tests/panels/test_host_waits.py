@@ -1,0 +1,211 @@
+"""A step of held-out slots does not make the host wait for a GPU. The CPU shows which operations would."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ledger_lab.panels
+from ledger_lab.panels import Cell, load_panel
+from ledger_lab.panels.episodes import EpisodeLog, SlotState
+from ledger_lab.panels.perturbations import read_perturbations
+from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.transfers import LateFlag, to_device
+from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.leaky_cartpole import leaky
+
+OURS = str(Path(ledger_lab.panels.__file__).parent)
+TORCH = str(Path(torch.__file__).parent)
+TRAINING = 6
+CELL = {
+    "action_delay": {"steps": [0, 2]},
+    "push": {"velocity": [-0.5, 0.5], "interval_s": [0.1, 0.3], "joints": "slider_to_cart"},
+    "observation_noise": {"std": {"joint_pos": 0.02}},
+}
+PANEL = replace(
+    load_panel("cartpole_v1"),
+    seeds=tuple(range(4)),
+    cells=(Cell("nominal"), Cell("late", read_perturbations("test", CELL))),
+    episode_length_s=2.0,
+    hold_s=0.5,
+)
+
+
+class HostWaits(TorchDispatchMode):
+    """Counts operations of ``panels`` whose result the host needs, so that it would wait for a GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+        for name in ("cpu", "tolist"):
+            plain = getattr(torch.Tensor, name)
+
+            def noted(tensor: torch.Tensor, *args: Any, name: str = name, plain: Any = plain) -> Any:
+                self._note(name)
+                return plain(tensor, *args)
+
+            monkeypatch.setattr(torch.Tensor, name, noted)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in ("_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select"):
+            self._note(name)
+        if name in ("index", "index_put", "index_put_") and any(
+            each is not None and each.dtype == torch.bool for each in args[1]
+        ):
+            self._note(f"{name} by a mask")
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, name: str) -> None:
+        """Count an operation if ``panels`` calls it directly."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith((TORCH, __file__)):
+            frame = frame.f_back
+        if frame.f_code.co_filename.startswith(OURS):
+            self.found[f"{name} in {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"] += 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> Iterator[None]:
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
+        yield
+
+
+def busy() -> Any:
+    """Return a cart-pole with noise, drawing terms, interval events, and commands that all change in the same step."""
+    cfg = task_cfg("LedgerLab-Cartpole")
+    for leak in ("command", "interval_event", "observation_noise", "random_observation", "action_noise"):
+        cfg = leaky(cfg, leak)
+    cfg.commands.number.resampling_time_range = (0.7, 0.7)
+    return cfg
+
+
+def test_a_step_asks_the_device_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.panels.view import TrainingView
+
+    with Trial(PANEL, still, still, busy).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
+        slots._hooks._waits = True  # as on a GPU
+        view, training = TrainingView(env, slots), torch.zeros(TRAINING, 1)
+        view.reset()
+        slots.begin([still])
+        view.step(training)
+        resets, resamples, waits = 0, 0, HostWaits(monkeypatch)
+        for step in range(100):
+            command = env.unwrapped.command_manager.get_term("number")
+            before = command.command_counter.clone()
+            if step % 2:
+                view.episode_length_buf[step % TRAINING] = view.max_episode_length - 1
+            with waits:
+                *_, truncated, _ = view.step(training)
+            resets += bool(truncated.any())
+            held_out_resampled = bool((command.command_counter - before)[TRAINING:].any())
+            resamples += held_out_resampled
+            if held_out_resampled or step == 0:
+                waits.found.clear()  # when commands of held-out slots change, Isaac Lab waits, too
+            assert not waits.found, step
+        assert resets > 20 and resamples == 2, "both kinds of steps were seen"
+        assert not slots.idle
+
+
+class Queue:
+    """A GPU's queue of copies: it executes them when the host waits, or when it is told to."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self.value = torch.zeros((), dtype=torch.bool)
+        self._copies: list[torch.Tensor] = []
+
+    def numpy(self) -> Any:
+        return self.value.numpy()
+
+    def copy_(self, value: torch.Tensor, non_blocking: bool) -> None:
+        assert non_blocking
+        self._copies.append(value.clone())
+
+    def record(self) -> None:
+        pass
+
+    def execute(self) -> None:
+        while self._copies:
+            self.value.copy_(self._copies.pop(0))
+
+    def synchronize(self) -> None:
+        self.waits += bool(self._copies)
+        self.execute()
+
+
+def test_a_flag_of_a_gpu_is_read_after_its_copy() -> None:
+    queue = Queue()
+    flag = LateFlag(queue, queue)  # type: ignore[arg-type]
+    flag.set(True)
+    assert flag and not queue.waits
+    flag.set_later(torch.tensor(False))
+    queue.execute()  # Isaac Lab waits for the terminations
+    assert not flag and not queue.waits
+    flag.set_later(torch.tensor(True))
+    assert flag and queue.waits == 1, "it is never read too early"
+
+
+def test_episodes_on_a_gpu_end_at_the_horizon_or_after_the_terminations(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue()
+    with Trial(PANEL, still, still, busy).simulation(1) as (_, slots), torch.inference_mode():
+        log: EpisodeLog = slots._log
+        log._running = LateFlag(queue, queue)  # type: ignore[arg-type]
+        slots.reset()
+        found = []
+        for last in (False, True):
+            slots.begin([still])
+            slots.step(torch.zeros(0, 1))
+            assert not slots.idle
+            if last:
+                log._state.fill_(SlotState.NON_FINITE)  # at the end of a step
+                assert not slots.idle, "the host does not know it yet"
+                slots.step(torch.zeros(0, 1))
+            else:
+                for _ in range(log.horizon):
+                    queue.execute()
+                    slots.step(torch.zeros(0, 1))
+            queue.execute()
+            assert slots.idle
+            found.append(set(slots.outcomes()[0].ended_by))
+        assert found == [{"horizon"}, {"non_finite"}]
+        assert queue.waits == 0
+
+
+def test_values_go_to_a_gpu_through_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    class Pinned:
+        def to(self, device: torch.device, non_blocking: bool) -> str:
+            asked.append((device, non_blocking))
+            return "there"
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: Pinned())
+    assert to_device([1.0, 2.0], "cuda:1") == "there"
+    assert asked == [(torch.device("cuda:1"), True)]
+    assert to_device([1, 2], "cpu", torch.float32).tolist() == [1.0, 2.0]
+
+
+def test_snapshots_of_random_streams_ask_only_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = [torch.zeros(16, dtype=torch.uint8)]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: gpu[0].clone())
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: gpu.__setitem__(0, state))
+    before = GlobalStreams()
+    assert not before.moved()
+    gpu[0] = torch.ones(16, dtype=torch.uint8)
+    assert before.moved() == ["torch"]
+    GlobalStreams.from_data(before.to_data()).restore()
+    assert not before.moved() and not gpu[0].any()
