@@ -318,7 +318,7 @@ def _require_ranks(directory: Path, attempt: Attempt, declared: RunDeclared, lat
     All processes compute each iteration together. So once one has completed an iteration, all of them have begun. Of
     several machines, each may keep only the journals of its own processes.
     """
-    if len(attempt.ranks) == declared.world_size or declared.machines > 1:
+    if len(attempt.ranks) == declared.world_size or (declared.machines or 1) > 1:
         return
     done = any(journal.windows.iterations for journal in attempt.ranks)
     done = done or (attempt.ended is not None and attempt.ended.status in _FINISHED)
