@@ -51,7 +51,7 @@ def test_a_suspension_is_its_own_phase_and_the_open_window_keeps_its_work(
         time.sleep(30.0)
         suspensions.end()
         time.sleep(4.0)
-        suspensions.look()
+        suspensions.note_awake()
     time.sleep(1.0)
     spent, wall_ns = clock.flush()
     assert spent == {
@@ -99,7 +99,7 @@ def test_overlapping_notes_count_once(time: FakeTime, suspensions: Suspensions) 
     suspensions.add(since + 2 * SECOND, time.now)
     suspensions.add(since + 4 * SECOND, since + 7 * SECOND)
     time.sleep(3.0)
-    suspensions.look()
+    suspensions.note_awake()
     assert suspensions.suspended_ns(since) == 7 * SECOND
 
 
@@ -108,14 +108,14 @@ def test_earlier_suspensions_do_not_count_again(time: FakeTime, suspensions: Sus
         suspensions.begin()
         time.sleep(1.0)
         suspensions.end()
-    suspensions.look()
+    suspensions.note_awake()
     assert suspensions.suspended_ns(time.now) == 0
     last = time.now
     time.sleep(0.5)
     suspensions.begin()
     time.sleep(2.0)
     suspensions.end()
-    suspensions.look()
+    suspensions.note_awake()
     assert suspensions.suspended_ns(last) == 2 * SECOND
 
 
@@ -124,7 +124,7 @@ def test_a_worker_that_was_at_work_was_not_suspended(time: FakeTime, suspensions
     start = time.now
     time.sleep(60.0)
     suspensions.add(start, time.now)
-    suspensions.look()
+    suspensions.note_awake()
     assert suspensions.suspended_ns(start + 30 * SECOND) == 0
     just_after = start + SECOND // 20  # it went on for a moment after the supervisor had noted the time
     assert suspensions.suspended_ns(just_after) == 60 * SECOND - SECOND // 20
@@ -136,7 +136,7 @@ def test_the_worker_waits_until_its_supervisor_has_noted_the_end(time: FakeTime)
             super().sleep(seconds)
             if len(self.at_sleep) == 3:
                 suspensions.end()
-                suspensions.look()
+                suspensions.note_awake()
 
     late = Late()
     suspensions = Suspensions(late, late.sleep)
@@ -159,13 +159,13 @@ def test_the_worker_waits_only_once_for_a_supervisor_that_is_gone(time: FakeTime
 def test_a_forked_process_sees_what_its_parent_notes() -> None:
     suspensions = Suspensions()
     suspensions.add(5, 9)
-    suspensions.look()
+    suspensions.note_awake()
     read, write = os.pipe()
     if (pid := os.fork()) == 0:
         os.read(read, 1)
         os._exit(suspensions.suspended_ns(0))
     suspensions.add(20, 40)
-    suspensions.look()
+    suspensions.note_awake()
     os.write(write, b"!")
     _, status = os.waitpid(pid, 0)
     os.close(read)

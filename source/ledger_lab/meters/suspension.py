@@ -1,8 +1,8 @@
 """Times in which a process was stopped, so that they count for no phase of its work.
 
-Ctrl-Z and SIGSTOP stop a process; a container can be frozen. The stopped process cannot notice this itself: for its
-clock, the work in progress just took longer. Its supervisor is told by the kernel when it stops and continues. Where
-the supervisor was stopped, too, it wakes up later than it asked for.
+Ctrl-Z and SIGSTOP stop a process; a container can be frozen. A process cannot measure its own stop: by its clock, the
+work in progress just took longer. The kernel tells its supervisor when it stops and continues. If the supervisor was
+stopped, too, its sleep takes longer than the requested time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FRESH_NS = 3 * _NS // 2
 """A supervisor that was awake within this time is not stopped [ns]. It wakes up every second."""
 
 _PATIENCE_NS = _NS // 2
-"""How long the worker waits for a supervisor that has not noticed yet that both were continued [ns]."""
+"""How long the worker waits for the supervisor to note the end of a stop of both [ns]."""
 
 _LOOK_AGAIN_S = 0.001
 
 _TOLERANCE_NS = _NS // 10
-"""How long the worker may go on after the supervisor has noted that it is stopped [ns]."""
+"""How long the worker may still run after the supervisor has noted its stop [ns]."""
 
 
 class Suspensions:
@@ -65,7 +65,7 @@ class Suspensions:
             self._words[_STOPPED_AT] = 0
 
     def add(self, start_ns: int, end_ns: int) -> None:
-        """Note an interval in which the worker was stopped; what was noted before counts once.
+        """Note an interval in which the worker was stopped. A part that was noted before does not count twice.
 
         Args:
             start_ns: Its start.
@@ -79,18 +79,18 @@ class Suspensions:
             self._words[place], self._words[place + 1] = start_ns, end_ns
             self._words[_COUNT] = count + 1
 
-    def look(self) -> None:
-        """Note that the supervisor is awake, after it has noted what it slept through."""
+    def note_awake(self) -> None:
+        """Note that the supervisor is awake. Call it after the intervals in which it was stopped are noted."""
         self._words[_AWAKE] = self._clock_ns()
 
     def suspended_ns(self, since_ns: int) -> int:
         """Return how long the worker was stopped since a time [ns].
 
-        If the supervisor has not noticed yet that the worker goes on, this waits for it, as a rule some milliseconds.
+        If the supervisor has not noted the end of a stop yet, this waits for it, usually some milliseconds.
 
         Args:
-            since_ns: The time. The worker was at work then. So of an interval that began before, at most the end is its
-                own, and only if it began just before.
+            since_ns: The time. The worker was not stopped then. An interval that began just before it, because the
+                supervisor noted the stop before it happened, counts from this time; earlier intervals do not count.
         """
         self._wait_for_supervisor()
         count = self._words[_COUNT]

@@ -189,7 +189,7 @@ class Supervisor:
             pid: The worker; it leads a process group of its own.
             connection: Stream socket to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
-            suspensions: Where to note when the worker is stopped; ``None`` if it is not to know.
+            suspensions: Where to note when the worker is stopped; ``None`` if the worker does not read the notes.
             grace_s: See :func:`run_supervised`.
             shutdown_s: See :func:`run_supervised`.
         """
@@ -273,7 +273,10 @@ class Supervisor:
                     return exit_status
 
     def _patience_s(self) -> float:
-        """Return the time until the next sample or deadline [s], at most a second: the worker sees who is awake."""
+        """Return the time until the next sample or deadline [s].
+
+        It is at most a second, so that :class:`~ledger_lab.meters.Suspensions` can tell when this process is stopped.
+        """
         now_s = time.monotonic()
         moments = [now_s + _SAMPLE_S] if self._sampler is None else [self._next_sample_s]
         moments += [] if self._deadline_s is None else [self._deadline_s]
@@ -304,7 +307,7 @@ class Supervisor:
         meant_ns, woke_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns() - max(0, waited_ns)
         if woke_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
             self._suspensions.add(meant_ns, woke_ns)
-        self._suspensions.look()
+        self._suspensions.note_awake()
 
     def _postpone_deadline(self, passed_s: float, patience_s: float) -> None:
         """Postpone the deadline by the time for which this process was suspended: the worker was suspended, too."""
