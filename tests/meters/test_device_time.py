@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ledger_lab.meters import Phase, PhaseClock, device_time
+from ledger_lab.meters import Phase, PhaseClock, Suspensions, device_time
 from tests.fakes.queued_device import QueuedDevice
 
 _MS = 1_000_000
@@ -208,3 +208,27 @@ def test_settled_times_survive_the_end_of_the_measurement() -> None:
     clock.settle()
     clock.unwind(Phase.SHUTDOWN)
     assert clock.flush() == ({"simulate": 9 * _MS}, 9 * _MS)
+
+
+@pytest.mark.parametrize("queued_ns", [0, 200 * _MS])
+def test_a_suspension_is_left_out_of_the_window_in_which_the_device_was_idle(queued_ns: int) -> None:
+    device = QueuedDevice()
+    suspensions = Suspensions(device)
+    clock = PhaseClock(device(), base=Phase.UNATTRIBUTED, suspended_ns=suspensions.suspended_ns, clock_ns=device)
+    clock.follow(device)
+    clock.share(1, 2)
+    with clock.window(Phase.LEARN):
+        device.launch(queued_ns)
+    with clock.window(Phase.SIMULATE):
+        device.now_ns += 500 * _MS
+        suspensions.begin()
+        device.now_ns += 30_000 * _MS
+        suspensions.end()
+        suspensions.note_awake()
+        device.now_ns += 500 * _MS
+    spent, wall_ns = clock.flush()
+    assert spent["suspended"] == 30_000 * _MS
+    assert spent["simulate"] == spent["evaluate"] == (1_000 * _MS - queued_ns) // 2
+    assert spent.get("learn", 0) == queued_ns
+    assert sum(spent.values()) == wall_ns
+    assert clock.flush_device_bound() == ({"learn": queued_ns} if queued_ns else {})

@@ -76,8 +76,8 @@ _SHORTEST_SUSPENSION_NS = 100_000_000
 """Time without a boundary from which on the clock asks whether the process was suspended [ns]. Asking takes longer than
 most windows."""
 
-type _Owner = tuple[Phase, int, int]
-"""Phase of a window, the held-out slots that take part, and all slots."""
+type _Owner = tuple[Phase, int, int, int]
+"""Phase of a window, the held-out slots that take part, all slots, and how long the process was suspended [ns]."""
 
 
 class PhaseClock:
@@ -107,7 +107,7 @@ class PhaseClock:
                 for :attr:`Phase.SUSPENDED`, and not for the open window.
             clock_ns: Monotonic clock [ns].
         """
-        self._started_ns = self._mark_ns = started_ns
+        self._started_ns = self._mark_ns = self._boundary_ns = started_ns
         self._stack: list[Phase] = [base]
         self._spent_ns: dict[Phase, int] = dict.fromkeys(Phase, 0)
         self._synchronize = synchronize
@@ -147,14 +147,18 @@ class PhaseClock:
         self._charge()
         self._timeline = DeviceTimeline(timer, self._clock_ns)
         self._device_bound_ns = {}
-        self._count(self._stack[-1], self._held_out, self._slots, self._timeline.settled_ns - self._mark_ns)
-        self._mark_ns = self._timeline.settled_ns
+        self._count(self._stack[-1], self._held_out, self._slots, 0, self._timeline.settled_ns - self._mark_ns)
+        self._mark_ns = self._boundary_ns = self._timeline.settled_ns
 
     def settle(self) -> None:
-        """Wait for the device that the clock follows, if it follows one, and read the device's times."""
+        """Wait for the device that the clock follows, if it follows one, and read the device's times.
+
+        If the process is suspended while it waits here, this time counts for the innermost window.
+        """
         if self._timeline is not None:
             self._charge()
             self._take(self._timeline.settle(), self._timeline.settled_ns)
+            self._boundary_ns = self._mark_ns
 
     def unwind(self, phase: Phase) -> None:
         """Close all windows that an exception left open, measure only the host, and count time for a phase.
@@ -279,18 +283,6 @@ class PhaseClock:
         self._spent_ns = dict.fromkeys(Phase, 0)
         return spent, self._mark_ns - self._started_ns
 
-    def _leave_out_suspension(self) -> int:
-        """Count the time since the last boundary in which the process was suspended, and move the boundary past it.
-
-        Returns:
-            The time [ns]: the question may have waited until the end of the suspension was known.
-        """
-        suspended_ns, now_ns = self._suspended_ns(self._mark_ns), self._clock_ns()
-        suspended_ns = min(suspended_ns, now_ns - self._mark_ns)
-        self._spent_ns[Phase.SUSPENDED] += suspended_ns
-        self._mark_ns += suspended_ns
-        return now_ns
-
     def flush_device_bound(self) -> dict[str, int] | None:
         """Return and reset the time in which the device determined the length of windows. Call it after :meth:`flush`.
 
@@ -305,17 +297,18 @@ class PhaseClock:
 
     def _charge(self) -> None:
         """Count the time since the last boundary for the innermost window, now or when the device's time is read."""
-        if self._timeline is not None:
-            if intervals := self._timeline.add((self._stack[-1], self._held_out, self._slots)):
-                self._take(intervals, self._timeline.settled_ns)
-            return
         if self._synchronize is not None:
             self._synchronize()
-        now_ns = self._clock_ns()
-        if now_ns - self._mark_ns >= _SHORTEST_SUSPENSION_NS:
-            now_ns = self._leave_out_suspension()
-        self._count(self._stack[-1], self._held_out, self._slots, now_ns - self._mark_ns)
-        self._mark_ns = now_ns
+        before_ns, now_ns, suspended_ns = self._boundary_ns, self._clock_ns(), 0
+        if now_ns - before_ns >= _SHORTEST_SUSPENSION_NS:
+            suspended_ns = self._suspended_ns(before_ns)
+            now_ns = self._clock_ns()  # the question may have waited until the end of the suspension was known
+        self._boundary_ns = now_ns
+        if self._timeline is None:
+            self._count(self._stack[-1], self._held_out, self._slots, suspended_ns, now_ns - self._mark_ns)
+            self._mark_ns = now_ns
+        elif intervals := self._timeline.add((self._stack[-1], self._held_out, self._slots, suspended_ns)):
+            self._take(intervals, self._timeline.settled_ns)
 
     def _take(self, intervals: Sequence[Interval[_Owner]], until_ns: int) -> None:
         """Count intervals that a device has finished.
@@ -324,23 +317,31 @@ class PhaseClock:
             intervals: The intervals since the last that were counted.
             until_ns: Their end.
         """
-        for (phase, held_out, slots), passed_ns, device_bound in intervals:
-            self._count(phase, held_out, slots, passed_ns, device_bound)
+        for owner, passed_ns, device_bound in intervals:
+            self._count(*owner, passed_ns, device_bound)
         self._mark_ns = until_ns
 
-    def _count(self, phase: Phase, held_out: int, slots: int, passed_ns: int, device_bound: bool = False) -> None:
-        """Count a time for a phase, and the held-out slots' share of it as evaluation.
+    def _count(
+        self, phase: Phase, held_out: int, slots: int, suspended_ns: int, passed_ns: int, device_bound: bool = False
+    ) -> None:
+        """Count a time for a phase, and the held-out slots' share of it as evaluation; suspended time counts apart.
 
         Args:
             phase: Phase of the innermost window.
             held_out: Held-out slots that take part.
             slots: All slots.
-            passed_ns: The time [ns].
+            suspended_ns: How long the process was suspended [ns]. This may be longer than the time, because a device
+                may have worked for earlier intervals meanwhile.
+            passed_ns: The time, suspensions included [ns].
             device_bound: Whether the device determined it.
         """
+        if suspended_ns:
+            suspended_ns = min(suspended_ns, passed_ns)
+            self._spent_ns[Phase.SUSPENDED] += suspended_ns
+            passed_ns -= suspended_ns
         if held_out and phase in SHARED_PHASES:
             evaluating_ns = passed_ns * held_out // slots
-            self._count(Phase.EVALUATE, 0, 1, evaluating_ns, device_bound)
+            self._count(Phase.EVALUATE, 0, 1, 0, evaluating_ns, device_bound)
             passed_ns -= evaluating_ns
         self._spent_ns[phase] += passed_ns
         if device_bound and self._device_bound_ns is not None:
