@@ -1,4 +1,4 @@
-"""``benchmarks across_tasks``: how often intervals of figures over several tasks hold the true figure."""
+"""``python -m benchmarks across_tasks``: how often intervals of figures over several tasks hold the true figure."""
 
 from __future__ import annotations
 

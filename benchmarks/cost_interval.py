@@ -1,4 +1,4 @@
-"""``benchmarks cost_interval``: how often intervals of the cost per target-reaching checkpoint hold the true cost."""
+"""``python -m benchmarks cost_interval``: how often intervals of the cost per target-reaching checkpoint are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchmarks error_budget``: how often an error budget is exceeded, in chains of runs and with chosen panels."""
+"""``python -m benchmarks error_budget``: how often error budgets are exceeded, in chains and with chosen panels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchmarks evaluators``: the errors of common ways to evaluate a policy in parallel environments."""
+"""``python -m benchmarks evaluators``: the errors of common ways to evaluate a policy in parallel environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchmarks ground``: success on held-out ground, compared with success on the ground of the training."""
+"""``python -m benchmarks ground``: success on held-out ground, compared with success on the ground of the training."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bench_ground(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If the ledger doesn't have scores of one checkpoint on both grounds.
+        UserError: If the ledger has no scores of one checkpoint on both grounds.
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks ground",
@@ -82,10 +82,9 @@ def bench_ground(argv: Sequence[str]) -> int:
     console = make_console()
     console.print(_table(pairs))
     console.print(
-        f"held-out minus trained ground: {100 * found['seed'].difference:+.1f} points {_points(found['seed'])}, paired "
-        f"by seed; {_points(found['patch'])} if the episodes of a patch count as one; only on trained ground "
-        f"{found['seed'].only_first}, only on held-out ground {found['seed'].only_second} of {len(pairs)} episodes, "
-        f"p = {found['seed'].p_value:.2g} (exact McNemar test)",
+        f"held-out minus trained ground: {found['seed'].points}, paired by seed; {found['patch'].points} if the "
+        f"episodes of a patch count as one; only on trained ground {found['seed'].only_first}, only on held-out ground "
+        f"{found['seed'].only_second} of {len(pairs)} episodes, p = {found['seed'].p_text} (exact McNemar test)",
         markup=False,
     )
     declared = runs[0].declared
@@ -206,9 +205,3 @@ def _table(pairs: Sequence[Pair]) -> Table:
         cells = [share_within(sum(each) / len(each), wilson_interval(sum(each), len(each))) for each in shares]
         table.add_row(name, str(len(here)), *cells)
     return table
-
-
-def _points(found: Comparison) -> str:
-    """Return an interval in percentage points."""
-    low, high = found.interval
-    return f"[{100 * low:+.1f}, {100 * high:+.1f}]"

@@ -1,4 +1,4 @@
-"""``benchmarks log_rank``: how often the log-rank test finds a difference between equal cohorts."""
+"""``python -m benchmarks log_rank``: how often the log-rank test finds a difference between equal cohorts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.random import Generator
 from rich.table import Table
-from scipy.stats import CensoredData, logrank
+from scipy.stats import logrank
 
 from benchmarks.comparison import add_json
 from ledger_lab.costs import RunTime, log_rank_p_value
+from ledger_lab.costs.time_to_target import censored_times
 from ledger_lab.errors import UserError
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -93,7 +94,7 @@ def _count(runs: int, miss_rate: float, pairs: int, generator: Generator) -> Siz
             continue
         p_values.append(p_value)
         with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 if only the last run reached the target
-            usual.append(logrank(*map(_censored, cohorts)).pvalue)
+            usual.append(logrank(*map(censored_times, cohorts)).pvalue)
     return Size(
         runs=runs,
         miss_rate=miss_rate,
@@ -101,11 +102,6 @@ def _count(runs: int, miss_rate: float, pairs: int, generator: Generator) -> Siz
         found=sum(p_value <= 0.05 for p_value in p_values),
         found_usual=int(sum(p_value <= 0.05 for p_value in usual)),
     )
-
-
-def _censored(cohort: Sequence[RunTime]) -> CensoredData:
-    """Return the times of a cohort as SciPy's censored data."""
-    return CensoredData.right_censored([run.observed_s for run in cohort], [run.to_target_s is None for run in cohort])
 
 
 def _draw(runs: int, miss_rate: float, generator: Generator) -> tuple[list[RunTime], list[RunTime]]:

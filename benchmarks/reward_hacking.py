@@ -1,4 +1,4 @@
-"""``benchmarks reward_hacking``: how often the health event of this name is reported, with and without a cause."""
+"""``python -m benchmarks reward_hacking``: how often this health event is reported, with and without a cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchmarks studies``: how often a study of equal arms claims a difference."""
+"""``python -m benchmarks studies``: how often a study of equal arms claims a difference."""
 
 from __future__ import annotations
 

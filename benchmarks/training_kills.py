@@ -1,4 +1,4 @@
-"""``benchmarks training_kills``: trainings killed at random times leave a true ledger."""
+"""``python -m benchmarks training_kills``: trainings killed at random times leave a true ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``benchmarks verdict``: how often the rule behind a run's verdict errs, and how soon it passes a good policy."""
+"""``python -m benchmarks verdict``: how often a verdict is wrong, and how soon a good policy passes."""
 
 from __future__ import annotations
 

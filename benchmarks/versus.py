@@ -1,4 +1,4 @@
-"""``benchmarks versus``: level and power of the comparison of two policies, and coverage of its interval."""
+"""``python -m benchmarks versus``: level and power of the comparison of two policies, and coverage of its interval."""
 
 from __future__ import annotations
 

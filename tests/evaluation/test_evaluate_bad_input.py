@@ -140,7 +140,7 @@ def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Pa
     assert planned(run_dir, harder, "--target", "0.5").panel.target_success == 0.5
     elsewhere = retold(trained, tmp_path, "e0000000", panel="mine")
     refused("declared different panels .cartpole_v1, mine.: choose one with --panel", tmp_path, run_dir, elsewhere)
-    # Rewards are no part of the exam, and of another engine's settings nothing remains.
+    # Scores do not depend on rewards, and nothing remains of another engine's settings.
     alike = retold(trained, tmp_path, "f0000000", overrides=["env.rewards.pole_pos.weight=-2"])
     assert len(planned(run_dir, alike).candidates) == 6
     tuned = retold(trained, tmp_path, "90000000", overrides=["env.sim.physics.solver_cfg.njmax=10"])

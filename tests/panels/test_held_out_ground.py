@@ -90,7 +90,7 @@ def starts(cfg: Any, places: int = 1, training: int = 0) -> torch.Tensor:
         return torch.cat([where, base.scene.env_origins, goals], dim=1)[rows].clone()
 
 
-def test_training_and_exams_stay_on_their_own_ground_of_isaac_labs_rough_terrain() -> None:
+def test_training_and_scoring_stay_on_their_own_ground_of_isaac_labs_rough_terrain() -> None:
     with simulation(on_isaac_labs_terrain(), training=TRAINING) as (base, slots):
         terrain, goals = base.scene.terrain, base.command_manager.get_term("number").pos_command_w
         ground, trained = terrain.flat_patches.held_out, terrain.terrain_origins.clone()

@@ -43,7 +43,7 @@ def test_terrain_does_not_depend_on_the_training_seed(cfg: Any) -> None:
         scene=SimpleNamespace(num_envs=4, env_spacing=1.0, terrain=SimpleNamespace(terrain_generator=cfg)),
         sim=SimpleNamespace(physics=None),
     )
-    exam = held_out_config(task, 1, ground="trained").scene.terrain.terrain_generator  # type: ignore[arg-type]
-    assert np.array_equal(heights(exam, 1), heights(exam, 2))
+    trained = held_out_config(task, 1, ground="trained").scene.terrain.terrain_generator  # type: ignore[arg-type]
+    assert np.array_equal(heights(trained, 1), heights(trained, 2))
     cfg.seed = 0
     assert not np.array_equal(heights(cfg, 1), heights(cfg, 2)), "its own seed does not fix it without us"

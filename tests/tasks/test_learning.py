@@ -36,8 +36,8 @@ def test_a_short_training_improves_the_return(task: str, tmp_path: Path) -> None
     import ledger_lab.tasks  # noqa: F401 - registers
 
     registered = gym.spec(task).kwargs
-    exam = find_panels()[registered["default_panel"]].read_text()
-    (tmp_path / "short.toml").write_text(re.sub(r"(?m)^count = \d+$", f"count = {EPISODES}", exam))
+    panel = find_panels()[registered["default_panel"]].read_text()
+    (tmp_path / "short.toml").write_text(re.sub(r"(?m)^count = \d+$", f"count = {EPISODES}", panel))
     envs, iterations = SHORT[task]
     agent = ["--agent", MIRRORED] if MIRRORED in registered else []
     finished = script(

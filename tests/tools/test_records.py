@@ -134,7 +134,7 @@ def test_runs_of_another_task_panel_or_target_are_not_mixed_in(tmp_path: Path) -
 def test_scores_under_other_engines_have_a_column(tmp_path: Path) -> None:
     one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
     two = recorded(tmp_path / "t-cpu", "b", confirmation=9)
-    evaluated(one, {"model_2.pt": 1}, {**OTHER_ENGINE, "seeds": [2, 3]})  # another exam
+    evaluated(one, {"model_2.pt": 1}, {**OTHER_ENGINE, "seeds": [2, 3]})  # another panel
     evaluated(one, {"model_2.pt": 2}, FIELDS)  # the same engine
     evaluated(one, {"model_2.pt": 3}, OTHER_ENGINE, invalid="contacts were dropped")
     assert rows(tmp_path)[0][-1] == "–"

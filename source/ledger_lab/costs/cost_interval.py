@@ -13,8 +13,8 @@ FEWEST_RUNS: Final = 5
 """Smallest number of runs with an interval. No interval was tested with fewer runs."""
 
 _DRAWS: Final = 10_000
-_COSTLIEST: Final = 4.0
-"""If no run missed the target, a run that misses it is taken to cost this many times the costliest run."""
+_COST_OF_A_MISS: Final = 4.0
+"""If no run missed the target, the assumed cost of a run that misses it ÷ the cost of the costliest run."""
 
 
 def cost_draws(runs: Sequence[tuple[float, bool]], generator: np.random.Generator, size: int) -> NDArray[np.float64]:
@@ -51,7 +51,7 @@ def cost_draws(runs: Sequence[tuple[float, bool]], generator: np.random.Generato
     if failures:
         failure = _mean_draws(failures, spread, len(runs), generator, size)
     else:
-        failure = np.full(size, _COSTLIEST * spends.max())
+        failure = np.full(size, _COST_OF_A_MISS * spends.max())
     return success + (1 - rate) / rate * failure
 
 
@@ -60,8 +60,7 @@ def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[fl
 
     Its ends are percentiles of :func:`cost_draws`. If all runs reached the target, the lower end assumes that all runs
     do, as the interval of a rate by Jeffreys' prior is usually modified (Brown, Cai & DasGupta 2001, Statistical
-    Science 16:101). ``benchmarks/cost_interval.py`` measures how often the interval covers the true
-    cost.
+    Science 16:101). ``benchmarks/cost_interval.py`` measures how often the interval covers the true cost.
 
     Args:
         runs: Spend of each run [USD], and whether it reached the target.

@@ -75,6 +75,7 @@ class TimeCurve:
     """Lower end of the pointwise 95 % interval of the share (log-log transformed); None where there is none."""
 
     high: list[float | None]
+    """Upper end of the same interval."""
 
 
 def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
@@ -173,7 +174,18 @@ def kaplan_meier(runs: Sequence[RunTime]) -> ECDFResult:
 
     if not runs:
         raise ValueError("a curve needs at least one run")
-    return ecdf(_censored(runs))
+    return ecdf(censored_times(runs))
+
+
+def censored_times(runs: Sequence[RunTime]) -> CensoredData:
+    """Return the times of runs as SciPy's censored data.
+
+    Args:
+        runs: The runs.
+    """
+    from scipy.stats import CensoredData
+
+    return CensoredData.right_censored([run.observed_s for run in runs], [run.to_target_s is None for run in runs])
 
 
 def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None:
@@ -234,13 +246,6 @@ def log_rank_statistic(runs: Sequence[RunTime]) -> Callable[..., NDArray[np.floa
         return found
 
     return statistic
-
-
-def _censored(runs: Sequence[RunTime]) -> CensoredData:
-    """Return the times of runs as SciPy's censored data."""
-    from scipy.stats import CensoredData
-
-    return CensoredData.right_censored([run.observed_s for run in runs], [run.to_target_s is None for run in runs])
 
 
 def _median_of_curve(curve: ECDFResult) -> float | None:

@@ -9,8 +9,8 @@ from typing import Literal
 from ledger_lab.ledger.row import Count, PathBelow, Positive, Row, RunId, Seed
 
 HORIZON, NON_FINITE, CAPACITY, UNSTABLE = "horizon", "non_finite", "capacity", "unstable"
-"""Ends of an episode other than a termination term: it reached its horizon, its numbers are not finite, or the physics
-engine ran out of room for contacts or constraints."""
+"""Ends of an episode other than a termination term: it reached its horizon, its numbers are not finite, the physics
+engine ran out of room for contacts or constraints, or its physics became unstable."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,9 +33,9 @@ __all__ = [
     "measured_or_none",
     "open_devices",
     "open_nvml",
+    "package_sha256",
     "package_versions",
     "peak_host_memory_bytes",
     "process_started_ns",
     "starved_ns",
-    "package_sha256",
 ]

@@ -159,7 +159,7 @@ class EpisodeLog:
         digest = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
         self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * _PRIME, self._fingerprint)
         if unstable is not None:
-            self._state[counted & unstable] = SlotState.UNSTABLE
+            self._state.masked_fill_(counted & unstable, SlotState.UNSTABLE)
         if overflowed is not None:
             spoiled = counted & overflowed
             self._state.masked_fill_(spoiled, SlotState.OVERFLOWED)

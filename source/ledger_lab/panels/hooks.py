@@ -24,7 +24,7 @@ from ledger_lab.panels.transfers import to_device
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-_NONE: NDArray[np.int64] = np.arange(0)
+_NO_SLOTS: NDArray[np.int64] = np.arange(0)
 
 
 class Listener(Protocol):
@@ -234,7 +234,7 @@ class Hooks:
                     resample(env_ids)
                     return
                 quiet = bool(self._quiet.get(name)) and not isinstance(env_ids, slice)
-                training, held_out = (env_ids, _NONE) if quiet else self._split(env_ids)
+                training, held_out = (env_ids, _NO_SLOTS) if quiet else self._split(env_ids)
                 if quiet:
                     self._missed.logical_or_((env_ids >= self._first).any())
                 if len(training):

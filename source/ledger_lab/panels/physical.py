@@ -266,7 +266,7 @@ class PhysicalParameters:
         return self._hooked[name]
 
     def _require(self, perturbation: str, *engines: str) -> None:
-        """Refuse a perturbation that neither MuJoCo nor one of these engines, which the scene uses, supports."""
+        """Refuse a perturbation if the scene uses neither MuJoCo nor one of some other engines."""
         if not self._is_mujoco and self._engine not in engines:
             raise UserError(f"the perturbation {perturbation!r} cannot be done by {self._engine}")
 

@@ -6,7 +6,7 @@ import hashlib
 from typing import Literal
 
 PANEL_SEED_LIMIT = 2**32
-"""Seeds in a panel file are below this number; fresh seeds are not."""
+"""Seeds in a panel file are below this number; fresh seeds that this module draws are not."""
 
 _FRESH_SEEDS = 2**52 - PANEL_SEED_LIMIT
 
@@ -55,9 +55,9 @@ def confirmation_seeds(run_id: str, confirmation: int, count: int, extension: in
 def comparison_seeds(first: str, second: str, count: int) -> tuple[int, ...]:
     """Draw the fresh seeds on which two policies are compared.
 
-    The seeds depend on both policies and on nothing else. So neither policy was selected on them, a third policy has
-    other seeds, and whoever repeats a comparison gets the same episodes. No panel file and no confirmation has any of
-    these seeds, unless two hashes collide.
+    The seeds depend on both policies and on nothing else. So neither policy was selected on them, a comparison with a
+    third policy has other seeds, and a repeated comparison has the same episodes. No panel file has any of these seeds,
+    and no confirmation has them, unless two hashes collide.
 
     Args:
         first: SHA-256 of the checkpoint of one policy.

@@ -280,20 +280,20 @@ class HeldOutSlots:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
     def on_training_reset(self, ids: torch.Tensor) -> None:
-        """See to it that training robots start on the ground of the training."""
+        """Note training robots that start on held-out ground."""
         self._ground.look(ids)
 
     def on_resample(
         self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
     ) -> None:
         """Resample a command as it was configured, from the episodes' own streams."""
-        with self.own_draws(slots, f"command {command!r}"), self._as_in_an_exam():
+        with self.own_draws(slots, f"command {command!r}"), self._scoring_conditions():
             resample(slots)
 
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due, "an interval event"), self._as_in_an_exam():
+            with self.own_draws(due, "an interval event"), self._scoring_conditions():
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -375,7 +375,7 @@ class HeldOutSlots:
 
         self._streams.restart(slots, self._keys[slots])
         ids = self._ids(slots)
-        with self._drawing(self._streams, slots, "the task's reset"), self._as_in_an_exam():
+        with self._drawing(self._streams, slots, "the task's reset"), self._scoring_conditions():
             place_on_patches(self._base, ids)
             reset_scene_to_default(self._base, ids, reset_joint_targets=True)
             self._hooks.reset(ids)
@@ -385,7 +385,7 @@ class HeldOutSlots:
             self._conditions.start(slots, self._condition_keys[slots])
 
     @contextmanager
-    def _as_in_an_exam(self) -> Iterator[None]:
+    def _scoring_conditions(self) -> Iterator[None]:
         """Within the context, terms are as they were configured, and patches are those of the held-out ground."""
         with self._configured.restored(), on_held_out_ground(self._base):
             yield

@@ -31,8 +31,8 @@ _PARAMETERS = (
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
 """Functions of Python's module ``time`` that read a clock."""
 
-_LATER_S = 1_000_003
-"""How much later other surroundings are [s]; also the number of further steps."""
+_LATER = 1_000_003
+"""By how many seconds clocks, and by how many steps counters, are ahead in other surroundings."""
 
 _ROUNDING = 1e-5
 """Largest difference, relative and absolute, that counts as rounding."""
@@ -155,10 +155,10 @@ def other_surroundings(base: ManagerBasedRLEnv) -> Iterator[None]:
     np.random.seed(random.getrandbits(32))
     random.seed(random.getrandbits(32))
     for name, count in counters.items():
-        setattr(base, name, count + _LATER_S)
+        setattr(base, name, count + _LATER)
     clocks = {name: getattr(time, name) for name in _CLOCKS}
     for name, read in clocks.items():
-        later = _LATER_S * (10**9 if name.endswith("_ns") else 1)
+        later = _LATER * (10**9 if name.endswith("_ns") else 1)
         setattr(time, name, functools.partial(_read_later, read, later))
     try:
         yield

@@ -43,12 +43,8 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self.rule = rule
         self.target_reached = False
         """Whether a confirmation proved a checkpoint."""
-        self._panel, self._declared, self._clock, self._peak_gpu_memory_bytes = (
-            panel,
-            declared,
-            clock,
-            peak_gpu_memory_bytes,
-        )
+        self._panel, self._declared, self._clock = panel, declared, clock
+        self._peak_gpu_memory_bytes = peak_gpu_memory_bytes
         self._confirmations, self._extension = 0, 0
         self._standing, self._confirming = Standing.of(rule.error_budget), ""
         """What the run may still risk, and the hash of the checkpoint that was confirmed last."""
@@ -211,9 +207,9 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
     def fresh(self, saved: CheckpointSaved, episodes: int) -> RecordedPanel:
         """Draw the next panel of a checkpoint's confirmation: the run's panel with unseen seeds.
 
-        Before the next panel is drawn, the outcomes of this one must be recorded. So nobody can record a panel, a part
-        of a panel, or a checkpoint *because of* the outcomes: the error budget covers what is chosen before outcomes
-        are known, such as the number of episodes, and nothing that is chosen after.
+        Before the next panel is drawn, the outcomes of this one must be recorded. So no panel, part of a panel or
+        checkpoint can be selected by its outcomes. The error budget covers choices that are made before the outcomes
+        are known, such as the number of episodes. It does not cover later choices.
 
         Args:
             saved: The checkpoint that will be scored.

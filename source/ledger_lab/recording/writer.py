@@ -153,7 +153,7 @@ class RunWriter(AttemptWriter):
         """Time in the phase ``evaluate`` up to the last beat, over all attempts without lost work [ns]."""
         self._peak_gpu_memory_bytes = peak_gpu_memory_bytes
         self._endings: Counter[str] | None = None
-        """Training episodes that ended since the last checkpoint; ``None`` if nobody counted any."""
+        """Training episodes that ended since the last checkpoint; ``None`` before :meth:`count_endings`."""
         self._run_id, self._device, self._attempt, self._rank = run_id, device, attempt, rank
         self._sha256_of: dict[str, str] = {}
         self._final: dict[tuple[str, int | None, int, str], PanelResult] = {}

@@ -142,7 +142,7 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
     try:
         left = left_budget(before, panels)
     except ValueError:
-        return  # the other run's own lines tell
+        return  # reported for the other run
     if left.panels == panels and not isclose(left.budget, budget, rel_tol=1e-9):
         yield (
             f"run {run.run_id} in {run.directory}: declares an error budget of {budget:g}, but run {before.run_id}, "

@@ -49,8 +49,8 @@ class Workload:
     """Whether the physics engine recorded its steps, which is the default."""
     timing: Timing
     launch_times: bool
-    """Whether the phases of the loop are the times in which the host launched work on a device, because nobody measured
-    how long the device took."""
+    """Whether the phases of the loop are the times in which the host launched work on a device, because the time of
+    the device was not measured."""
     num_envs: int
     held_out_slots: int
     horizon: int

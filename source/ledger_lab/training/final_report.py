@@ -22,7 +22,7 @@ _LOOK_AGAIN_S = 0.1
 
 
 def print_final_report(run_dir: Path) -> None:
-    """Print a run's table, and the checkpoint that reached the target.
+    """Read a run from its directory, and print its report on standard output, as far as this is still possible.
 
     Call this when the supervisor of this process has written its last row.
 
@@ -30,7 +30,7 @@ def print_final_report(run_dir: Path) -> None:
         run_dir: The run's directory.
     """
     console = make_lossy_console()
-    with suppress(BrokenPipeError):  # nobody reads any more
+    with suppress(BrokenPipeError):  # the reader has gone
         try:
             show_final_report(_ended_run(run_dir), console)
         except (OSError, UserError) as error:

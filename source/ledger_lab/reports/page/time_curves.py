@@ -17,6 +17,7 @@ class LogRankTest:
     a: int
     """Index of a cohort in :attr:`~ledger_lab.reports.page.model.PageModel.cohorts`."""
     b: int
+    """Index of the other cohort."""
     p_value: float
     """Two-sided p-value by permutation."""
 
