@@ -12,8 +12,9 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.comparison import add_json
+from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.errors import UserError
-from ledger_lab.reports.compare import FEW, Outcome, RatioEstimate, compare_outcomes, p_values_of
+from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes, p_values_of
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -123,7 +124,7 @@ def _count(scenario: Scenario, studies: int, generator: Generator) -> Claims:
         if not any(map(_excludes_1, itertools.chain(*estimates))):
             continue  # nothing can be claimed, whatever the tests say
         by_intervals += 1
-        if scenario.seeds < FEW:
+        if scenario.seeds < FEWEST_RUNS:
             continue
         corrected = correct_for_all([p_values_of(first, other) for other in others])
         claiming += any(

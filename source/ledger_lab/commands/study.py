@@ -14,14 +14,13 @@ from types import FrameType
 
 from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
-from ledger_lab.costs import least_p_value
+from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import read_runs
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
-from ledger_lab.reports.compare import FEW
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.studies import Study, Training, check_arguments, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
@@ -46,9 +45,9 @@ class StudyRequest(Request):
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
             "the end, the program prints a report of all runs, and compares each arm with the first arm as "
             "report.py --compare does, with p-values that are corrected for the number of tests. With fewer than "
-            f"{FEW} seeds, it does not compare arms. If a factor names several tasks, arms are compared within each "
-            "task, and figures over all tasks are printed. If you start the program again, it runs only the trainings "
-            "that are not finished. An interrupted training continues from its saved state; without a state, it starts "
+            f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
+            "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
+            "trainings that are not finished. An interrupted training continues from its saved state; without a state, it starts "
             f"from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a batch job can "
             "requeue itself. Arguments after -- are passed to every training."
         ),
@@ -122,8 +121,8 @@ def _planning_lines(study: Study) -> list[str]:
     seeds, tests = len(study.seeds), 2 * comparisons  # of time and cost
     if not comparisons:
         return []
-    if seeds < FEW:
-        return [f"{seeds} seeds per arm are too few to compare arms: use at least {FEW}"]
+    if seeds < FEWEST_RUNS:
+        return [f"{seeds} seeds per arm are too few to compare arms: use at least {FEWEST_RUNS}"]
     least = tests * least_p_value(seeds, seeds)
     if least > LEVEL:
         return [

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ledger_lab.reports.compare import FEW
+from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.studies.aggregates import (
     interquartile_mean,
     performance_profile,
@@ -27,8 +27,8 @@ class Aggregate:
 
     value: float
     interval: tuple[float, float] | None
-    """95 % interval by a stratified bootstrap. ``None`` with fewer than :data:`FEW` runs on a task, and if all
-    resamples are equal."""
+    """95 % interval by a stratified bootstrap. ``None`` with fewer than :data:`~ledger_lab.costs.FEWEST_RUNS` runs on a
+    task, and if all resamples are equal."""
 
     def __str__(self) -> str:
         """Return the figure with two digits."""
@@ -83,7 +83,7 @@ def aggregate_arms(times: Mapping[str, Sequence[Sequence[float | None]]]) -> lis
 
 def _aggregate_arm(name: str, speeds: list[NDArray[np.float64]], first: list[NDArray[np.float64]]) -> ArmAcrossTasks:
     """Aggregate one arm."""
-    few = min(len(runs) for runs in (*speeds, *first)) < FEW
+    few = min(len(runs) for runs in (*speeds, *first)) < FEWEST_RUNS
 
     def of(figure: Callable[..., NDArray[np.float64]], *arms: list[NDArray[np.float64]]) -> Aggregate:
         return Aggregate(value=float(figure(*arms)), interval=None if few else stratified_interval(figure, *arms))
@@ -139,6 +139,6 @@ def across_tasks_notes(arms: Sequence[ArmAcrossTasks], tasks: int) -> list[str]:
     notes.append(
         "in brackets 95 % intervals, by a bootstrap over the runs of each task, not corrected for the number of arms"
         if shown
-        else f"no intervals below {FEW} runs of each arm on each task"
+        else f"no intervals below {FEWEST_RUNS} runs of each arm on each task"
     )
     return notes

@@ -23,10 +23,7 @@ from ledger_lab.reports.construct import Difference, construct_differences, name
 from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
 from ledger_lab.reports.summary import RunSummary
 
-RESAMPLES = 10_000
-FEW = 5
-"""Runs per side below which nothing is tested, and bootstrap intervals are known to be too narrow; the finding then
-claims nothing beyond its runs."""
+_RESAMPLES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +101,7 @@ class Finding:
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     time_p_value: float | None
     """Two-sided p-value of the log-rank test of the times to target, by permutation. ``None`` if a side has fewer than
-    :data:`FEW` runs, or nothing can be claimed."""
+    :data:`~ledger_lab.costs.FEWEST_RUNS` runs, or nothing can be claimed."""
     cost_p_value: float | None
     """The same for the cost, by a permutation test of the target-reaching runs per spent dollar."""
     success: FinalPolicies | None
@@ -272,8 +269,8 @@ def compare_outcomes(
         The ratio of the times, and that of the costs.
     """
     random = np.random.default_rng(seed)
-    drawn_a = random.integers(len(a), size=(RESAMPLES, len(a)))
-    drawn_b = drawn_a if paired else random.integers(len(b), size=(RESAMPLES, len(b)))
+    drawn_a = random.integers(len(a), size=(_RESAMPLES, len(a)))
+    drawn_b = drawn_a if paired else random.integers(len(b), size=(_RESAMPLES, len(b)))
     return _time_ratio(a, b, drawn_a, drawn_b), _cost_ratio(a, b)
 
 
@@ -287,7 +284,7 @@ def p_values_of(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[float | Non
     Returns:
         The p-values of the times and of the costs; ``None`` where there is no test.
     """
-    if min(len(a), len(b)) < FEW:
+    if min(len(a), len(b)) < FEWEST_RUNS:
         return None, None
     times = [
         [RunTime(wall_s=each.seconds, to_target_s=each.seconds if each.reached_target else None) for each in side]

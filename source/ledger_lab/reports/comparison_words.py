@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.reports.cells import NO_INTERVAL
-from ledger_lab.reports.compare import FEW, Finding, RatioEstimate
+from ledger_lab.reports.compare import Finding, RatioEstimate
 from ledger_lab.reports.corrected_tests import CorrectedTests
 from ledger_lab.reports.final_policies import FinalPolicies
 from ledger_lab.units import duration, usd
@@ -22,9 +23,9 @@ def finding_sentence(finding: Finding, corrected: CorrectedTests | None = None) 
         corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
     """
     count = f"n = {finding.n_a} each" if finding.n_a == finding.n_b else f"n = {finding.n_a} (A) and {finding.n_b} (B)"
-    few = min(finding.n_a, finding.n_b) < FEW
+    few = min(finding.n_a, finding.n_b) < FEWEST_RUNS
     if corrected is not None and few:
-        return f"no claim about a difference; {count}, and each side needs at least {FEW} runs"
+        return f"no claim about a difference; {count}, and each side needs at least {FEWEST_RUNS} runs"
     p_values = corrected or CorrectedTests(time=finding.time_p_value, cost=finding.cost_p_value, tests=1)
     several = min(finding.n_a, finding.n_b) > 1
     clauses = [
@@ -53,7 +54,7 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
         corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
     """
     notes = [finding.pairing]
-    if corrected is not None and min(finding.n_a, finding.n_b) < FEW:
+    if corrected is not None and min(finding.n_a, finding.n_b) < FEWEST_RUNS:
         return [*notes, *_side_notes(finding)]
     if finding.time.interval is not None:
         notes.append(
@@ -79,8 +80,8 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
             also = f"; {of_all:.2g} with Holm's correction for {corrected.tests} tests" if corrected and of_all else ""
             notes.append(f"{test}: p = {p_value:.2g}, by permutation of the runs{also}")
     notes += _side_notes(finding)
-    if 1 < min(finding.n_a, finding.n_b) < FEW:
-        notes.append(f"with fewer than {FEW} runs on a side, the interval of the time to target is too narrow")
+    if 1 < min(finding.n_a, finding.n_b) < FEWEST_RUNS:
+        notes.append(f"with fewer than {FEWEST_RUNS} runs on a side, the interval of the time to target is too narrow")
     if finding.success is not None:
         command = f"evaluate.py {finding.outcomes_a[0].run_id} --versus {finding.outcomes_b[0].run_id}"
         notes.append(_success_note(finding.success, command))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger_lab.costs import TimeCurve, log_rank_p_value, time_curve
-from ledger_lab.reports.compare import FEW
+from ledger_lab.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.reports.summary import CohortSummary
 
 
@@ -35,7 +34,7 @@ def log_rank_tests(cohorts: Sequence[CohortSummary]) -> list[LogRankTest]:
     """Test between the two cohorts of each task, panel and target that has exactly two cohorts.
 
     With more cohorts, one test per pair would find differences by chance; ``study.py`` corrects for their number. With
-    fewer than five runs in a cohort, there is no test.
+    fewer than :data:`~ledger_lab.costs.FEWEST_RUNS` runs in a cohort, there is no test.
 
     Args:
         cohorts: The cohorts.
@@ -46,7 +45,7 @@ def log_rank_tests(cohorts: Sequence[CohortSummary]) -> list[LogRankTest]:
             groups.setdefault((cohort.task, cohort.panel_id, cohort.target_success), []).append(place)
     tests = []
     for places in groups.values():
-        if len(places) != 2 or min(cohorts[place].runs for place in places) < FEW:
+        if len(places) != 2 or min(cohorts[place].runs for place in places) < FEWEST_RUNS:
             continue
         a, b = places
         p_value = log_rank_p_value(cohorts[a].times, cohorts[b].times)
