@@ -29,8 +29,8 @@ from ledger_lab.reports import (
     summarize_cohorts,
     summarize_run,
 )
-from ledger_lab.reports.before import Before, runs_before
 from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.earlier_runs import EarlierRuns, find_earlier_runs
 from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
@@ -329,9 +329,9 @@ def summarize_selected(
     summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
     by_id = {run.run_id: run for run in ledger.runs}
-    earlier = summarize_runs(runs_before(summaries, partial(_begun_with, by_id)), price)
-    before = Before(known | {summary.run_id: summary for summary in earlier}, repriced=price is not None)
-    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, before)
+    found = summarize_runs(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
+    earlier = EarlierRuns(known | {summary.run_id: summary for summary in found}, repriced=price is not None)
+    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier)
 
 
 def _begun_with(by_id: Mapping[str, Run], began: Mapping[str, Any]) -> Run | None:

@@ -112,14 +112,14 @@ def made_cell(cohort: CohortSummary) -> TableCell:
 
 
 def spend_cell(cohort: CohortSummary) -> TableCell:
-    """Return the cost of all runs together; apart from it, that of trainings before and of evaluations afterwards."""
+    """Return the cost of all runs together; apart from it, that of earlier runs and of evaluations afterwards."""
     spend = _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
     apart = (before_words(cohort), evaluation_afterwards(cohort))
     return TableCell(spend, details=tuple(words for words in apart if words))
 
 
 def before_words(cohort: CohortSummary, checkpoints: int = 1) -> str:
-    """Return the cost of the trainings before in words, such as "+ $0.25 before"; empty if there are none.
+    """Return the cost of the earlier runs in words, such as "+ $0.25 before"; empty if there are none.
 
     Args:
         cohort: The cohort.

@@ -12,10 +12,10 @@ from ledger_lab.costs import Price
 from ledger_lab.ledger import Cohort, Run, Status
 from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports import cells
-from ledger_lab.reports.before import Before
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.columns import Shown, figure, summarize
+from ledger_lab.reports.earlier_runs import EarlierRuns
 from ledger_lab.reports.energy import DeviceSummary, Source
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
@@ -275,9 +275,9 @@ class RunSummary:
 class _CohortFacts:
     """Sums over the runs of a cohort, from which its figures are computed."""
 
-    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None, before: Before) -> None:
+    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None, earlier: EarlierRuns) -> None:
         """Add up the runs of one cohort, task, panel and target."""
-        self.before = before
+        self.earlier = earlier
         self.members, self.declared, self.first = members, declared, members[0]
         self.cost = costs.cohort_cost(
             [
@@ -358,8 +358,8 @@ class CohortSummary:
     """Cost of that time [USD]. It is not part of ``spend_usd``, nor of the cost per target-reaching checkpoint."""
     begun_runs: int = _cohort_figure(lambda of: of.begun_runs)
     """Runs that began with a checkpoint of a run outside the cohort."""
-    before_usd: float | None = _cohort_figure(lambda of: of.before.spend_usd(of.members))
-    """Spend of the trainings before: of the runs outside the cohort whose checkpoints its runs began with, directly or
+    before_usd: float | None = _cohort_figure(lambda of: of.earlier.spend_usd(of.members))
+    """Spend of the earlier runs: of the runs outside the cohort whose checkpoints its runs began with, directly or
     through further runs, each of them once [USD]. No other figure includes it. ``None`` if it is unknown."""
     runs_of_unknown_energy: int = _cohort_figure(
         lambda of: sum(each.usd_per_hour is not None and each.billable_usd is None for each in of.members)
@@ -425,7 +425,7 @@ def summarize_run(run: Run, price: Price | None = None) -> RunSummary:
 
 
 def summarize_cohorts(
-    summaries: Sequence[RunSummary], declared: Sequence[Cohort] = (), before: Before | None = None
+    summaries: Sequence[RunSummary], declared: Sequence[Cohort] = (), earlier: EarlierRuns | None = None
 ) -> list[CohortSummary]:
     """Compute the cost of each cohort. Runs on different tasks or panels are never added up.
 
@@ -433,7 +433,7 @@ def summarize_cohorts(
         summaries: Runs of a ledger.
         declared: The ledger's cohorts of declared size. They list all their runs, so that a run outside the summaries
             does not count as missing.
-        before: Runs whose checkpoints the runs began with; by default, only what the declarations record.
+        earlier: Runs whose checkpoints the runs began with; by default, only what the declarations record.
 
     Returns:
         One summary per cohort, task and panel, in the order of their first runs.
@@ -445,7 +445,8 @@ def summarize_cohorts(
     sizes = {cohort.name: cohort for cohort in declared}
     return [
         summarize(
-            CohortSummary, _CohortFacts(members, None if key[0] is None else sizes.get(key[0]), before or Before())
+            CohortSummary,
+            _CohortFacts(members, None if key[0] is None else sizes.get(key[0]), earlier or EarlierRuns()),
         )
         for key, members in groups.items()
     ]

@@ -32,7 +32,7 @@ def cohort(root: Path, price: Price | None = None, name: str = "c") -> CohortSum
     return found
 
 
-def test_a_run_before_counts_once_however_many_runs_began_with_it(tmp_path: Path) -> None:
+def test_an_earlier_run_counts_once_however_many_runs_began_with_it(tmp_path: Path) -> None:
     reached(tmp_path, "aa", cohort="flat")
     for run_id in ("bb", "cc"):
         reached(tmp_path, run_id, began_from=began("aa"))
@@ -42,7 +42,7 @@ def test_a_run_before_counts_once_however_many_runs_began_with_it(tmp_path: Path
     assert cohort(tmp_path, name="flat").before_usd == cohort(tmp_path, name="flat").begun_runs == 0
 
 
-def test_runs_before_are_followed_to_the_first_and_priced_like_the_cohort(tmp_path: Path) -> None:
+def test_earlier_runs_are_followed_to_the_first_and_priced_like_the_cohort(tmp_path: Path) -> None:
     reached(tmp_path, "aa", cohort="first")
     failed(tmp_path, "bb", cohort="second", began_from=began("aa"))
     reached(tmp_path, "cc", began_from=began("bb"))
@@ -53,14 +53,14 @@ def test_runs_before_are_followed_to_the_first_and_priced_like_the_cohort(tmp_pa
         assert found.begun_runs == 1, "the other one began with a run of the cohort"
 
 
-def test_without_the_rows_of_a_run_before_its_declared_spend_counts_once(tmp_path: Path) -> None:
+def test_without_the_rows_of_an_earlier_run_its_declared_spend_counts_once(tmp_path: Path) -> None:
     reached(tmp_path, "aa", began_from=began("elsewhere", 3.0))
     reached(tmp_path, "bb", began_from=began("elsewhere", 4.0))
     assert cohort(tmp_path).before_usd == 4, "it had spent more when the second run began"
     assert cohort(tmp_path, TWICE).before_usd is None, "what it costs at another price is not known"
 
 
-def test_an_unpriced_run_before_is_unknown_and_not_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unpriced_earlier_run_is_unknown_and_not_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reached(tmp_path, "aa", began_from=began("elsewhere", None))
     reached(tmp_path, "bb", began_from=began("other", 4.0))
     assert cohort(tmp_path).before_usd is None

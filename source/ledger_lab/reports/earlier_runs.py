@@ -1,4 +1,4 @@
-"""Spend of the trainings before: those whose checkpoints the runs of a cohort began with."""
+"""Earlier runs: those whose checkpoints the runs of a cohort began with, and their spend."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ledger_lab.reports.summary import RunSummary
 
 
-def runs_before(summaries: Sequence[RunSummary], find: Callable[[Mapping[str, Any]], Run | None]) -> list[Run]:
-    """Return the runs whose checkpoints other runs began with, directly or through further runs; each of them once.
+def find_earlier_runs(summaries: Sequence[RunSummary], find: Callable[[Mapping[str, Any]], Run | None]) -> list[Run]:
+    """Return the runs whose checkpoints some runs began with, directly or through further runs; each of them once.
 
     Args:
-        summaries: The other runs. They are left out of the result.
+        summaries: The runs that began with checkpoints. They are left out of the result.
         find: Takes the field ``began_from`` of a declaration, and returns the run of the checkpoint if it is known.
     """
     own, found = {summary.run_id for summary in summaries}, dict[str, Run]()
@@ -26,29 +26,29 @@ def runs_before(summaries: Sequence[RunSummary], find: Callable[[Mapping[str, An
         began = pending.pop()
         if began is None or began["run_id"] in own or began["run_id"] in found:
             continue
-        if (before := find(began)) is not None:
-            found[before.run_id] = before
-            pending.append(before.declared.began_from)
+        if (earlier := find(began)) is not None:
+            found[earlier.run_id] = earlier
+            pending.append(earlier.declared.began_from)
     return [*found.values()]
 
 
 @dataclass(frozen=True)
-class Before:
-    """What is known about the runs before."""
+class EarlierRuns:
+    """What is known about the earlier runs."""
 
     summaries: Mapping[str, RunSummary] = field(default_factory=dict)
-    """Runs before whose rows are at hand, by run id, with their costs at the price of the report."""
+    """Earlier runs whose rows are at hand, by run id, with their costs at the price of the report."""
     repriced: bool = False
     """Whether the report was asked for another price than the declared one."""
 
     def spend_usd(self, members: Sequence[RunSummary]) -> float | None:
-        """Return the spend of all runs before some runs, each of them once [USD].
+        """Return the spend of all earlier runs of some runs, each of them once [USD].
 
-        Where the rows of a run are not at hand, its spend is what the declaration of the later run records. That spend
-        was computed at the declared prices and includes the runs before it.
+        If the rows of an earlier run are not at hand, its spend is what the declaration of the later run records. That
+        spend was computed at the declared prices, and includes the runs that are earlier still.
 
         Args:
-            members: The runs.
+            members: The runs that began with checkpoints.
 
         Returns:
             0 if there is none; ``None`` if the spend of one of them is unknown, or unknown at the requested price.
