@@ -48,8 +48,8 @@ class StudyRequest(Request):
             f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
             "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
-            f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a batch job can "
-            "requeue itself. Arguments after -- are passed to every training."
+            f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a "
+            "batch job can requeue itself. Arguments after -- are passed to every training."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
