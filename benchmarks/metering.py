@@ -29,7 +29,7 @@ from benchmarks.comparison import add_json, run_python
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock, hardware_facts
 from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.supervision.start import run_supervised
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.terminal.progress import Progress

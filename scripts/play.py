@@ -4,7 +4,7 @@ import sys
 
 from ledger_lab.checkpoints.request import PlayRequest
 from ledger_lab.commands.first_look import first_look
-from ledger_lab.supervision.supervisor import run_watched
+from ledger_lab.supervision.start import run_watched
 from ledger_lab.terminal.script import imported_later
 
 if __name__ == "__main__":

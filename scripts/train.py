@@ -4,7 +4,7 @@ import sys
 
 from ledger_lab.commands.first_look import first_look
 from ledger_lab.launch.inline import launch_processes
-from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.supervision.start import run_supervised
 from ledger_lab.terminal.script import imported_later
 from ledger_lab.training.request import TrainRequest
 

@@ -30,7 +30,7 @@ LIGHT = [
     "ledger_lab.launch.inline",
     "ledger_lab.mirrors.program",
     "ledger_lab.commands.study",
-    "ledger_lab.supervision.supervisor",
+    "ledger_lab.supervision.start",
     "ledger_lab.commands.verify",
 ]
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ledger_lab.supervision.supervisor import run_watched
+from ledger_lab.supervision.start import run_watched
 from ledger_lab.terminal.exit_status import ENDING
 
 

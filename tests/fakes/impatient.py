@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.supervision.start import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:

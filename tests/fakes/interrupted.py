@@ -13,7 +13,7 @@ import psutil
 
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.supervision.start import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:

@@ -22,7 +22,7 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.supervisor import run_supervised
+from ledger_lab.supervision.start import run_supervised
 
 
 def fail() -> None:

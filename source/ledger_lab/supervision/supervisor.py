@@ -14,11 +14,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO
 
 from ledger_lab.ledger import (
     STATE_FILE,
@@ -34,14 +33,13 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.meters import Sampler, Suspensions, open_devices, process_started_ns, starved_ns
+from ledger_lab.meters import Sampler, Suspensions, open_devices, starved_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
-from ledger_lab.supervision.attempt import GRACE_S, resume_command
+from ledger_lab.supervision.attempt import resume_command
 from ledger_lab.supervision.channel import Channel
-from ledger_lab.supervision.forked import become_worker, end_with, end_worker, noted_signals, open_standard_streams
+from ledger_lab.supervision.forked import noted_signals
 from ledger_lab.supervision.insist import insist
-from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.messages import (
     Begin,
     Done,
@@ -57,7 +55,7 @@ from ledger_lab.supervision.messages import (
 )
 from ledger_lab.supervision.peers import Peers
 from ledger_lab.supervision.refusal import withdraw
-from ledger_lab.terminal.console import EXIT_USER_ERROR, tell_error
+from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import (
     ENDING,
     OutOfMemoryKills,
@@ -66,7 +64,6 @@ from ledger_lab.terminal.exit_status import (
     name_of,
     status_of_exit,
 )
-from ledger_lab.terminal.surroundings import accept_surroundings
 
 _SAMPLE_S = 1.0
 _SAME_INTERRUPT_S = 1.0
@@ -82,92 +79,8 @@ _AFTER_PEER_S = 5.0
 """How long the worker may take to end after the worker of another rank has failed [s]."""
 _WAKE_UP_TOLERANCE_S = 1.0
 """Longest delay of a wake-up that is not taken for a suspension [s]."""
-_WATCHED_GRACE_S = 5.0
-"""How long a program without an attempt may take to end after a signal [s]."""
 _RESERVE_BYTES = 64 * 1024
 """Disk space that is reserved for the row about the end of an attempt or an evaluation [B]."""
-
-type Program = Callable[[Sequence[str], int, Link], Any]
-"""Takes the command line without the program's name, the start time of the process, and the supervisor connection."""
-
-
-def run_supervised(
-    program: Program,
-    *,
-    grace_s: float = GRACE_S,
-    shutdown_s: float = 60.0,
-    report: Callable[[Path], None] | None = None,
-) -> NoReturn:
-    """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
-
-    Args:
-        program: The program; heavy imports must happen inside it.
-        grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
-        shutdown_s: How long the worker may take to exit after its end is written [s].
-        report: Called with the directory of a run when the last row of its attempt is written; ``None`` for nothing.
-
-    Raises:
-        SystemExit: Always; with status 0 only if all work was done.
-    """
-    started_ns = process_started_ns()
-    open_standard_streams()
-    accept_surroundings()
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
-    ours, theirs = socket.socketpair()
-    suspensions = Suspensions()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    supervisor_pid = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes can handle them
-    try:
-        pid = os.fork()
-    except OSError as error:
-        sys.exit(tell_error(error))
-    if pid == 0:
-        ours.close()
-        become_worker(supervisor_pid)
-        from ledger_lab.terminal.script import run_script
-
-        link = Link(theirs, suspensions)
-
-        def explained(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
-            with link.errors_explained():
-                return program(argv, started_ns, link)
-
-        try:
-            run_script(explained)
-        except SystemExit as end:
-            if end.code is not None and not isinstance(end.code, int):
-                raise  # Python prints the text
-            end_worker(end.code or 0)
-    theirs.close()
-    supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s)
-    status = supervisor.run()
-    if report is not None and supervisor.recorded is not None:
-        try:
-            report(supervisor.recorded)
-        except Exception as error:  # noqa: BLE001 - the exit status says how the attempt ended, and not the report
-            with suppress(OSError):
-                tell_error(error)
-    sys.exit(status)
-
-
-def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
-    """Run a program that records no attempt, and make sure that it ends after a signal.
-
-    Some libraries of a simulation replace signal handlers, and then ignore SIGTERM. So the program runs in a process of
-    its own, which is killed if it does not end by itself.
-
-    Args:
-        program: Takes the command line without the program's name, and returns the exit status. Heavy imports must
-            happen inside it.
-
-    Raises:
-        SystemExit: Always; with the status of the program.
-    """
-    run_supervised(lambda argv, started_ns, link: program(argv), grace_s=_WATCHED_GRACE_S)
 
 
 class Supervisor:
@@ -190,8 +103,8 @@ class Supervisor:
             connection: Stream socket to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
             suspensions: Where to note when the worker is stopped; ``None`` if the worker does not read the notes.
-            grace_s: See :func:`run_supervised`.
-            shutdown_s: See :func:`run_supervised`.
+            grace_s: See :func:`~ledger_lab.supervision.start.run_supervised`.
+            shutdown_s: See :func:`~ledger_lab.supervision.start.run_supervised`.
         """
         self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
         self._suspensions = suspensions or Suspensions()
