@@ -305,7 +305,7 @@ def test_different_measures_are_refused_with_both_values(
 def test_a_cpu_and_a_gpu_are_compared_although_their_clocks_differ(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 21], timing="host")
     cohort_of(tmp_path, "b", [10, 11], timing="events", device="cuda:0")
-    build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+    assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b"]) == 0
 
 
 def test_a_cohort_that_mixes_yardsticks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
