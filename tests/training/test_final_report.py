@@ -38,7 +38,7 @@ def test_the_report_is_printed_and_imports_nothing_heavy(tmp_path: Path) -> None
 
 
 def test_it_waits_for_the_last_rows_of_other_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_dir = write_run(tmp_path, "aa", world_size=2)
+    run_dir = write_run(tmp_path, "aa", world_size=2, machines=2)
     with (
         Journal(run_dir / "journal-1-supervisor.jsonl") as first,
         Journal(run_dir / "journal-1-supervisor-1.jsonl") as second,
