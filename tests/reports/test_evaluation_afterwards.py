@@ -197,8 +197,7 @@ def test_an_evaluation_is_on_the_terminal_on_the_page_and_in_the_bundle(tmp_path
 
 
 def test_a_missing_cost_of_an_evaluation_says_whether_the_price_or_the_energy_is_unknown(tmp_path: Path) -> None:
-    free = {**OWNED, "usd_per_kwh": None}
-    for name, price, said in (("u", None, "unpriced"), ("e", OWNED, "energy unknown"), ("f", free, "$0.0058")):
+    for name, price, said in (("u", None, "unpriced"), ("e", OWNED, "energy unknown"), ("p", PRICED, "$0.42")):
         root = tmp_path / name
         evaluate(write_run(root, "aa", cohort="c", **({} if price is None else {"price": price})), "a1")
         summary = summarized(root)
