@@ -378,7 +378,7 @@ def test_evidence_says_how_much_a_device_determined(tmp_path: Path) -> None:
     write_phases(tmp_path, "bb", {"simulate": 300}, startup_ms=0, device_bound_ns=bound, **GPU)
     found = bottlenecks(tmp_path)
     assert "determined" not in found["aa"].evidence, "not measured is not zero"
-    assert "the device determined 90% of this time" in found["bb"].evidence
+    assert "the GPU determined 90% of this time" in found["bb"].evidence
 
 
 def test_held_out_slots_cost_the_extra_step_time(tmp_path: Path) -> None:

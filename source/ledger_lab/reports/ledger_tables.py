@@ -291,8 +291,8 @@ _PHASES: list[Column[_PhaseRow]] = [
         lambda of: of.spent_ns / 1e9,
     ),
     column(
-        "device_bound_s DOUBLE part of it that a device determined, because the device finished after the host had "
-        "gone on [s]; missing without --timing events",
+        "device_bound_s DOUBLE part of it that a GPU determined, because the GPU finished its work after the processor "
+        "had left the window [s]; missing without --timing events",
         lambda of: None if of.device_bound_ns is None else of.device_bound_ns / 1e9,
     ),
 ]
