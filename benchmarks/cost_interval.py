@@ -140,8 +140,8 @@ def bench_cost_interval(argv: Sequence[str]) -> int:
     )
     add_json(parser, "the counts of every scenario")
     args = parser.parse_args(argv)
-    if args.cohorts < 1:
-        raise UserError(f"--cohorts {args.cohorts}: must be at least 1")
+    if args.cohorts < 1 or args.seed < 0:
+        raise UserError("--cohorts must be at least 1, and --seed at least 0")
     generator = np.random.default_rng(args.seed)
     (_bench_ratios if args.ratios else _bench_costs)(args.cohorts, args.seed, generator, args.json)
     return 0

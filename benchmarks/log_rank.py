@@ -66,8 +66,8 @@ def bench_log_rank(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     add_json(parser, "the counts of every scenario")
     args = parser.parse_args(argv)
-    if args.pairs < 1:
-        raise UserError(f"--pairs {args.pairs}: must be at least 1")
+    if args.pairs < 1 or args.seed < 0:
+        raise UserError("--pairs must be at least 1, and --seed at least 0")
     generator, console = np.random.default_rng(args.seed), make_console()
     scenarios = [*itertools.product(_RUNS, _MISSES)]
     sizes: list[Size] = []

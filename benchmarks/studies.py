@@ -88,8 +88,8 @@ def bench_studies(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     add_json(parser, "the counts of every scenario")
     args = parser.parse_args(argv)
-    if args.studies < 1:
-        raise UserError(f"--studies {args.studies}: must be at least 1")
+    if args.studies < 1 or args.seed < 0:
+        raise UserError("--studies must be at least 1, and --seed at least 0")
     generator, console = np.random.default_rng(args.seed), make_console()
     scenarios = [
         Scenario(seeds=seeds, miss_rate=miss_rate, factor=factor)

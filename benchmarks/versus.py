@@ -138,8 +138,8 @@ def bench_versus(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     add_json(parser, "the counts of every scenario")
     args = parser.parse_args(argv)
-    if args.trials < 1:
-        raise UserError(f"--trials {args.trials}: must be at least 1")
+    if args.trials < 1 or args.seed < 0:
+        raise UserError("--trials must be at least 1, and --seed at least 0")
     generator = np.random.default_rng(args.seed)
     console = make_console()
     findings: list[Finding] = []

@@ -31,5 +31,6 @@ def test_runs_of_the_same_seeds_have_similar_spends() -> None:
 
 
 def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(UserError, match="--cohorts 0: must be at least 1"):
-        bench_cost_interval(["--cohorts", "0"])
+    for wrong in (["--cohorts", "0"], ["--seed", "-1"]):
+        with pytest.raises(UserError, match="--cohorts must be at least 1, and --seed at least 0"):
+            bench_cost_interval(wrong)

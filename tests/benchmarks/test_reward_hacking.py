@@ -39,5 +39,6 @@ def test_the_benchmark_writes_every_scenario(tmp_path: Path, capsys: pytest.Capt
     content = json.loads((tmp_path / "found.json").read_text())
     assert len(content["findings"]) == 60
     assert "without a fall, at most" in capsys.readouterr().out
-    with pytest.raises(UserError, match="--trainings 0: must be at least 1"):
-        bench_reward_hacking(["--trainings", "0"])
+    for wrong in (["--trainings", "0"], ["--seed", "-1"]):
+        with pytest.raises(UserError, match="--trainings must be at least 1, and --seed at least 0"):
+            bench_reward_hacking(wrong)

@@ -38,7 +38,8 @@ def test_intervals_over_tasks_are_held_against_the_true_figures() -> None:
     assert all(each.covered >= 6 for each in found)
 
 
-def test_counts_must_be_positive() -> None:
+def test_counts_must_be_positive_and_seeds_not_negative() -> None:
     for program, flag in ((bench_studies, "--studies"), (bench_across_tasks, "--studies"), (bench_log_rank, "--pairs")):
-        with pytest.raises(UserError, match="must be at least 1"):
-            program([flag, "0"])
+        for wrong in ([flag, "0"], ["--seed", "-1"]):
+            with pytest.raises(UserError, match=f"{flag} must be at least 1, and --seed at least 0"):
+                program(wrong)

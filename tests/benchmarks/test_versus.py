@@ -55,5 +55,6 @@ def test_the_benchmark_writes_every_scenario(tmp_path: Path, capsys: pytest.Capt
     content = json.loads((tmp_path / "versus.json").read_text())
     assert (len(content["findings"]), len(content["confirmed"]), content["contradictions"]) == (65, 7, 0)
     assert "equal on average, lopsided" in capsys.readouterr().out
-    with pytest.raises(UserError, match="--trials 0: must be at least 1"):
-        bench_versus(["--trials", "0"])
+    for wrong in (["--trials", "0"], ["--seed", "-1"]):
+        with pytest.raises(UserError, match="--trials must be at least 1, and --seed at least 0"):
+            bench_versus(wrong)

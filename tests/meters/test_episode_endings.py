@@ -69,6 +69,26 @@ def test_a_task_without_terminations_ends_no_episode() -> None:
     assert endings.take() == {} and endings.time_outs == frozenset()
 
 
+def test_an_episode_whose_physics_became_unstable_counts_as_unstable_whatever_else_ended_it() -> None:
+    manager: Any = Manager(4, time_out=True, fell=False)
+    manager.unstable = SimpleNamespace(last=torch.zeros(4, dtype=torch.bool))
+    endings = made(manager, training_slots=3)
+    with endings.counting():
+        manager.unstable.last[:] = torch.tensor([True, True, False, True])
+        manager.fire([[0, 0], [0, 1], [0, 1], [0, 0]])
+    assert endings.take() == {"time_out": 0, "fell": 1, "unstable": 2}
+    assert endings.time_outs == {"time_out"}
+
+
+def test_a_term_with_the_name_unstable_is_added_to_what_the_physics_tells() -> None:
+    manager: Any = Manager(2, unstable=False)
+    manager.unstable = SimpleNamespace(last=torch.tensor([True, False]))
+    endings = made(manager, training_slots=2)
+    with endings.counting():
+        manager.fire([[0], [1]])
+    assert endings.take() == {"unstable": 2}
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_no_step_waits_for_the_device() -> None:
     manager = Manager(4, time_out=True, fell=False)

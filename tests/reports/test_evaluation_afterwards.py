@@ -25,7 +25,12 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.reports import RunSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle
-from ledger_lab.reports.cells import evaluation_afterwards, spend_cell
+from ledger_lab.reports.cells import (
+    cohort_evaluation_afterwards,
+    evaluation_afterwards,
+    evaluation_afterwards_cell,
+    spend_cell,
+)
 from tests.fakes.ledgers import SECOND, result, window, write_run
 
 PRICED = {
@@ -189,5 +194,14 @@ def test_an_evaluation_is_on_the_terminal_on_the_page_and_in_the_bundle(tmp_path
     extra = training_bundle(run, summary)["extra"]
     assert extra["ledger_lab/evaluation_afterwards_s"] == 42.0
     assert extra["ledger_lab/evaluation_afterwards_usd"] == pytest.approx(0.42)
-    unpriced = dataclasses.replace(summary, evaluation_afterwards_usd=None)
-    assert evaluation_afterwards(unpriced) == "evaluation afterwards: 0:42, unpriced"
+
+
+def test_a_missing_cost_of_an_evaluation_says_whether_the_price_or_the_energy_is_unknown(tmp_path: Path) -> None:
+    for name, price, said in (("u", None, "unpriced"), ("e", OWNED, "energy unknown"), ("p", PRICED, "$0.42")):
+        root = tmp_path / name
+        evaluate(write_run(root, "aa", cohort="c", **({} if price is None else {"price": price})), "a1")
+        summary = summarized(root)
+        (cohort,) = summarize_cohorts([summary])
+        words = f"evaluation afterwards: 0:42, {said}"
+        assert (evaluation_afterwards(summary), cohort_evaluation_afterwards(cohort)) == (words, words)
+        assert evaluation_afterwards_cell(summary).beside == said

@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import torch
+
+from ledger_lab.ledger import UNSTABLE
+from ledger_lab.native.unstable import unstable_environments
+
 if TYPE_CHECKING:
-    import torch
     from isaaclab.envs import ManagerBasedRLEnv
 
 
 class EpisodeEndings:
     """Number of training episodes that each termination term has ended.
 
-    If several terms end an episode in the same step, the first of them counts, in the order of the configuration.
-    Outcomes of held-out episodes follow the same rule.
+    If several terms end an episode in the same step, the first of them counts, in the order of the configuration. If
+    the physics became unstable in that step, the episode counts as ``unstable`` instead. Outcomes of held-out episodes
+    follow the same rules.
     """
 
     def __init__(self, env: ManagerBasedRLEnv, training_slots: int) -> None:
@@ -25,9 +30,11 @@ class EpisodeEndings:
             env: The environment, as ``gym.make`` returns it.
             training_slots: Number of training slots; the slots after them are held out, and do not count.
         """
-        self._manager, self._training_slots = env.unwrapped.termination_manager, training_slots
-        self._counts = self._first_terms().sum(dim=0).zero_()
-        """Episodes per term since the last :meth:`take`; shape (terms,), on the device of the environment."""
+        self._env, self._manager, self._training_slots = env, env.unwrapped.termination_manager, training_slots
+        tells = unstable_environments(env) is not None
+        self._names = [*self._manager.active_terms, *([UNSTABLE] if tells else [])]
+        self._counts = self._ended_by().sum(dim=0).zero_()
+        """Episodes per name since the last :meth:`take`; shape (names,), on the device of the environment."""
 
     @property
     def time_outs(self) -> frozenset[str]:
@@ -43,7 +50,7 @@ class EpisodeEndings:
 
         def compute_and_count() -> torch.Tensor:
             done = compute()
-            self._counts += self._first_terms().sum(dim=0)
+            self._counts += self._ended_by().sum(dim=0)
             return done
 
         self._manager.compute = compute_and_count
@@ -59,13 +66,21 @@ class EpisodeEndings:
         """Return the number of episodes that each term has ended since the last call. Waits for the device.
 
         Returns:
-            All terms in the order of the configuration, those that ended no episode included.
+            All terms in the order of the configuration, those that ended no episode included; and ``unstable`` if the
+            physics tells which environments became unstable.
         """
-        taken = dict(zip(self._manager.active_terms, self._counts.tolist(), strict=True))
+        taken = dict.fromkeys(self._names, 0)
+        for name, count in zip(self._names, self._counts.tolist(), strict=True):
+            taken[name] += count  # a task may have a term of the name "unstable"
         self._counts.zero_()
         return taken
 
-    def _first_terms(self) -> torch.Tensor:
-        """Return which term ended each training episode in this step; boolean tensor of shape (slots, terms)."""
+    def _ended_by(self) -> torch.Tensor:
+        """Return what ended each training episode in this step; boolean tensor of shape (slots, names)."""
         fired = self._manager._term_dones[: self._training_slots]
-        return fired & (fired.cumsum(dim=1) == 1)
+        first = fired & (fired.cumsum(dim=1) == 1)
+        unstable = unstable_environments(self._env)
+        if unstable is None:
+            return first
+        unstable = unstable[: self._training_slots, None]
+        return torch.cat((first & ~unstable, unstable), dim=1)

@@ -71,15 +71,19 @@ def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
     """Return the time of stand-alone evaluations, and its cost."""
     if run.evaluation_afterwards_s is None:
         return TableCell(MISSING)
-    return TableCell(duration(run.evaluation_afterwards_s), usd(run.evaluation_afterwards_usd))
+    cost = _priced(run.evaluation_afterwards_usd, energy_is_unknown=run.usd_per_hour is not None)
+    return TableCell(duration(run.evaluation_afterwards_s), cost)
 
 
-def evaluation_afterwards(of: RunSummary | CohortSummary) -> str | None:
-    """Return time and cost of stand-alone evaluations in words; ``None`` if there was none."""
-    if of.evaluation_afterwards_s is None:
-        return None
-    cost = "unpriced" if of.evaluation_afterwards_usd is None else usd(of.evaluation_afterwards_usd)
-    return f"evaluation afterwards: {duration(of.evaluation_afterwards_s)}, {cost}"
+def evaluation_afterwards(run: RunSummary) -> str | None:
+    """Return time and cost of stand-alone evaluations of a run in words; ``None`` if there was none."""
+    return _evaluation_words(run, energy_is_unknown=run.usd_per_hour is not None)
+
+
+def cohort_evaluation_afterwards(cohort: CohortSummary) -> str | None:
+    """Return time and cost of stand-alone evaluations of all runs in words; ``None`` if there was none."""
+    priced = cohort.spend_usd is not None or cohort.runs_of_unknown_energy > 0
+    return _evaluation_words(cohort, energy_is_unknown=priced)
 
 
 def peak_memory_cell(run: RunSummary) -> TableCell:
@@ -114,7 +118,7 @@ def made_cell(cohort: CohortSummary) -> TableCell:
 def spend_cell(cohort: CohortSummary) -> TableCell:
     """Return the cost of all runs together; apart from it, that of earlier runs and of evaluations afterwards."""
     spend = _priced(cohort.spend_usd, energy_is_unknown=cohort.runs_of_unknown_energy > 0)
-    apart = (before_words(cohort), evaluation_afterwards(cohort))
+    apart = (before_words(cohort), cohort_evaluation_afterwards(cohort))
     return TableCell(spend, details=tuple(words for words in apart if words))
 
 
@@ -179,3 +183,11 @@ def _priced(amount: float | None, *, energy_is_unknown: bool) -> str:
     if amount is not None:
         return usd(amount)
     return "energy unknown" if energy_is_unknown else "unpriced"
+
+
+def _evaluation_words(of: RunSummary | CohortSummary, *, energy_is_unknown: bool) -> str | None:
+    """Return time and cost of stand-alone evaluations in words; ``None`` if there was none."""
+    if of.evaluation_afterwards_s is None:
+        return None
+    cost = _priced(of.evaluation_afterwards_usd, energy_is_unknown=energy_is_unknown)
+    return f"evaluation afterwards: {duration(of.evaluation_afterwards_s)}, {cost}"

@@ -10,7 +10,7 @@ from ledger_lab.ledger import Cohort
 from ledger_lab.reports.cells import (
     NO_INTERVAL,
     before_words,
-    evaluation_afterwards,
+    cohort_evaluation_afterwards,
     false_pass_cell,
     median_time_cell,
     usd_interval,
@@ -34,7 +34,7 @@ def cohort_line(cohort: CohortSummary) -> Text:
     if cohort.spend_usd is not None:
         parts.append(" ".join(filter(None, (f"{usd(cohort.spend_usd)} spent", before_words(cohort)))))
     parts.append(_cost(cohort))
-    if (apart := evaluation_afterwards(cohort)) is not None:
+    if (apart := cohort_evaluation_afterwards(cohort)) is not None:
         parts.append(apart)
     if cohort.runs > 1:
         parts.append(f"median to target {median_time_cell(cohort)}")
