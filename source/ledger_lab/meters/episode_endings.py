@@ -1,4 +1,4 @@
-"""Counts how training episodes end, by termination term."""
+"""Counts how training episodes end, by termination term or by unstable physics."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import torch
+
+from ledger_lab.ledger import UNSTABLE
+from ledger_lab.native.unstable import unstable_environments
+
 if TYPE_CHECKING:
-    import torch
     from isaaclab.envs import ManagerBasedRLEnv
 
 
 class EpisodeEndings:
-    """Number of training episodes that each termination term has ended.
+    """Number of training episodes that each termination term has ended, and unstable physics where it can tell.
 
     If several terms end an episode in the same step, the first of them counts, in the order of the configuration.
-    Outcomes of held-out episodes follow the same rule.
+    Unstable physics comes before all terms. Outcomes of held-out episodes follow the same rule.
     """
 
     def __init__(self, env: ManagerBasedRLEnv, training_slots: int) -> None:
@@ -26,8 +30,10 @@ class EpisodeEndings:
             training_slots: Number of training slots; the slots after them are held out, and do not count.
         """
         self._manager, self._training_slots = env.unwrapped.termination_manager, training_slots
-        self._counts = self._first_terms().sum(dim=0).zero_()
-        """Episodes per term since the last :meth:`take`; shape (terms,), on the device of the environment."""
+        self._unstable = unstable_environments(env)  # written by the environment in each step
+        self._names = [*([] if self._unstable is None else [UNSTABLE]), *self._manager.active_terms]
+        self._counts = self._first_ends().sum(dim=0).zero_()
+        """Episodes per name since the last :meth:`take`; shape (names,), on the device of the environment."""
 
     @property
     def time_outs(self) -> frozenset[str]:
@@ -43,7 +49,7 @@ class EpisodeEndings:
 
         def compute_and_count() -> torch.Tensor:
             done = compute()
-            self._counts += self._first_terms().sum(dim=0)
+            self._counts += self._first_ends().sum(dim=0)
             return done
 
         self._manager.compute = compute_and_count
@@ -59,13 +65,18 @@ class EpisodeEndings:
         """Return the number of episodes that each term has ended since the last call. Waits for the device.
 
         Returns:
-            All terms in the order of the configuration, those that ended no episode included.
+            ``unstable`` if the physics can tell, and all terms in the order of the configuration, those that ended no
+            episode included.
         """
-        taken = dict(zip(self._manager.active_terms, self._counts.tolist(), strict=True))
+        taken: dict[str, int] = {}
+        for name, count in zip(self._names, self._counts.tolist(), strict=True):
+            taken[name] = taken.get(name, 0) + count  # a task may have a term of that name
         self._counts.zero_()
         return taken
 
-    def _first_terms(self) -> torch.Tensor:
-        """Return which term ended each training episode in this step; boolean tensor of shape (slots, terms)."""
+    def _first_ends(self) -> torch.Tensor:
+        """Return what ended each training episode in this step; boolean tensor of shape (slots, names)."""
         fired = self._manager._term_dones[: self._training_slots]
+        if self._unstable is not None:
+            fired = torch.cat([self._unstable[: self._training_slots].unsqueeze(1), fired], dim=1)
         return fired & (fired.cumsum(dim=1) == 1)

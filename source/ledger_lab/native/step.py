@@ -36,21 +36,8 @@ _INPUTS = (
 
 _OUTPUTS = (
     *("qpos", "qvel", "act", "history", "time", "qacc", "qacc_warmstart"),
-    *(
-        "xpos",
-        "xquat",
-        "xipos",
-        "subtree_com",
-        "cvel",
-        "cacc",
-        "cfrc_int",
-        "qfrc_actuator",
-        "actuator_force",
-        "geom_xpos",
-        "geom_xmat",
-        "site_xpos",
-        "site_xmat",
-    ),
+    *("xpos", "xquat", "xipos", "subtree_com", "cvel", "cacc", "cfrc_int"),
+    *("qfrc_actuator", "actuator_force", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat"),
 )
 """What Newton, Isaac Lab and their sensors read after a step."""
 
