@@ -92,7 +92,7 @@ def bench_across_tasks(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks across_tasks",
-        description="Simulate two arms over several tasks, and count how often the 95 %% intervals that study.py shows "
+        description="Simulate two arms over several tasks, and count how often the 95 % intervals that study.py shows "
         "hold the true interquartile mean, performance profile and probability of improvement.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks across_tasks --studies 1000",
     )

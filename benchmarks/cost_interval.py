@@ -129,7 +129,7 @@ def bench_cost_interval(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks cost_interval",
         description="Simulate cohorts whose true cost per target-reaching checkpoint is known, and count how often the "
-        "95 %% interval of the report holds it. With --ratios, do the same for the ratio of the costs of two cohorts. "
+        "95 % interval of the report holds it. With --ratios, do the same for the ratio of the costs of two cohorts. "
         f"The report shows intervals for {FEWEST_RUNS} or more runs.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks cost_interval --cohorts 2000",
     )

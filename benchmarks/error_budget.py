@@ -105,10 +105,10 @@ def bench_error_budget(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks error_budget",
         description="Measure how often policies below the target are confirmed although the error budget is shared. "
-        "First part: chains of two and three runs, each of which begins with the checkpoint of the run before and with "
-        "the error budget that the run has left. Second part: several runs that begin with the same run. Third part: a "
-        "run that chooses the number of episodes of each panel, as the recording API permits, and a run that cuts its "
-        "panels after it has seen the outcomes, which the recording API refuses.",
+        "First part: chains of two and three runs, each of which starts with a checkpoint of the run before and with "
+        "the error budget that this run has left. Second part: several runs that start with checkpoints of the same "
+        "run. Third part: a run that chooses the number of episodes of each panel, as the recording API permits, and a "
+        "run that cuts its panels after it has seen the outcomes, which the recording API refuses.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks error_budget --runs 5000",
     )
     parser.add_argument(
@@ -315,7 +315,7 @@ def _print(
     lines = (
         f"at most {worst} of any kind of chain; {percent(rule.error_budget, 0)} allowed",
         "",
-        f"trees of a first run and {branches.branches} runs that begin with it: a policy below the target passes in "
+        f"trees of a first run and {branches.branches} runs that start with it: a policy below the target passes in "
         f"{trees}; the bound for all their runs is {percent(branches.bound)}",
         "",
     )

@@ -131,7 +131,7 @@ def bench_versus(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks versus",
         description="Compare pairs of policies whose true difference is known, with the test of evaluate.py --versus. "
-        "Count how often the test claims a difference, and how often its 95 %% interval contains the true one.",
+        "Count how often the test claims a difference, and how often its 95 % interval contains the true one.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks versus --trials 500",
     )
     parser.add_argument("--trials", type=int, default=4000, help="Comparisons in each scenario (default: 4000).")

@@ -29,7 +29,7 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
     lines = finished.stdout.splitlines()
     (first,) = [index for index, line in enumerate(lines) if line.startswith("LedgerLab-Cartpole")]
     row = lines[first]
-    assert "rsl_rl, rl_games, skrl" in row and "newton_mjwarp, ovphysx" in row, "a pipe gets whole cells"
+    assert "rsl_rl, rl_games, skrl" in row and "newton_mjwarp, newton_mujoco, ovphysx" in row, "a pipe gets whole cells"
     assert any("cartpole_robust_v1" in line for line in lines[first + 1 : first + 4])
     (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
     summary = summarize_run(run)

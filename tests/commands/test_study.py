@@ -233,7 +233,7 @@ def test_arms_are_compared_within_their_task(scripts: Path, tmp_path: Path, capf
         "A = s-T-a · B = s-T-b",
         "A = s-U-a · B = s-U-b",
     ]
-    assert "across 2 tasks; speed: shortest time to target of all runs on the task" in said
+    assert "over 2 tasks; speed: shortest time to target of all runs on the task" in said
     # Speeds of a: 10 / 60 to 10 / 100 on T, 200 / 600 on U; of b: 1 to 10 / 18, and 1 to 200 / 240.
     (arm_a, arm_b) = (line.split() for line in said.splitlines()[-2:])
     assert arm_a[:3] == ["a", "10", "0.24"]  # the middle six are 0.125, 0.143, 0.167 and three times 0.333
@@ -252,4 +252,4 @@ def test_few_seeds_have_no_intervals_across_tasks(
     assert said.splitlines()[-1].split() == ["s", "4", "0.88", "0.75", "0.75", "0.50"]
     assert "faster than" not in said
     assert run_study(finished(tmp_path / "never", "s", factors, {"s-T": [60, 80], "s-U": [-600, -700]})) == 0
-    assert "no figures across tasks: on some task, no run reached the target" in capfd.readouterr().out
+    assert "no figures over all tasks: on some task, no run reached the target" in capfd.readouterr().out

@@ -42,7 +42,7 @@ def test_the_installed_task_is_listed_with_its_engines_and_its_panel() -> None:
     listed = script("list_envs", "--keyword", TASK)
     assert listed.returncode == 0, listed.stderr
     row = " ".join(listed.stdout.splitlines()[1].split())
-    assert row.startswith(f"{TASK} rsl_rl, rl_games, skrl newton_mjwarp, ovphysx")
+    assert row.startswith(f"{TASK} rsl_rl, rl_games, skrl newton_mjwarp, newton_mujoco, ovphysx")
     assert re.search(r"256 pendulum_v1 p1-\w+… 256 90 %", row), row
 
 

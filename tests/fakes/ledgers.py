@@ -180,6 +180,32 @@ def write_run(
     return run_dir
 
 
+def write_further_rank(run_dir: Path, rank: int = 1, attempt: int = 1) -> Path:
+    """Write the journal of a further process, which only begins.
+
+    Args:
+        run_dir: Directory of a run of several processes; its name is the run's id.
+        rank: The process.
+        attempt: The attempt.
+
+    Returns:
+        The journal.
+    """
+    path = run_dir / f"journal-{attempt}-{rank}.jsonl"
+    with Journal(path) as journal:
+        journal.append(
+            AttemptStarted(
+                run_id=run_dir.name,
+                attempt=attempt,
+                rank=rank,
+                pid=2**22 + 1,
+                host=socket.gethostname(),
+                wall_ns=SECOND,
+            )
+        )
+    return path
+
+
 def result(
     run_id: str,
     checkpoint: str,

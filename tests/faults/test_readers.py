@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.export import export_ledger
+from ledger_lab.errors import UserError
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
 from tests.faults.conftest import Disk
@@ -55,6 +58,17 @@ def test_a_read_only_ledger_can_be_read(disk: Disk, ledger: Path, reader: str, m
     disk.fail("EROFS")
     done = ask(reader, ledger)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EROFS"])
+def test_an_export_that_cannot_write_says_so_in_one_line_and_leaves_nothing(
+    disk: Disk, ledger: Path, error: str
+) -> None:
+    disk.fail(error, operations=["write", "fsync"])
+    with pytest.raises(UserError, match=f"runs.parquet: {os.strerror(getattr(errno, error))}") as refused:
+        export_ledger(["--log_root", str(disk.behind), "--to", str(disk.path / "tables")])
+    assert len(str(refused.value).splitlines()) == 1
+    assert list((disk.behind / "tables").iterdir()) == []
 
 
 @pytest.mark.parametrize("error", ["EDQUOT", "EROFS"])

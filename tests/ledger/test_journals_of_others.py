@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import (
+    AttemptEnded,
     AttemptStarted,
     Journal,
     LedgerDamageError,
     ShutdownEnded,
     Status,
+    SupervisionStarted,
     TelemetryStarted,
     find_journals,
     read_ledger,
@@ -29,7 +31,7 @@ from ledger_lab.ledger.directories import Directory
 from ledger_lab.ledger.listing import list_journals
 from ledger_lab.ledger.liveness import identify_process
 from tests.conftest import script
-from tests.fakes.ledgers import result, write_run
+from tests.fakes.ledgers import result, write_further_rank, write_run
 
 
 def second_attempt(run_dir: Path, number: int = 2, rank: int = 0) -> Path:
@@ -80,10 +82,27 @@ def removed_declaration(root: Path, run_dir: Path) -> str:
 
 
 def removed_rank(root: Path, run_dir: Path) -> str:
-    rank = second_attempt(run_dir, 1, rank=1)
     second_attempt(run_dir, 2)
-    rank.unlink()
+    (run_dir / "journal-1-1.jsonl").unlink()
     return "journal-2-0.jsonl:1: journal-1-1.jsonl is missing: it had 1 rows"
+
+
+def removed_rank_of_the_last_attempt(root: Path, run_dir: Path) -> str:
+    (run_dir / "journal-1-1.jsonl").unlink()
+    return "aa:1: the journal of rank 1 of attempt 1 is missing (of 2 processes)"
+
+
+def removed_first_rank_of_the_last_attempt(root: Path, run_dir: Path) -> str:
+    for rank in (1, 0):
+        second_attempt(run_dir, 2, rank)
+    ended = AttemptEnded(
+        status=Status.COMPLETED, reason=None, wall_ns=9, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
+    )
+    with Journal(run_dir / "journal-2-supervisor.jsonl") as journal:  # as earlier versions ended it, without anchors
+        journal.append(SupervisionStarted(run_id="aa", attempt=2, pid=2**22 + 1, host="elsewhere", wall_ns=1))
+        journal.append(ended)
+    (run_dir / "journal-2-0.jsonl").unlink()
+    return "aa:1: the journal of rank 0 of attempt 2 is missing (of 2 processes)"
 
 
 def cut_end(root: Path, run_dir: Path) -> str:
@@ -129,6 +148,8 @@ def two_runs_of_one_id(root: Path, run_dir: Path) -> str:
         removed_attempt,
         removed_declaration,
         removed_rank,
+        removed_rank_of_the_last_attempt,
+        removed_first_rank_of_the_last_attempt,
         cut_end,
         written_anew,
         cut_before_a_supervisors_last_row,
@@ -143,12 +164,29 @@ def test_damage_of_one_run_is_named_and_other_runs_stay_readable(
     root = tmp_path / "logs"
     write_run(root, "sound", confirmation=9, status=Status.TARGET_REACHED)
     run_dir = write_run(root, "aa", world_size=2)
+    write_further_rank(run_dir)
     assert not read_ledger(root, tolerate_damage=True).damage
     complaint = attack(root, run_dir)
     ledger = read_ledger(root, tolerate_damage=True)
     assert [run.declared.run_id for run in ledger.runs] == ["sound"]
     (damage,) = ledger.damage
     assert complaint in str(damage)
+
+
+def test_each_of_several_machines_may_keep_only_the_journals_of_its_own_processes(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", world_size=2, machines=2)
+    assert not read_ledger(tmp_path, tolerate_damage=True).damage
+
+
+def test_scores_outside_of_their_run_are_named(tmp_path: Path) -> None:
+    write_run(tmp_path, "sound")
+    scores = evaluated(write_run(tmp_path, "aa"))
+    (tmp_path / "aside").mkdir()
+    scores.rename(tmp_path / "aside" / scores.name)
+    ledger = read_ledger(tmp_path, tolerate_damage=True)
+    assert sorted(run.run_id for run in ledger.runs) == ["aa", "sound"]
+    (damage,) = ledger.damage
+    assert "aside:1: the declaration of its run is missing" in str(damage)
 
 
 def test_a_report_leaves_a_damaged_run_out_and_exits_with_1(tmp_path: Path) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,6 +14,7 @@ import pytest
 
 from ledger_lab.ledger import AttemptStarted, Journal, PhaseWindow, Status, SupervisionStarted, read_ledger
 from ledger_lab.ledger import journal as journal_module
+from ledger_lab.ledger.liveness import identify_process, is_alive
 from ledger_lab.mirrors.follow import RunFollower
 from tests.fakes.ledgers import declared
 
@@ -64,3 +70,34 @@ def test_a_clock_that_is_set_back_calls_no_live_run_lost(tmp_path: Path, monkeyp
         times = [entry.time for entry in follower.poll()]
         assert times == sorted(times) and times[-1] - times[0] < timedelta(minutes=1)
         assert follower.status is Status.RUNNING
+
+
+def test_the_processes_of_another_namespaces_proc_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, now = identify_process(os.getpid()), datetime.now(UTC)
+    assert own is not None
+    readlink = os.readlink
+    monkeypatch.setattr(os, "readlink", lambda path: "7" if path == "/proc/self" else readlink(path))
+    assert identify_process(os.getpid()) == own
+    assert identify_process(os.getppid()) is None
+    assert is_alive(os.getpid(), now, own) is True
+    assert is_alive(os.getpid(), now, replace(own, start_ticks=own.start_ticks + 1)) is False
+    assert is_alive(os.getppid(), now, own) is None
+    assert is_alive(os.getppid(), now, None) is None
+
+
+def test_a_process_in_a_namespace_without_its_own_proc_knows_itself() -> None:
+    unshare = ["unshare", "--pid", "--fork"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this user can't make a PID namespace")
+    program = """
+import os
+from ledger_lab.ledger.liveness import identify_process
+with open("/proc/self/stat") as stat:
+    started = int(stat.read().rpartition(")")[2].split()[19])
+print(os.getpid(), identify_process(os.getpid()).start_ticks == started)
+"""
+    done = subprocess.run([*unshare, sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "True"]

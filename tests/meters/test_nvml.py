@@ -85,6 +85,7 @@ def test_devices_are_those_that_cuda_counts(
         ("GPU-ffff", 0),
         (A, 1),
         ("0,0", 1),
+        pytest.param("9" * 5000, 0, id="an index of 5000 digits"),
     ],
 )
 def test_devices_invisible_to_cuda_are_not_metered(monkeypatch: pytest.MonkeyPatch, visible: str, ordinal: int) -> None:
@@ -94,6 +95,10 @@ def test_devices_invisible_to_cuda_are_not_metered(monkeypatch: pytest.MonkeyPat
     assert isinstance(devices, NoDevices) and devices.sample() == []
     assert len(told) == 1 and f"CUDA_VISIBLE_DEVICES={visible}" in told[0] and f"cuda:{ordinal}" in told[0]
     assert fake.open == 0
+
+
+def test_a_device_of_thousands_of_digits_is_no_device() -> None:
+    assert isinstance(open_devices(f"cuda:{'9' * 5000}", environ={}), NoDevices)
 
 
 def test_gpus_that_are_lost_or_of_another_job_have_no_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ledger_lab.ledger import Journal, SupervisionStarted, Telemetry, read_ledger
 from ledger_lab.meters import NoDevices, Sampler, process_tree
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
-from tests.fakes.ledgers import SECOND, write_run
+from tests.fakes.ledgers import SECOND, write_further_rank, write_run
 from tests.fakes.traced_devices import TracedDevices
 
 TRACE = Path(__file__).parents[1] / "fakes" / "made_for_tests.trace.jsonl"
@@ -31,6 +31,7 @@ class Clock:
 
 def test_the_energy_of_a_trace_matches_a_calculation_by_hand(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", device="cuda:0", world_size=2)
+    write_further_rank(run_dir)
     clock = Clock()
     sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), clock_ns=clock)
     with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:

@@ -263,5 +263,5 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
         solver = solver_of(env)
         sizes = solver.mjw_model.geom_size.numpy()
         sizes[1] *= 1.5
-        with pytest.raises(UserError, match=r"cannot change shapes of single worlds"):
+        with pytest.raises(UserError, match=r"cannot change shapes in single environments"):
             solver.stepper.refresh()

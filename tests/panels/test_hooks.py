@@ -98,6 +98,6 @@ def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() ->
             hooks.require_own_commands()
             time_left[-1] = 0.0
             listener.step(env)
-            with pytest.raises(UserError, match="changed the time at which it gets new values"):
+            with pytest.raises(UserError, match="time at which a command gets new values was changed"):
                 hooks.require_own_commands()
         assert listener.step(env) == []

@@ -98,7 +98,7 @@ def test_the_parts_of_a_real_tasks_iteration_are_profiled(tmp_path: Path) -> Non
     trace = json.loads(gzip.decompress((run_dir / f"trace_{run_id}.json.gz").read_bytes()))
     named = {event.get("name") for event in trace["traceEvents"]}
     assert {"simulate", "manage", "infer", "returns", "learn", "aten::addmm"} <= named
-    assert "aten::addmm" in (run_dir / f"operators_{run_id}.txt").read_text()
+    assert "aten::" in (run_dir / f"operators_{run_id}.txt").read_text()
 
 
 @pytest.mark.slow
@@ -129,6 +129,7 @@ def test_nsight_systems_runs_the_same_program(tmp_path: Path, monkeypatch: pytes
         (["--nsys", "--trace"], "choose one"),
         (["--num_envs", "0"], "--num_envs 0: must be at least 1"),
         (["env.decimatoin=4"], "did you mean 'decimation'"),
+        (["--json", "/nowhere/profile.json"], "--json /nowhere/profile.json: its folder does not exist"),
     ],
 )
 def test_an_impossible_profile_is_refused_before_anything_is_written(

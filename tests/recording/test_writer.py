@@ -114,22 +114,22 @@ def test_a_result_that_an_earlier_attempt_wrote_is_final(tmp_path: Path, rank: i
 
 
 def test_a_checkpoint_tells_time_memory_and_how_episodes_ended(tmp_path: Path) -> None:
-    now_s = iter(range(100))
-    clock = PhaseClock(0, base=Phase.UNATTRIBUTED, clock_ns=lambda: next(now_s) * 10**9)
+    hundredths = iter(range(100))
+    clock = PhaseClock(0, base=Phase.UNATTRIBUTED, clock_ns=lambda: next(hundredths) * 10**7)
     writer = RunWriter(
-        lambda row: None, clock, run_id="aa", directory=tmp_path, device="cpu", train_ns=50 * 10**9,
-        evaluate_ns=7 * 10**9, peak_gpu_memory_bytes=lambda: 5,
+        lambda row: None, clock, run_id="aa", directory=tmp_path, device="cpu", train_ns=50 * 10**7,
+        evaluate_ns=7 * 10**7, peak_gpu_memory_bytes=lambda: 5,
     )  # fmt: skip
     assert save(writer, "zero.pt").endings is None, "nobody counted"
     with clock.window(Phase.EVALUATE):
         pass
     phase_ns, _ = writer.beat()
-    assert phase_ns[Phase.EVALUATE] == 10**9
+    assert phase_ns[Phase.EVALUATE] == 10**7
     writer.count_endings({"time_out": 2, "fell": 0})
     writer.count_endings({"time_out": 1, "fell": 4, "flew": 0})
     saved = save(writer, "one.pt")
     assert saved.train_ns is not None
-    assert (saved.train_ns - 50 * 10**9, saved.evaluate_ns) == (phase_ns[Phase.UNATTRIBUTED], 8 * 10**9)
+    assert (saved.train_ns - 50 * 10**7, saved.evaluate_ns) == (phase_ns[Phase.UNATTRIBUTED], 8 * 10**7)
     assert saved.peak_gpu_memory_bytes == 5
     assert saved.peak_host_memory_bytes is not None and saved.peak_host_memory_bytes > 10**6
     assert saved.endings == {"time_out": 3, "fell": 4}, "terminations that ended no episode are left out"

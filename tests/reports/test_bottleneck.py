@@ -27,7 +27,7 @@ from ledger_lab.ledger import (
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.scaling import Scaling, fit_scaling
-from tests.fakes.ledgers import declared, result, sha256_of, window, write_run
+from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank, write_run
 
 MS = 1_000_000
 GPU = {
@@ -104,6 +104,8 @@ def write_phases(
                 peak_gpu_memory_bytes=None if declaration.device == "cpu" else declaration.num_envs * 10_000_000,
             )
         )
+    if declaration.world_size == 2:
+        write_further_rank(run_dir)
     if telemetry is not None:
         utilization, thread, memory = telemetry
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
@@ -376,7 +378,7 @@ def test_evidence_says_how_much_a_device_determined(tmp_path: Path) -> None:
     write_phases(tmp_path, "bb", {"simulate": 300}, startup_ms=0, device_bound_ns=bound, **GPU)
     found = bottlenecks(tmp_path)
     assert "determined" not in found["aa"].evidence, "not measured is not zero"
-    assert "the device determined 90% of this time" in found["bb"].evidence
+    assert "the GPU determined 90% of this time" in found["bb"].evidence
 
 
 def test_held_out_slots_cost_the_extra_step_time(tmp_path: Path) -> None:

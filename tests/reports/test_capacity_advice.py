@@ -39,7 +39,7 @@ def test_room_for_many_more_rows_than_needed_is_told_with_the_override_and_the_g
     assert advice.gain == pytest.approx(saved * 2 / 9)
     assert "predicted from a time of 0.1 % of the physics per unused row" in advice.basis
     assert "an environment needed 2 rows at most" in advice.basis and "23 % of 2.0 s of physics" in advice.basis
-    assert advice.caveat is not None and advice.caveat.startswith("the panel gets another identity")
+    assert advice.caveat is not None and advice.caveat.startswith("the panel id changes")
     assert "makes its scores invalid" in advice.caveat
 
 

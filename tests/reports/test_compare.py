@@ -395,7 +395,7 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
     sides = [select_side(name, runs, summarize_run, {"a": 5}) for name in ("a", "b")]
     finding = compare(*sides)
     assert (finding.missing_a, finding.missing_b) == (3, 0)
-    assert any("3 declared runs were never made" in note for note in finding_notes(finding))
+    assert any("3 declared runs are missing" in note for note in finding_notes(finding))
 
 
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ def attempts(
     supervised = draw(st.booleans())
     journals: list[tuple[str, list[Row]]] = []
     wall_ns = 0
-    for rank in range(draw(st.integers(0 if supervised else 1, world_size))):
+    for rank in range(draw(st.integers(0 if supervised else 1, min(world_size, 2)))):
         rows, age_ns = draw(process_rows(run_id, number, rank))
         wall_ns = max(wall_ns, age_ns)
         journals.append((f"journal-{number}-{rank}.jsonl", rows))
@@ -164,6 +164,9 @@ def attempts(
         if draw(st.booleans()):
             wall_ns += draw(NANOSECONDS)
             ending.append(ShutdownEnded(wall_ns=wall_ns, exit_code=0, signal=None, overdue=False))
+    for rank in range(len(journals), world_size):  # what follows is only possible if all have begun
+        began = AttemptStarted(run_id=run_id, attempt=number, rank=rank, pid=2**22 + 1, host="elsewhere", wall_ns=0)
+        journals.append((f"journal-{number}-{rank}.jsonl", [began]))
     if supervised:
         rows = [SupervisionStarted(run_id=run_id, attempt=number, pid=2**22 + 1, host="elsewhere", wall_ns=0)]
         watts = draw(st.sampled_from([None, 0.0, 350.0]))
@@ -210,7 +213,7 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
     journals: list[tuple[str, list[Row]]] = []
     wall_ns, watts = [], []
     for number in range(1, draw(st.integers(0, 3)) + 1):
-        of_attempt, life_ns, drawn_w = draw(attempts(run_id, number, min(world_size, 2)))
+        of_attempt, life_ns, drawn_w = draw(attempts(run_id, number, world_size))
         journals += of_attempt
         wall_ns.append(life_ns)
         # Only one accelerator is metered, so the energy of several accelerators is unknown.

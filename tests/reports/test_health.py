@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,14 @@ def write(root: Path, status: Status, events: list[Health], iterations: int = 3,
     """Write a run of 10 iterations that ends early: 5 s of start-up, 2 s and 1 s of judging an iteration, 4 s to go."""
     run_dir = root / "rsl_rl" / "e" / "aa"
     run_dir.mkdir(parents=True)
+    run = declared("aa", max_iterations=10, **changes)
+    started = AttemptStarted(run_id="aa", attempt=1, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND)
+    for rank in range(1, run.world_size):
+        with Journal(run_dir / f"journal-1-{rank}.jsonl") as journal:
+            journal.append(replace(started, rank=rank))
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
-        journal.append(declared("aa", max_iterations=10, **changes))
-        journal.append(
-            AttemptStarted(run_id="aa", attempt=1, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND)
-        )
+        journal.append(run)
+        journal.append(started)
         for iteration in range(1, iterations + 1):
             phases = {"simulate": 2 * SECOND, "evaluate": SECOND, **({"startup": 5 * SECOND} if iteration == 1 else {})}
             journal.append(window(iteration, 40 * iteration, phases, (5 + 3 * iteration) * SECOND))

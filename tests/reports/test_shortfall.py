@@ -15,7 +15,7 @@ from ledger_lab.reports.cells import status_cell
 from ledger_lab.reports.shortfall import BestTry, shortfall
 from tests.fakes.ledgers import result, write_run
 
-MORE_EPISODES = "or score more episodes: a larger panel proves a smaller lead over the target"
+MORE_EPISODES = "or score more episodes: a larger panel can prove a rate closer to the target"
 
 
 def only_run(root: Path) -> Run:
@@ -29,8 +29,8 @@ def test_without_a_confirmation_the_best_screening_is_named(tmp_path: Path) -> N
     summary = summarize_run(only_run(tmp_path))
     assert summary.best_try == BestTry(checkpoint="model_1.pt", purpose="screening", successes=8, episodes=10, needed=9)
     assert shortfall(summary) == (
-        "no checkpoint passed a screening; at best, model_1.pt had 8 of 10 (80.0 %), and 9 were needed → train longer "
-        "(--max_iterations), or train on from this checkpoint (--checkpoint)"
+        "no checkpoint passed a screening; at best, model_1.pt succeeded in 8 of 10 (80.0 %), and 9 were needed → "
+        "train longer (--max_iterations), or continue from this checkpoint (--checkpoint)"
     )
 
 
@@ -38,8 +38,8 @@ def test_a_confirmation_above_the_target_that_proved_nothing_names_what_it_neede
     write_run(tmp_path, "aa", scores=(5, 9), confirmation=8, target_success=0.7)
     summary = summarize_run(only_run(tmp_path))
     assert shortfall(summary) == (
-        "in the best confirmation, model_2.pt had 8 of 10 fresh episodes (80.0 %), and 9 were needed to prove 70 % → "
-        f"train on from this checkpoint (--checkpoint), {MORE_EPISODES}"
+        "in the best confirmation, model_2.pt succeeded in 8 of 10 fresh episodes (80.0 %), and 9 were needed to prove "
+        f"70 % → continue from this checkpoint (--checkpoint), {MORE_EPISODES}"
     )
 
 
@@ -88,7 +88,7 @@ def test_a_run_that_scored_nothing_says_so(tmp_path: Path) -> None:
 def test_a_screening_that_passed_is_no_proof(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9))
     assert shortfall(summarize_run(only_run(tmp_path))) == (
-        "model_2.pt had 9 of 10 screened episodes (90.0 %), which proves nothing → confirm it on fresh seeds"
+        "model_2.pt succeeded in 9 of 10 screened episodes (90.0 %), which proves nothing → confirm it on fresh seeds"
     )
 
 

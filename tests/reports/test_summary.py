@@ -18,7 +18,7 @@ from ledger_lab.panels import anytime_interval
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
 from ledger_lab.units import duration, quantity, usd
-from tests.fakes.ledgers import SECOND, result, write_run
+from tests.fakes.ledgers import SECOND, result, write_further_rank, write_run
 
 PRICED = {
     **load_prices()["local"].to_dict(),
@@ -138,6 +138,7 @@ def test_only_the_first_score_on_the_runs_panel_counts(tmp_path: Path) -> None:
 
 def test_the_room_for_physics_is_the_maximum_over_processes(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", (5, 9), world_size=2)
+    write_further_rank(run_dir)
     assert summary_of(tmp_path).room is None, "nobody looked"
     training = CapacityUsed(
         constraints=30, constraint_capacity=40, contacts=50, contact_capacity=200, slots=10, wall_ns=10 * SECOND

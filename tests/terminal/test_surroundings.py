@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab import cores
+from ledger_lab.commands.export import export_ledger
 from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError, as_user_error, nearest
 from ledger_lab.ledger import read_ledger
@@ -145,6 +146,14 @@ def test_a_name_that_a_library_cannot_write_is_refused_in_one_line(tmp_path: Pat
     refused = run("mirror", run_dir, "--to", "tensorboard", "--once", "--dir", folder, cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
     assert r"\udcff\udcfe" in refused.stderr
+
+
+def test_a_folder_that_duckdb_cannot_be_told_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    folder = tmp_path / os.fsdecode(b"\xff\xfe")
+    with pytest.raises(UserError, match="the path is not UTF-8: choose another folder with --to"):
+        export_ledger(["--log_root", str(tmp_path / "logs"), "--to", str(folder)])
+    assert not folder.exists()
 
 
 def test_limits_of_the_system_are_errors_of_the_user_and_other_errors_are_not() -> None:

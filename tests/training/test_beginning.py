@@ -174,7 +174,7 @@ def test_a_budget_that_proves_nothing_is_refused(trained: Path, tmp_path: Path, 
     panel = load_panel("cartpole_v1")
     beginning.require_provable(panel)
     too_few = replace(panel, seeds=panel.seeds[:50])
-    with pytest.raises(UserError, match=r"its run has left 0\.\d\d % of error budget, and 50 episodes are then too"):
+    with pytest.raises(UserError, match=r"its run has 0\.\d\d % of error budget left, and 50 episodes are then too"):
         beginning.require_provable(too_few)
 
 

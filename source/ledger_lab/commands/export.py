@@ -10,8 +10,8 @@ from typing import Literal
 from ledger_lab.commands.report import selected_runs, summarize_selected, whole_ledger
 from ledger_lab.cores import no_collection
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
+from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.export import Format, export_tables
-from ledger_lab.reports.ledger_tables import Contents
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import Request, flag, log_root_flag

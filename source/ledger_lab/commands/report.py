@@ -30,7 +30,7 @@ from ledger_lab.reports import (
     summarize_run,
 )
 from ledger_lab.reports.before import Before, runs_before
-from ledger_lab.reports.ledger_tables import Contents
+from ledger_lab.reports.contents import Contents
 from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
@@ -87,8 +87,9 @@ class ReportRequest(Request):
         None,
         "Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio of the "
         "two times, and which side is cheaper, with the ratio of the two costs. The ratio of the times has an interval "
-        "if both sides have several runs, the ratio of the costs if both have at least five. For two runs, the program "
-        "also shows what evaluate.py --versus found about their policies. If A and B cannot be compared, for "
+        "if both sides have at least two runs, and the ratio of the costs if both have at least five. With at least "
+        "five runs on each side, both differences are tested. For two single runs, the program also shows the result "
+        "of evaluate.py --versus, if there is one. If A and B cannot be compared, for "
         "example because their panels differ, the program lists what differs and exits with status 2.",
         metavar=("A", "B"),
     )

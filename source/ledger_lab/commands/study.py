@@ -249,7 +249,7 @@ def _aggregate(study: Study, runs: Sequence[Run]) -> None:
     arms = aggregate_arms(times)
     console.print()
     if arms is None:
-        console.print("no figures across tasks: on some task, no run reached the target, or an arm has no run")
+        console.print("no figures over all tasks: on some task, no run reached the target, or an arm has no run")
         return
     console.print(*across_tasks_notes(arms, len(tasks)), sep="\n", soft_wrap=True)
     console.print(across_tasks_table(arms))

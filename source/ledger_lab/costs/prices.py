@@ -170,6 +170,20 @@ class Price:
         Raises:
             ValueError: If a field is unknown, missing or wrong. The message starts with the name of the field.
         """
+        text = repr(data)  # unlike the values themselves, it tells 1 from 1.0 and True
+        if text not in _rebuilt:
+            if len(_rebuilt) >= _MOST_REBUILT:
+                _rebuilt.clear()
+            _rebuilt[text] = cls._checked(data)
+        return _rebuilt[text]
+
+    @classmethod
+    def _checked(cls, data: Mapping[str, object]) -> Price:
+        """Build a price from :meth:`to_dict`, and check every field.
+
+        Raises:
+            ValueError: As for :meth:`from_dict`.
+        """
         fields = {field.name: field for field in dataclasses.fields(cls)}
         for name, value in data.items():
             if name not in fields:
@@ -181,6 +195,13 @@ class Price:
                 raise ValueError(f"{name} is missing")
         values: dict[str, Any] = dict(data)
         return cls(**values)
+
+
+_MOST_REBUILT = 1024
+"""Largest number of prices that are kept."""
+
+_rebuilt: dict[str, Price] = {}
+"""Prices that were rebuilt, by the text of their fields: many runs declare the same price."""
 
 
 def load_prices(path: Path | None = None) -> dict[str, Price]:

@@ -71,8 +71,8 @@ def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:
         episodes = f"{len(panel.seeds)} seeds{f' × {count} cells' if several else ''}"
     target = target_share(panel.target_success)
     yield (
-        f"panel {panel.name} ({ids[0]}) · {episodes} · “≥ {target} proven”: in this one look, the one-sided 95 % "
-        "bound reaches the target; each mark can err by chance, and none is a run's verdict"
+        f"panel {panel.name} ({ids[0]}) · {episodes} · “≥ {target} proven”: in this score alone, the one-sided "
+        "95 % bound reaches the target; this can happen by chance, and is not the verdict of a run"
     )
     for other, known_as in zip(plan.simulations[1:], ids[1:], strict=True):
         differences = few_differences(other.identity.fields, declared.identity.fields)

@@ -11,6 +11,9 @@ from ledger_lab.errors import UserError
 _AGENT = "ledger_lab.launch.torchrun_agent"
 """Module that runs torchrun and exits with the status of its processes."""
 
+_MOST_DIGITS = 6
+"""Largest number of digits of a number of processes: Python refuses to convert thousands of digits."""
+
 
 def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
     """Return the value of ``--nproc``, and the command line without the flag.
@@ -32,8 +35,8 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
         raise UserError(f"--nproc: {error.message}: give the number of processes") from error
     if known.nproc is None:
         return None, others
-    if not known.nproc.isdecimal() or int(known.nproc) < 1:
-        raise UserError(f"--nproc {known.nproc}: must be a whole number of at least 1")
+    if not known.nproc.isdecimal() or len(known.nproc) > _MOST_DIGITS or int(known.nproc) < 1:
+        raise UserError(f"--nproc {known.nproc[:100]}: must be a whole number of at least 1, of at most 6 digits")
     if "--distributed" in others:
         raise UserError(
             f"--nproc {known.nproc}: --distributed is for processes that another launcher starts: leave one of the two "

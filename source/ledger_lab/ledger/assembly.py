@@ -22,6 +22,7 @@ from ledger_lab.ledger.rows import (
     EvaluationStarted,
     RunDeclared,
     ShutdownEnded,
+    Status,
     SupervisionStarted,
     TelemetryStarted,
 )
@@ -115,7 +116,7 @@ class _Journals:
                 writers.
         """
         self.directory = directory
-        self.all = sorted(journals, key=lambda journal: journal.path)
+        self.all = sorted(journals, key=lambda journal: journal.path.name)
         self.declarations: list[tuple[JournalContent, RunDeclared, datetime]] = []
         self.ranks: dict[int, dict[int, JournalContent]] = {}
         self.supervisions: dict[int, dict[int, JournalContent]] = {}
@@ -268,6 +269,8 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
                 what = f"it is rank {rank} of attempt {number} of a run of {declared.world_size} processes"
                 raise LedgerDamageError(journal.path, 1, what)
     attempts = tuple(map(found.attempt, sorted({*found.ranks, *found.supervisions})))
+    for attempt in attempts:
+        _require_ranks(directory, attempt, declared, later)
     run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
     _require_references(found.all, later)
     return run
@@ -285,20 +288,47 @@ def _by_name(journals: Sequence[JournalContent]) -> dict[str, tuple[Path, Digest
 
 
 def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> None:
-    """Refuse attempts without a declaration of their run, unless it may still be written, or never was.
+    """Refuse attempts and scores without a declaration of their run, unless it may still be written, or never was.
 
     The first process declares the run before it does anything else. So where it left nothing, it ended before that,
-    while the others had begun.
+    while the others had begun. Scores are only made of declared runs.
     """
     numbers = {*found.ranks, *found.supervisions}
     began = numbers - {1} or any(0 in of_attempt.get(1, {}) for of_attempt in (found.ranks, found.supervisions))
+    scored = found.evaluations or any(
+        journal.places(EvaluationStarted) or any(row.attempt is None for row in journal.of(SupervisionStarted))
+        for journal in found.all
+    )
     if (
-        began
+        (began or scored)
         and not any(journal.places(RunDeclared) for journal in later)
         and not any(found.attempt(number).shows_life() for number in numbers)
     ):
         raise LedgerDamageError(found.directory, 1, "the declaration of its run is missing")
     require_anchored(found.anchored, _by_name(later))
+
+
+_FINISHED = (Status.COMPLETED, Status.TARGET_REACHED)
+"""Statuses of attempts that have done all their work."""
+
+
+def _require_ranks(directory: Path, attempt: Attempt, declared: RunDeclared, later: Sequence[JournalContent]) -> None:
+    """Refuse an attempt without the journal of a process that has taken part in it.
+
+    All processes compute each iteration together. So once one has completed an iteration, all of them have begun. Of
+    several machines, each may keep only the journals of its own processes.
+    """
+    if len(attempt.ranks) == declared.world_size or (declared.machines or 1) > 1:
+        return
+    done = any(journal.windows.iterations for journal in attempt.ranks)
+    done = done or (attempt.ended is not None and attempt.ended.status in _FINISHED)
+    if not done or attempt.shows_life():
+        return
+    begun = {row.rank for journal in later for row in journal.of(AttemptStarted) if row.attempt == attempt.number}
+    for rank in range(declared.world_size):
+        if rank not in begun:
+            which = f"the journal of rank {rank} of attempt {attempt.number}"
+            raise LedgerDamageError(directory, 1, f"{which} is missing (of {declared.world_size} processes)")
 
 
 def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:

@@ -104,6 +104,8 @@ class Cache:
             return {}
         end = os.pread(self._file, _END_LENGTH, status.st_size - _END_LENGTH)
         size = int(end[:16])
+        if size > status.st_size:
+            return {}  # a damaged size may exceed all memory
         table = _pread(self._file, size, status.st_size - _END_LENGTH - size)
         if end != _end(table):
             return {}

@@ -124,7 +124,15 @@ class JournalContent:
 
     def of(self, kind: type[_R]) -> list[_R]:
         """Return the rows of one kind, in order."""
-        return [row for row, _ in self.timed(kind)]
+        if kind in _BULK or self._held is not None:
+            return [row for row in self.rows if type(row) is kind]
+        if not (places := self.places(kind)):
+            return []
+        # A panel result is too large to keep: its columns have one entry per episode.
+        if kind is PanelResult:
+            return cast(list[_R], self.fetch(places))
+        kept = self._kept
+        return [cast(_R, kept[place.sequence]) for place in places]
 
     def one(self, kind: type[_R]) -> _R | None:
         """Return the first row of one kind, or ``None``."""
@@ -135,12 +143,8 @@ class JournalContent:
         if kind in _BULK or self._held is not None:
             pairs = zip(self.rows, self.times, strict=True)
             return [(row, time) for row, time in pairs if type(row) is kind]
-        if not (places := self.places(kind)):
-            return []
-        # A panel result is too large to keep: its columns have one entry per episode.
-        rows = self.fetch(places) if kind is PanelResult else [self._kept[place.sequence] for place in places]
-        times = [parse_time(place.time) for place in places]
-        return list(zip(cast(list[_R], rows), times, strict=True))
+        times = [parse_time(place.time) for place in self.places(kind)]
+        return list(zip(self.of(kind), times, strict=True))
 
     def places(self, kind: type[Row]) -> list[Place]:
         """Return the positions of the rows of a kind, except phase windows and telemetry."""

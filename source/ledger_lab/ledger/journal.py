@@ -16,7 +16,6 @@ from typing import Self
 
 from ledger_lab.files import naming, sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
-from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.tally import TALLIED, Tallied
 
@@ -91,6 +90,8 @@ class Journal:
         """
         self.path = path
         self._on_trouble, self._in_trouble = on_trouble, False
+        from ledger_lab.ledger.redaction import Redactor  # compiles many patterns, which readers do not need
+
         self._redactor, self._clock = Redactor(), _Clock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         self._tail, self._tallied = _Tail(begin=0, sequence=0, previous=GENESIS), Tallied()

@@ -21,14 +21,30 @@ def _here() -> tuple[str, int]:
     return boot_id, os.stat("/proc/self/ns/pid").st_ino
 
 
+def _require_own_processes() -> None:
+    """Check that ``/proc`` shows the processes of this PID namespace, with the numbers that they have here.
+
+    ``unshare --pid --fork`` without ``--mount-proc`` leaves the ``/proc`` of another namespace.
+
+    Raises:
+        OSError: If it shows those of another namespace, or is missing.
+    """
+    if os.readlink("/proc/self") != str(os.getpid()):
+        raise OSError(errno.ESRCH, "/proc shows the processes of another PID namespace", "/proc")
+
+
 def _start_ticks(pid: int) -> int | None:
     """Return when a process started, in ticks since the boot; ``None`` if it does not exist or is a zombie.
 
     Raises:
-        OSError: If the system hides the processes of other users, and this is one of them.
+        OSError: If the system hides the processes of other users, and this is one of them; or ``/proc`` shows those of
+            another PID namespace.
     """
+    itself = pid == os.getpid()
+    if not itself:
+        _require_own_processes()
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = Path("/proc", "self" if itself else str(pid), "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         if _exists(pid):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"/proc/{pid}/stat") from None
@@ -71,7 +87,7 @@ def is_alive(pid: int, seen: datetime, identity: ProcessIdentity | None) -> bool
 
     Returns:
         Whether it runs; ``None`` if this process can't know, because the other process belongs to another boot of the
-        kernel or another PID namespace, or the system hides the processes of other users.
+        kernel or another PID namespace, or the system hides its processes.
     """
     here = identify_process(os.getpid())
     if identity is not None and here is not None:
@@ -84,9 +100,10 @@ def is_alive(pid: int, seen: datetime, identity: ProcessIdentity | None) -> bool
     import psutil  # slow to import
 
     try:
+        _require_own_processes()
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
     except psutil.NoSuchProcess:
         return None if _exists(pid) else False
-    except psutil.AccessDenied:
+    except (psutil.AccessDenied, OSError):
         return None

@@ -11,6 +11,9 @@ from typing import Any
 from ledger_lab.ledger import DeviceSample
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Tell, silent_sample
 
+_MOST_DIGITS = 9
+"""Largest number of digits of the index of a device."""
+
 
 def open_devices(
     device: str | None,
@@ -37,12 +40,17 @@ def open_devices(
     if device is not None and not device.startswith("cuda"):
         return NoDevices(f"the training runs on {device}")
     _, _, ordinal = (device or "").partition(":")
-    if ordinal and not ordinal.isdecimal():
+    if ordinal and not _is_index(ordinal):
         return NoDevices(f"{device!r} is no device")  # the training refuses this with a better message
     first = int(ordinal or 0)
     ordinals = range(local_processes) if local_processes > 1 else range(first, first + 1)
     wanted = device is not None
     return PatientDevices(lambda say: open_nvml(ordinals, environ, say, wanted=wanted), tell)
+
+
+def _is_index(text: str) -> bool:
+    """Tell whether a text is the index of a device; Python refuses to convert thousands of digits."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def open_nvml(
@@ -175,7 +183,7 @@ class _Catalog:
         tokens = [str(index) for index in range(len(self._gpus))] if names is None else names.split(",")
         found: list[_Device] = []
         for token in map(str.strip, tokens):
-            device = self._by_index(token, environ) if token.isdecimal() else self._by_uuid(token)
+            device = self._by_index(token, environ) if _is_index(token) else self._by_uuid(token)
             if device is None or device in found:
                 break
             found.append(device)

@@ -197,14 +197,14 @@ class Stepper:
         model = self._models[0]
         if name in _SHAPES:
             raise UserError(
-                f"physics=newton_mujoco cannot change shapes of single worlds ({name} of "
+                f"physics=newton_mujoco cannot change shapes in single environments ({name} of "
                 f"{model.geom(int(min(items))).name}): choose physics=newton_mjwarp"
             )
         bodies = {*model.dof_bodyid[[*items]]} if name == "dof_armature" else items
         if name in _SIMPLE and (simple := bodies & self._simple):
             raise UserError(
-                f"physics=newton_mujoco cannot change the inertia of {model.body(int(min(simple))).name}, "
-                "which MuJoCo takes as fixed: choose physics=newton_mjwarp"
+                f"physics=newton_mujoco cannot change the inertia of {model.body(int(min(simple))).name} in single "
+                "environments, because MuJoCo treats it as fixed: choose physics=newton_mjwarp"
             )
         if name in _FRAMES:
             for each in self._models:

@@ -92,8 +92,8 @@ def require_own_rows(
         for name, value in again.items():
             if not torch.equal(value.nan_to_num(), found[name].nan_to_num()):
                 raise UserError(
-                    f"{name} gives two answers for the same state: let it depend on the state alone, and not on step "
-                    "counters, the clock or what it returned before"
+                    f"{name} gives two answers for the same state: make it depend on the state alone, and not on step "
+                    "counters, the clock or its earlier values"
                 )
         return {name: value.reshape(len(cells), -1).double().nan_to_num() for name, value in found.items()}
 
@@ -114,8 +114,8 @@ def require_own_rows(
                 )
         if name not in free and not bool(unchanged.all()):
             raise UserError(
-                f"{name} has another value when the same episode starts again: let it forget at the start of an "
-                "episode what it returned before"
+                f"{name} has another value when the same episode starts again: at the start of an episode, reset "
+                "everything that it remembers"
             )
 
 

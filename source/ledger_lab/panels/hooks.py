@@ -208,8 +208,8 @@ class Hooks:
         """
         if self._missed:
             raise UserError(
-                "something other than a command itself changed the time at which it gets new values, so that seeds "
-                "don't determine held-out episodes: let the command change it in a compute() of its own"
+                "the time at which a command gets new values was changed from outside of the command, so seeds don't "
+                "determine held-out episodes: change this time only in the command's own compute()"
             )
 
     def _attach_commands(self, undo: ExitStack, listener: Listener) -> None:

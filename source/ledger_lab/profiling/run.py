@@ -64,6 +64,8 @@ def profile_run(argv: Sequence[str]) -> int:
         UserError: If the request can't be carried out.
     """
     request = parse(ProfileRequest, argv)
+    if request.json is not None and not request.json.exists() and not request.json.absolute().parent.is_dir():
+        raise UserError(f"--json {request.json}: its folder does not exist: make it, or name another file")
     nsys = find_nsys() if request.nsys else None
     if request.into:
         schedule = Schedule(warm_up=request.warm_up + request.iterations, pairs=0, traced=0)

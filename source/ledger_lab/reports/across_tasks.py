@@ -130,7 +130,7 @@ def across_tasks_notes(arms: Sequence[ArmAcrossTasks], tasks: int) -> list[str]:
     """
     several = len(arms) > 1
     notes = [
-        f"across {tasks} tasks; speed: shortest time to target of all runs on the task ÷ time to target of the run, 0 "
+        f"over {tasks} tasks; speed: shortest time to target of all runs on the task ÷ time to target of the run, 0 "
         "for a run that missed the target",
         "IQM: mean of the middle half of all runs; speed > x: share of runs"
         + (f"; faster than {arms[0].name}: probability for two runs on the same task" if several else ""),

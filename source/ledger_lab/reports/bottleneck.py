@@ -124,7 +124,7 @@ def find_bottleneck(work: Workload, peers: Peers, run: Run) -> Bottleneck | None
     if loop and (inside := _shares(loop, loop_s)) and inside[0][0] not in (name, *close):
         evidence.append(f"of the training loop, {_phases_in_words(loop, inside[0][0], loop_s)}")
     if work.launch_times:
-        evidence.append("these are times of launches, not of the device's work, which --timing events measures")
+        evidence.append("these are times of launches, not of the GPU's work, which --timing events measures")
     evidence += _device_bound_in_words(run, name)
     if usage.utilization is not None:
         evidence.append(f"a kernel ran on the device in {usage.utilization:.0%} of the time")
@@ -174,7 +174,7 @@ def _device_bound_in_words(run: Run, name: str) -> list[str]:
     if not spent_ns:
         return []
     share = bound_ns / spent_ns
-    return [f"the device determined {share:.0%} of this time; in the rest, the host worked or waited for the device"]
+    return [f"the GPU determined {share:.0%} of this time; in the rest, the processor worked or waited for the GPU"]
 
 
 def _shares(phases: Mapping[str, float], whole_s: float) -> list[tuple[str, float]]:

@@ -48,7 +48,7 @@ def smaller_capacities(work: Workload, run: Run) -> Advice | None:
     if gain < LEAST_GAIN:
         return None
     in_identity = "njmax" in str(run.declared.panel_fields.get("physics"))
-    identity = "the panel gets another identity, so scores cannot be compared with those of this run; "
+    identity = "the panel id changes, so scores cannot be compared with those of this run; "
     return Advice(
         action=f"reserve {enough} constraint rows instead of {rows}: env.sim.physics.solver_cfg.njmax={enough}",
         gain=gain,

@@ -61,8 +61,8 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
         )
     if finding.cost.interval is not None:
         notes.append(
-            "cost: ratio of the costs per target-reaching checkpoint; in brackets a 95 % interval that also covers the "
-            "chance of failures"
+            "cost: ratio of the costs per target-reaching checkpoint; in brackets a 95 % interval that also accounts "
+            "for the chance of failures"
         )
     elif finding.cost.ratio is not None and min(finding.n_a, finding.n_b) > 1:
         notes.append(f"cost: ratio of the costs per target-reaching checkpoint; {NO_INTERVAL} on a side")
@@ -109,7 +109,7 @@ def _side_notes(finding: Finding) -> list[str]:
         ("A", finding.n_a, finding.reached_a, finding.missing_a),
         ("B", finding.n_b, finding.reached_b, finding.missing_b),
     ):
-        lost = f"; {missing} declared runs were never made, and are in no figure" if missing else ""
+        lost = f"; {missing} declared runs are missing, and are in no figure" if missing else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
     return notes
 

@@ -6,15 +6,17 @@ front; Parquet and JSON hold the text as it is.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import whole_file
-from ledger_lab.reports.ledger_tables import TABLES, Contents, Table
-from ledger_lab.reports.sql import connect_filled
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Table
+from ledger_lab.reports.sql import connect_filled, load_duckdb
 
 Format = Literal["parquet", "csv"]
 
@@ -43,9 +45,11 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
         The files.
 
     Raises:
-        UserError: If the folder can't be written, or DuckDB is not installed.
+        UserError: If the folder can't be written, or its path is not UTF-8; or DuckDB is not installed.
     """
     paths = []
+    duckdb = load_duckdb()
+    _require_text(folder)
     with connect_filled(contents) as connection:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -58,11 +62,28 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
                         quoted = str(unfinished.absolute()).replace("'", "''")
                         unfinished.touch()  # raises the system's own error, which DuckDB would reword
                         source = _spreadsheet_query(TABLES[name]) if kind == "csv" else f'FROM "{name}"'
-                        connection.execute(f"COPY ({source}) TO '{quoted}' ({_OPTIONS[kind]})")
+                        try:
+                            connection.execute(f"COPY ({source}) TO '{quoted}' ({_OPTIONS[kind]})")
+                        except duckdb.IOException as error:
+                            raise RuntimeError(first_line(error)) from error  # the disk is then asked what is wrong
                     paths.append(path)
         except OSError as error:
             raise UserError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+        except RuntimeError as error:
+            raise UserError(f"cannot write the tables to {folder}: {error}") from error
     return paths
+
+
+def _require_text(folder: Path) -> None:
+    """Refuse a folder that DuckDB can't be told, before anything is written.
+
+    Raises:
+        UserError: If its path is not UTF-8.
+    """
+    try:
+        os.fspath(folder.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"cannot write to {folder}: the path is not UTF-8: choose another folder with --to") from error
 
 
 def _spreadsheet_query(table: Table) -> str:

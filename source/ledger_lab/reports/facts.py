@@ -46,7 +46,8 @@ class RunFacts:
 
     def spent_s(self, phases: Iterable[Phase]) -> float | None:
         """Return the seconds in some phases; ``None`` before the first iteration."""
-        return sum(self.phase_ns.get(phase, 0) for phase in phases) / 1e9 if self.updates else None
+        known = self.phase_ns
+        return sum([known[phase] for phase in phases if phase in known]) / 1e9 if self.updates else None
 
     @property
     def train_s(self) -> float | None:

@@ -26,19 +26,10 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.reports.columns import Column, column, sql_columns
+from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.load import RoomSummary, summarize_room
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.units import in_seconds
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The requested runs of a ledger, with their figures."""
-
-    runs: Sequence[Run]
-    summaries: Sequence[RunSummary]
-    """One per run, in the same order."""
-    cohorts: Sequence[CohortSummary]
 
 
 @dataclass(frozen=True)
@@ -300,8 +291,8 @@ _PHASES: list[Column[_PhaseRow]] = [
         lambda of: of.spent_ns / 1e9,
     ),
     column(
-        "device_bound_s DOUBLE part of it that a device determined, because the device finished after the host had "
-        "gone on [s]; missing without --timing events",
+        "device_bound_s DOUBLE part of it that a GPU determined, because the GPU finished its work after the processor "
+        "had left the window [s]; missing without --timing events",
         lambda of: None if of.device_bound_ns is None else of.device_bound_ns / 1e9,
     ),
 ]

@@ -73,7 +73,7 @@ def shortfall(run: RunSummary) -> str | None:
     if best is None:
         return f"no policy was scored during the training, so {target} is not proven → score policies while training"
     share = best.successes / best.episodes
-    had, needed = f"{best.checkpoint} had {best.successes} of {best.episodes}", f"{best.needed} were needed"
+    had, needed = f"{best.checkpoint} succeeded in {best.successes} of {best.episodes}", f"{best.needed} were needed"
     if best.purpose == "confirmation":
         had = f"in the best confirmation, {had} fresh episodes ({percent(share)}), and {needed} to prove {target}"
     elif best.successes >= best.needed:
@@ -81,8 +81,8 @@ def shortfall(run: RunSummary) -> str | None:
     else:
         had = f"no checkpoint passed a screening; at best, {had} ({percent(share)}), and {needed}"
     if share < run.target_success:
-        return f"{had} → train longer (--max_iterations), or train on from this checkpoint (--checkpoint)"
+        return f"{had} → train longer (--max_iterations), or continue from this checkpoint (--checkpoint)"
     return (
-        f"{had} → train on from this checkpoint (--checkpoint), or score more episodes: a larger panel proves a "
-        "smaller lead over the target"
+        f"{had} → continue from this checkpoint (--checkpoint), or score more episodes: a larger panel can prove a "
+        "rate closer to the target"
     )

@@ -18,7 +18,8 @@ import numpy as np
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.meters.control_groups import usable_bytes
 from ledger_lab.reports.columns import Type
-from ledger_lab.reports.ledger_tables import TABLES, Contents, Table
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.ledger_tables import TABLES, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -68,7 +69,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
         UserError: If it is no such statement, names a missing table or column, needs more memory, or DuckDB is not
             installed.
     """
-    duckdb = _duckdb()
+    duckdb = load_duckdb()
     try:
         sql.encode()
     except UnicodeEncodeError as error:
@@ -160,12 +161,12 @@ def connect_filled(contents: Contents) -> DuckDBPyConnection:
     Raises:
         UserError: If DuckDB is not installed.
     """
-    connection: DuckDBPyConnection = _duckdb().connect()
+    connection: DuckDBPyConnection = load_duckdb().connect()
     fill(connection, contents, TABLES)
     return connection
 
 
-def _duckdb() -> Any:
+def load_duckdb() -> Any:
     """Import DuckDB, an optional dependency: reports do without it."""
     try:
         return importlib.import_module("duckdb")

@@ -32,6 +32,7 @@ TERMS = {
     "cell": "one test condition of a panel: nominal, or perturbed, for example by pushes",
     "cohort": "a named group of runs that reports show together",
     "confirmed": "a checkpoint is confirmed if its score on fresh seeds proves that it reaches the target",
+    "error budget": "largest probability that the confirmations of a run confirm a policy below the target (5 %)",
     "factor": "a setting that a study varies, with its values",
     "fresh seeds": "seeds outside the panel, drawn for one confirmation or comparison; no policy was selected on them",
     "held-out": "used for scoring, never for training",

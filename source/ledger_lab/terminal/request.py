@@ -136,7 +136,7 @@ class SimulationRequest(Request):
     cpu_threads: int | None = flag(
         None,
         "Threads that step the environments with physics=newton_mujoco (default: the cores that the process may use, "
-        "shared among the processes of --nproc).",
+        "divided by the number of training processes on the machine).",
         metavar="N",
         each_attempt=True,
     )

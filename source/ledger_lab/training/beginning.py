@@ -66,8 +66,8 @@ class Beginning:
         episodes = len(panel.episodes)
         if not VerdictRule(panel.target_success, self.error_budget).is_decidable(episodes):
             raise UserError(
-                f"--checkpoint {self.path}: its run has left {percent(self.error_budget, 2)} of error budget, and "
-                f"{episodes} episodes are then too few to prove a success of {panel.target_success:g}: "
+                f"--checkpoint {self.path}: its run has {percent(self.error_budget, 2)} of error budget left, and "
+                f"{episodes} episodes are then too few to prove a success rate of {panel.target_success:g}: "
                 "use more seeds, a lower --target, or networks of another run"
             )
 

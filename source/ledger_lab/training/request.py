@@ -36,8 +36,8 @@ _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
     (
-        "With the physics engine MuJoCo-Warp on the CPU, scoring a policy twice gives identical episodes. On rough "
-        "ground, identical episodes also need env.sim.physics.deterministic=true. That setting slows the simulation "
+        "With physics=newton_mjwarp or newton_mujoco on the CPU, scoring a policy twice gives identical episodes. On "
+        "rough ground, newton_mjwarp also needs env.sim.physics.deterministic=true. That setting slows the simulation "
         "down. Scores with and without that setting cannot be compared."
     ),
 )
@@ -71,7 +71,18 @@ class TrainRequest(TaskRequest):
             "policy reaches the target, the policy is confirmed, and the training ends. Without arguments, train.py "
             "trains a cart-pole."
         ),
-        terms=("held-out", "panel", "target", "fresh seeds", "run", "iteration", "state", "cohort", "ledger"),
+        terms=(
+            "held-out",
+            "panel",
+            "target",
+            "fresh seeds",
+            "error budget",
+            "run",
+            "iteration",
+            "state",
+            "cohort",
+            "ledger",
+        ),
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
             "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
