@@ -52,6 +52,19 @@ def test_the_first_term_counts_and_held_out_slots_do_not() -> None:
     assert endings.take() == {"time_out": 0, "fell": 0, "flew": 0}
 
 
+def test_episodes_that_unstable_physics_ends_are_counted_by_that_name() -> None:
+    manager: Any = Manager(4, time_out=True, fell=False)
+    manager.unstable = SimpleNamespace(last=torch.zeros(4, dtype=torch.bool))
+    endings = made(manager, training_slots=3)
+    with endings.counting():
+        manager.unstable.last[:] = torch.tensor([True, True, False, True])
+        manager.fire([[0, 0], [0, 1], [1, 0], [0, 1]])
+        manager.unstable.last[:] = False
+        manager.fire([[0, 0], [0, 1], [0, 0], [0, 0]])
+    assert endings.take() == {"unstable": 2, "time_out": 1, "fell": 1}
+    assert endings.take() == {"unstable": 0, "time_out": 0, "fell": 0}
+
+
 def test_a_hook_that_was_there_before_stays() -> None:
     manager = Manager(2, time_out=True)
     hooked = manager.compute

@@ -80,6 +80,7 @@ def explicit_cart(native: bool, direct_current: bool = False) -> Callable[[Any],
 
 WORLDS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "newton": ("newton_mjwarp", roomy),
+    "native": ("newton_mujoco", roomy),
     "ovphysx": ("ovphysx", lambda cfg: None),
     "kamino": ("newton_kamino", lambda cfg: None),
     "motor of Newton": ("newton_mjwarp", lambda cfg: explicit_cart(native=True)(cfg)),
@@ -165,13 +166,13 @@ def check(world: World, change: Callable[[Any], None]) -> None:
     assert torch.equal(after, before)
 
 
-@on("newton", "ovphysx")
+@on("newton", "native", "ovphysx")
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_only_perturbed_slots_move_differently_until_they_are_restored(world: World, name: str) -> None:
     check(world, PERTURBATIONS[name])
 
 
-@on("newton")
+@on("newton", "native")
 def test_gravity_is_tilted_only_in_perturbed_slots(world: World) -> None:
     check(world, TILT["gravity tilt"])
 

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from ledger_lab.panels import load_panel
+from ledger_lab.panels import Cell, load_panel
+from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.view import TrainingView
 from tests.fakes.held_out import Trial, task_cfg
 
 TRAINING = 6
 """Training slots, besides the two held-out slots."""
+HEAVY = Cell("heavy", read_perturbations("test", {"mass": {"scale": 1.5}}))
+"""The held-out slots have masses of their own."""
 
 
 def walking(observations: Any) -> torch.Tensor:
@@ -26,16 +29,21 @@ def walking(observations: Any) -> torch.Tensor:
 
 
 @contextmanager
-def simulation(task: str, physics: str, panel_name: str, episode_steps: int) -> Iterator[tuple[Any, Any, Any]]:
+def simulation(
+    task: str, physics: str, panel_name: str, episode_steps: int, threads: int
+) -> Iterator[tuple[Any, Any, Any]]:
     """Open a simulation of a task with short episodes, and say what takes its state."""
     from ledger_lab.training.simulation_state import simulation_state
 
     def cfg() -> Any:
         short = task_cfg(task, f"physics={physics}")
         short.episode_length_s = episode_steps * short.sim.dt * short.decimation
+        if physics == "newton_mujoco":
+            short.sim.physics.solver_cfg.cpu_threads = threads
         return short
 
-    panel = replace(load_panel(panel_name), seeds=(0, 1), episode_length_s=cfg().episode_length_s, hold_s=0.0)
+    length_s = cfg().episode_length_s
+    panel = replace(load_panel(panel_name), seeds=(0, 1), cells=(HEAVY,), episode_length_s=length_s, hold_s=0.0)
     with Trial(panel, walking, walking, cfg).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
         walking.actions = slots.action_count
         view = TrainingView(env, slots)
@@ -75,14 +83,14 @@ def test_a_contact_rich_training_continues_bit_for_bit_in_the_middle_of_episodes
 
     registered_tasks()
     with simulation_app(task_cfg(task, f"physics={physics}"), {"device": "cpu"}):
-        with simulation(task, physics, panel, episode_steps) as (view, slots, state):
+        with simulation(task, physics, panel, episode_steps, 1) as (view, slots, state):
             assert state.inexact is None
             slots.begin([walking])
             steps(view, slots, episode_steps // 2)
             taking, saved = slots.taking, state.take()
             assert not slots.idle
             expected = steps(view, slots, episode_steps)
-        with simulation(task, physics, panel, episode_steps) as (view, slots, state):
+        with simulation(task, physics, panel, episode_steps, 2) as (view, slots, state):
             torch.manual_seed(99)
             assert state.put(saved) is None
             slots.go_on([walking], taking)

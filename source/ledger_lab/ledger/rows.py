@@ -405,9 +405,9 @@ class CheckpointSaved(Row):
     """Largest device memory of the saving process so far in this attempt; ``None`` without an accelerator, or if
     unknown."""
     endings: dict[str, Count] | None = None
-    """Number of training episodes that ended since the last checkpoint, by the termination that ended them. Episodes of
-    all processes count. The first checkpoint of an attempt counts from the start of the attempt. ``None`` if
-    unknown."""
+    """Number of training episodes that ended since the last checkpoint, by the termination that ended them, or
+    ``unstable``. Episodes of all processes count. The first checkpoint of an attempt counts from the start of the
+    attempt. ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

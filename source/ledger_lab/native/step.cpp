@@ -21,6 +21,7 @@ struct Thread {
     double** fields;    // places in the model, one for each of Job::fields
     double** inputs;    // places in the data
     double** outputs;
+    unsigned char* active;  // which equality constraints act
     void* resume[5];    // where to go on after an error in MuJoCo
 };
 
@@ -46,6 +47,7 @@ struct Job {
     Rows* fields; i64 n_fields;
     Rows* inputs; i64 n_inputs;
     Rows* outputs; i64 n_outputs;
+    const unsigned char* active; i64 n_active;  // an input too: which equality constraints of each world act
     Rows* held; i64 n_held;  // inputs that are zero after a world has become unstable: velocities, warm start
     i32* status;             // of each world: bits of mjtWarning, ERROR, UNSEEN
     i64 unstable;            // bits of a status that mean that the result of a step cannot be used
@@ -56,7 +58,7 @@ struct Job {
     i32* nefc;
     float* efc_force; i64 efc_stride, njmax;
     float* found; i64 found_per_world;  // contacts of each world, before they are put in the order of the worlds
-    i32* ncon;
+    i32* ncon;  // as many as MuJoCo found, also if there was no room for all
     i32* nacon; i64 naconmax;
     i32* ncollision;
     float *dist, *pos, *frame, *friction;
@@ -94,6 +96,7 @@ struct Step {
             double* to = t.inputs[k];
             for (i64 i = 0; i < r.count; ++i) to[i] = (double)from[i];
         }
+        for (i64 i = 0; i < j.n_active; ++i) t.active[i] = j.active[world * j.n_active + i];
         i32* warning = (i32*)((char*)t.data + j.at_warning);  // pairs: last information, number
         for (i64 i = 0; i < j.warnings; ++i) warning[2 * i + 1] = 0;
     }
@@ -149,8 +152,8 @@ struct Step {
         if (nefc > j.njmax) { nefc = (i32)j.njmax; status = UNSEEN; }
         float* forces = j.efc_force + world * j.efc_stride;
         for (i64 i = 0; i < nefc; ++i) forces[i] = (float)force[i];
-        if (ncon > j.found_per_world) { ncon = (i32)j.found_per_world; status = UNSEEN; }
         j.ncon[world] = ncon;
+        if (ncon > j.found_per_world) { ncon = (i32)j.found_per_world; status = UNSEEN; }
         float* found = j.found + world * j.found_per_world * NUMBERS;
         for (i64 c = 0; c < ncon; ++c, contact += j.contact_size, found += NUMBERS) {
             const double* pos = (const double*)(contact + j.at_pos);
@@ -202,8 +205,9 @@ struct Step {
         i64 n = 0, needed = 0;
         for (i64 world = 0; world < j.worlds; ++world) {
             const float* found = j.found + world * j.found_per_world * NUMBERS;
+            const i64 kept = j.ncon[world] < j.found_per_world ? j.ncon[world] : j.found_per_world;
             needed += j.ncon[world];
-            for (i64 c = 0; c < j.ncon[world]; ++c, found += NUMBERS) {
+            for (i64 c = 0; c < kept; ++c, found += NUMBERS) {
                 if (n == j.naconmax) { j.status[world] |= UNSEEN; break; }
                 const i32* whole = (const i32*)(found + 18);
                 j.dist[n] = found[0];
@@ -229,7 +233,7 @@ Step::current() = &j;
 j.next = 0;
 unsigned long long started[1024];
 i64 helpers = 0;
-while (helpers + 1 < j.threads && j.create(&started[helpers], 0, &Step::work, j.thread + helpers + 1) == 0) ++helpers;
+while (helpers + 1 < j.threads && helpers < 1024 && j.create(&started[helpers], 0, &Step::work, j.thread + helpers + 1) == 0) ++helpers;
 Step::work(j.thread);
 for (i64 i = 0; i < helpers; ++i) j.join(started[i], 0);
 Step::order_contacts(j);

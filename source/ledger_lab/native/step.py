@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from mujoco import MjModel
 
 _INPUTS = (
-    *("qpos", "qvel", "act", "time", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied"),
+    *("qpos", "qvel", "act", "history", "time", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied"),
     *("mocap_pos", "mocap_quat"),
 )
-"""What a step reads, MuJoCo's integration state."""
+"""What a step reads, MuJoCo's integration state. Besides, it reads which equality constraints act."""
 
 _OUTPUTS = (
-    *("qpos", "qvel", "act", "time", "qacc", "qacc_warmstart", "xpos", "xquat", "xipos", "subtree_com", "cvel"),
-    *("cacc", "cfrc_int", "qfrc_actuator", "actuator_force", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat"),
+    *("qpos", "qvel", "act", "history", "time", "qacc", "qacc_warmstart"),
+    *("xpos", "xquat", "xipos", "subtree_com", "cvel", "cacc", "cfrc_int"),
+    *("qfrc_actuator", "actuator_force", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat"),
 )
 """What Newton, Isaac Lab and their sensors read after a step."""
 
@@ -73,7 +74,7 @@ class _Thread(ctypes.Structure):
     """See ``Thread`` in ``step.cpp``."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("model", "data", "fields", "inputs", "outputs")),
+        *((name, ctypes.c_int64) for name in ("model", "data", "fields", "inputs", "outputs", "active")),
         ("resume", ctypes.c_int64 * 5),
     )
 
@@ -87,7 +88,8 @@ class _Job(ctypes.Structure):
             *("step", "reset_data", "check_position", "check_velocity", "forward", "check_acceleration"),
             *("post_constraint", "integrate", "set_log_handler", "create", "join"),
             *("get_specific", "set_specific", "key", "worlds", "threads", "block", "next", "want_post_constraint"),
-            *("thread", "fields", "n_fields", "inputs", "n_inputs", "outputs", "n_outputs", "held", "n_held"),
+            *("thread", "fields", "n_fields", "inputs", "n_inputs", "outputs", "n_outputs"),
+            *("active", "n_active", "held", "n_held"),
             *("status", "unstable", "at_warning", "warnings", "at_ncon", "at_nefc", "at_contact", "at_efc_force"),
             *("contact_size", "at_dist", "at_pos", "at_frame", "at_friction", "at_dim", "at_geom", "at_efc_address"),
             *("nefc", "efc_force", "efc_stride", "njmax", "found", "found_per_world", "ncon", "nacon", "naconmax"),
@@ -124,7 +126,12 @@ class Stepper:
             warp_model: MuJoCo-Warp's model, which holds the values of single worlds.
             warp_data: MuJoCo-Warp's data: state, controls, results of all worlds.
             threads: Number of threads.
+
+        Raises:
+            UserError: If bodies may sleep: MuJoCo would keep what sleeps from one world to the next.
         """
+        if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_SLEEP):
+            raise UserError("physics=newton_mujoco cannot let bodies sleep: choose physics=newton_mjwarp")
         self._warp_model, self._data = warp_model, warp_data
         self._worlds = warp_data.nworld
         self._kept: list[Any] = []  # memory that the kernel uses
@@ -222,7 +229,7 @@ class Stepper:
                 _addresses([_place(each, name)[0] for name in self._fields]),
                 *(_addresses([_place(own, name)[0] for name, _ in named]) for named in (inputs, outputs)),
             ]
-            worker.model, worker.data = each._address, own._address
+            worker.model, worker.data, worker.active = each._address, own._address, own.eq_active.ctypes.data
             worker.fields, worker.inputs, worker.outputs = (ctypes.addressof(each) for each in places)
             self._kept += places
         per_world = min(data.naconmax, 4 * -(-data.naconmax // self._worlds))
@@ -242,6 +249,8 @@ class Stepper:
                 for name, table in zip(("fields", "inputs", "outputs", "held"), tables, strict=True)
                 for key, value in ((name, ctypes.addressof(table)), (f"n_{name}", len(table)))
             },
+            active=data.eq_active.ptr or 0,
+            n_active=model.neq,
             status=self.status.ptr,
             unstable=self.UNSTABLE,
             warnings=whole.warning.size // ctypes.sizeof(layout("mjWarningStat")),

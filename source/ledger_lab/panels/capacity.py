@@ -210,4 +210,9 @@ class CapacityWatch:
         ]
         if any(int(wp.to_torch(pool.most_needed)) > pool.capacity for pool in self._pools):
             raises.append(f"raise env.sim.physics.collision_cfg.max_triangle_pairs from {self._triangle_pairs}")
+        if not raises and physics_name(self._base.cfg) == NATIVE:
+            return (
+                f"raise env.sim.physics.solver_cfg.nconmax from {self.contacts.capacity // slots}: sensors see at most "
+                "four times as many contacts of a slot"
+            )
         return " and ".join(raises) or "no setting helps: MuJoCo-Warp's own message names the buffer that was too small"

@@ -317,7 +317,7 @@ _ENDINGS: list[Column[_EndingRow]] = [
     column("attempt BIGINT from 1", attrgetter("of.attempt.number")),
     column("checkpoint VARCHAR joins checkpoints.path", attrgetter("of.row.path")),
     column("iteration BIGINT iterations completed when the checkpoint was saved", attrgetter("of.row.iteration")),
-    column("ended_by VARCHAR a termination term", attrgetter("ended_by")),
+    column("ended_by VARCHAR a termination term or unstable", attrgetter("ended_by")),
     column("episodes BIGINT training episodes since the last checkpoint of the attempt", attrgetter("episodes")),
 ]
 
@@ -365,7 +365,7 @@ _EPISODES: list[Column[_EpisodeRow]] = [
         "episode_return DOUBLE undiscounted sum of rewards", lambda of: of.of.result.outcomes.episode_return[of.place]
     ),
     column(
-        "ended_by VARCHAR horizon, non_finite, capacity or a termination term",
+        "ended_by VARCHAR horizon, non_finite, capacity, unstable or a termination term",
         lambda of: of.of.result.outcomes.ended_by[of.place],
     ),
     column(

@@ -1,6 +1,6 @@
 """The state of a simulation that a resumed training continues from.
 
-With MuJoCo-Warp on the CPU, training continues bit for bit: everything that the next step depends on is restored. Other
+With MuJoCo on the CPU, training continues bit for bit: everything that the next step depends on is restored. Other
 physics engines do not expose their state, so only values that outlast an episode are restored: counters, changes by a
 curriculum, terrain levels. Training then continues with fresh episodes.
 """
@@ -143,6 +143,7 @@ class _Whole(SimulationState):
         from mujoco_warp import Data
         from newton import ModelBuilder
 
+        from ledger_lab.native.step import Stepper
         from ledger_lab.training.capture import Capture
 
         self._slots = slots
@@ -153,6 +154,8 @@ class _Whole(SimulationState):
         # Skip its tables of pairs and labels: they are longer than everything else, and never change.
         short = (name for name, value in vars(model).items() if not isinstance(value, (dict, list, set, tuple)))
         only |= {Data: _SOLVER, type(model): frozenset(short), ModelBuilder: frozenset()}
+        only[Stepper] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
+        self._stepper: Stepper | None = getattr(NewtonManager._solver, "stepper", None)
         if slots is not None:
             only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies"}  # the judge loads them again
         super().__init__(env, view, Capture({"env": env.unwrapped, "slots": slots, **carriers, **physics}, only=only))
@@ -169,6 +172,8 @@ class _Whole(SimulationState):
             stepped, slots = (base, base.num_envs) if self._view is None else (self._view, self._view.num_envs)
             stepped.step(torch.zeros(slots, base.action_manager.total_action_dim, device=base.device))
             missed = self._capture.put({**built, **state["places"]})
+        if self._stepper is not None:
+            self._stepper.refresh()  # it has not been told of the restored properties
         GlobalStreams.from_data(state["streams"]).restore()
         return _describe(missed)
 

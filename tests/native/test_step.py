@@ -1,0 +1,141 @@
+"""Each world of the stepper is stepped as MuJoCo steps it alone, whatever the model contains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from ledger_lab.errors import UserError
+
+WORLDS = 5
+MODEL = """
+<mujoco>
+  <option timestep="0.004" density="1.2" viscosity="0.1" wind="1 0 0" {option}><flag {flag}/></option>
+  <worldbody>
+    <geom type="plane" size="5 5 .1" friction=".8"/>
+    <body name="target" mocap="true" pos="0 0 1"/>
+    <body name="held" pos="0 0 1"><freejoint/><geom type="box" size=".1 .15 .2" euler="10 20 30"/></body>
+    <body name="ball" pos="1 0 .12"><freejoint/><geom type="sphere" size=".1" condim="6"/></body>
+    <body name="upper" pos="-1 0 .8">
+      <joint name="upper" axis="0 1 0" limited="true" range="-1 1" damping=".1" frictionloss=".05"/>
+      <geom type="capsule" size=".04" fromto="0 0 0 0 0 -.3"/>
+      <body pos="0 0 -.3">
+        <joint name="lower" axis="0 1 0" armature=".01"/>
+        <geom type="capsule" size=".04" fromto="0 0 0 0 0 -.25"/>
+      </body>
+    </body>
+  </worldbody>
+  <tendon>
+    <fixed name="both" stiffness="3"><joint joint="upper" coef="1"/><joint joint="lower" coef="-.5"/></fixed>
+  </tendon>
+  <equality><weld name="hold" body1="held" body2="target"/></equality>
+  <actuator>
+    <general joint="upper" dyntype="filter" dynprm=".05" gainprm="2"/>
+    <general joint="lower" gainprm="2" {delay}/>
+    <position tendon="both" kp="1"/>
+  </actuator>
+</mujoco>
+"""
+STATE = ("qpos", "qvel", "act", "history", "time", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied")
+INPUTS = (*STATE, "mocap_pos", "mocap_quat", "eq_active")
+RESULTS = ("qpos", "qvel", "act", "history", "qacc", "qacc_warmstart", "xpos", "actuator_force", "geom_xmat")
+
+
+def made(
+    threads: int, option: str = "", delay: str = "", flag: str = "", nconmax: int = 30, njmax: int = 150
+) -> tuple[Any, Any]:
+    """Make a stepper of worlds with states of their own; return it, and MuJoCo-Warp's data."""
+    import mujoco_warp
+
+    from ledger_lab.native.step import Stepper
+
+    model = mujoco.MjModel.from_xml_string(MODEL.format(option=option, delay=delay, flag=flag))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    warp_data = mujoco_warp.put_data(model, data, nworld=WORLDS, nconmax=nconmax, njmax=njmax)
+    stepper = Stepper(model, mujoco_warp.put_model(model), warp_data, threads)
+    random = np.random.default_rng(1)
+    for name, spread in (
+        ("qvel", 1.0),
+        ("ctrl", 1.0),
+        ("qfrc_applied", 0.5),
+        ("xfrc_applied", 0.5),
+        ("mocap_pos", 0.2),
+    ):
+        rows = getattr(warp_data, name).numpy()
+        rows += spread * random.standard_normal(rows.shape).astype(np.float32)
+    warp_data.eq_active.numpy()[1::2] = False
+    return stepper, warp_data
+
+
+def stepped_alone(model: Any, warp_data: Any, world: int) -> dict[str, np.ndarray]:
+    """Return what MuJoCo's own step makes of the present state of a world, in single precision."""
+    data = mujoco.MjData(model)
+    for name in INPUTS:
+        rows = getattr(warp_data, name).numpy()
+        if name == "time":
+            data.time = float(rows[world])
+        else:
+            getattr(data, name)[...] = rows[world]
+    mujoco.mj_step(model, data)
+    return {name: np.asarray(getattr(data, name), np.float32) for name in RESULTS}
+
+
+@pytest.mark.parametrize(
+    ("option", "delay"),
+    [
+        ("", ""),
+        ('integrator="RK4"', ""),
+        ('integrator="implicit" cone="elliptic" impratio="10"', ""),
+        ('integrator="implicitfast" solver="CG" iterations="20"', ""),
+        ("", 'delay=".02" nsample="6"'),
+    ],
+)
+def test_a_world_steps_as_it_would_alone(option: str, delay: str) -> None:
+    stepper, warp_data = made(2, option, delay)
+    for _ in range(25):
+        expected = [stepped_alone(stepper._models[0], warp_data, world) for world in range(WORLDS)]
+        stepper.step()
+        for name in RESULTS:
+            found = getattr(warp_data, name).numpy()
+            for world in range(WORLDS):
+                assert np.array_equal(found[world].reshape(-1), expected[world][name].reshape(-1)), (name, world)
+    assert (stepper.status.numpy() == 0).all()
+    assert int(warp_data.nacon.numpy()[0]) > 0
+
+
+@pytest.mark.parametrize("options", [{"nconmax": 1}, {"njmax": 12}])
+def test_what_finds_no_room_is_counted_and_simulated_all_the_same(options: Any) -> None:
+    (small, small_data), (roomy, roomy_data) = made(2, **options), made(2)
+    for stepper, data in ((small, small_data), (roomy, roomy_data)):
+        data.qpos.numpy()[1, [2, 9]] = 0.1, 0.09  # box and ball of world 1 lie on the ground
+        stepper.step()
+    for name in ("qpos", "qvel", "nefc", "ncollision"):
+        assert np.array_equal(getattr(small_data, name).numpy(), getattr(roomy_data, name).numpy()), name
+    assert (roomy.status.numpy() == 0).all()
+    assert [bool(bits & small.DROPPED) for bits in small.status.numpy()] == [False, True, False, False, False]
+    assert small_data.nacon.numpy()[0] <= small_data.naconmax
+
+
+def test_a_world_that_fails_leaves_nothing_behind() -> None:
+    stepper, warp_data = made(1)
+    warp_data.qvel.numpy()[0] = np.nan
+    warp_data.qvel.numpy()[2] = 1e30
+    warp_data.xfrc_applied.numpy()[3] = np.inf
+    expected = {world: stepped_alone(stepper._models[0], warp_data, world) for world in (1, 4)}
+    held = warp_data.qpos.numpy()[[0, 2, 3]].copy()
+    stepper.step()
+    assert [bool(bits & stepper.UNSTABLE) for bits in stepper.status.numpy()] == [True, False, True, True, False]
+    assert np.array_equal(warp_data.qpos.numpy()[[0, 2, 3]], held)
+    assert not warp_data.qvel.numpy()[[0, 2, 3]].any()
+    for world, results in expected.items():
+        for name in RESULTS:
+            assert np.array_equal(getattr(warp_data, name).numpy()[world].reshape(-1), results[name].reshape(-1)), name
+
+
+def test_sleeping_bodies_are_refused() -> None:
+    with pytest.raises(UserError, match="cannot let bodies sleep"):
+        made(1, flag='sleep="enable"')
