@@ -41,8 +41,8 @@ def bench_native(argv: Sequence[str]) -> int:
         prog="benchmarks native",
         description="Measure environment steps with random actions on the CPU: with MuJoCo-Warp "
         "(physics=newton_mjwarp, one thread), and with MuJoCo's C code (physics=newton_mujoco). The engines take "
-        "turns. Also compare the physics of an environment step with the speed of MuJoCo alone: mujoco.rollout with "
-        "the same model, states and threads, without Newton, Isaac Lab and sensors.",
+        "turns. Also compare the physics of an environment step with the speed of MuJoCo alone: mj_step with the same "
+        "model and states, divided among the threads, without Newton, Isaac Lab and sensors.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks native --tasks LedgerLab-Ant --threads 1 2 --pairs 3",
     )
     parser.add_argument("--tasks", nargs="+", default=TASKS, metavar="TASK", help="Tasks (default: all of LedgerLab).")

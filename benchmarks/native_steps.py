@@ -1,18 +1,18 @@
 """One simulation of a task, stepped with random actions by MuJoCo-Warp or by MuJoCo's C code.
 
-With the C code, a few physics steps are also done by ``mujoco.rollout``, MuJoCo's own program for many worlds: from the
-same states, with the same model and number of threads, and without Newton, Isaac Lab and sensors.
+With the C code, the physics of two environment steps, before and after the timed ones, is also done by ``mj_step``
+alone: from the same states, with the same model, and without Newton, Isaac Lab and sensors.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ledger_lab.meters.probes import Part, Probes
@@ -24,7 +24,7 @@ from ledger_lab.tasks.registry import registered_tasks
 WARM_UP = 20
 """Environment steps before anything is timed."""
 _PHYSICS = "physics step"
-_INPUTS = ("ctrl", "qfrc_applied", "xfrc_applied")
+_INPUTS = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,13 +49,15 @@ def main(arguments: Sequence[str]) -> int:
         env.reset()
         generator = torch.Generator().manual_seed(1)
         shape = (num_envs, base.action_manager.total_action_dim)
-        actions = [2 * torch.rand(shape, generator=generator) - 1 for _ in range(WARM_UP + steps + 1)]
-        for action in actions[:WARM_UP]:
+        first, *actions, last = [2 * torch.rand(shape, generator=generator) - 1 for _ in range(WARM_UP + steps + 2)]
+        for action in actions[: WARM_UP - 1]:
             env.step(action)
+        alone_us = [_by_mujoco(env, first, threads)] if native else []
+        env.step(actions[WARM_UP - 1])  # and record the physics again
         probes = Probes(None)
         probes.attach(Part(base.sim, "step", _PHYSICS))
         began_ns, began_cpu_ns = time.perf_counter_ns(), time.process_time_ns()
-        for action in actions[WARM_UP:-1]:
+        for action in actions[WARM_UP:]:
             env.step(action)
         found: dict[str, Any] = {
             "step_us": (time.perf_counter_ns() - began_ns) / steps / 1e3,
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         }
         probes.detach()
         if native:
-            found["mujoco_us"] = _by_mujoco(env, actions[-1], threads)
+            found["mujoco_us"] = statistics.mean([*alone_us, _by_mujoco(env, last, threads)])
         sys.stdout.write(f"\n{json.dumps(found)}\n")
     return 0
 
@@ -72,43 +74,50 @@ def main(arguments: Sequence[str]) -> int:
 def _by_mujoco(env: Any, action: torch.Tensor, threads: int) -> float:  # noqa: ANN401 - Gymnasium's wrapper
     """Return how long MuJoCo alone takes for the physics of one environment step [us].
 
+    ``mj_step`` is called for one environment after the other, and the same loop without it is subtracted. Several
+    threads would ideally need the corresponding fraction of this time.
+
     Args:
         env: The environment.
         action: The actions of the step.
         threads: Number of threads.
     """
     import mujoco
+    import warp
     from isaaclab_newton.physics import NewtonManager
-    from mujoco.rollout import Rollout
 
     solver: Any = NewtonManager._solver
     data, stepper = solver.mjw_data, solver.stepper
     model = stepper._models[0]
-    spent: list[float] = []
-    kinds = (mujoco.mjtState.mjSTATE_CTRL, mujoco.mjtState.mjSTATE_QFRC_APPLIED, mujoco.mjtState.mjSTATE_XFRC_APPLIED)
-    with Rollout(nthread=threads) as rollout:
-        workers = [mujoco.MjData(model) for _ in range(threads)]
+    own = mujoco.MjData(model)
+    spent_s: list[float] = []
 
-        def step() -> None:
-            rows = {name: getattr(data, name).numpy().reshape(data.nworld, -1).astype(float) for name in _INPUTS}
-            states = [getattr(data, name).numpy().reshape(data.nworld, -1) for name in ("time", "qpos", "qvel", "act")]
-            state = np.hstack([each for each in states if each.size]).astype(float)
-            control = np.hstack([each for each in rows.values() if each.size])[:, None]
-            warm = data.qacc_warmstart.numpy().astype(float)
-            times = []
-            for _ in range(3):
-                began = time.perf_counter()
-                rollout.rollout(
-                    model, workers, state, control, control_spec=sum(map(int, kinds)), initial_warmstart=warm
-                )
-                times.append(time.perf_counter() - began)
-            spent.append(min(times))
+    def step() -> None:
+        if warp.get_device("cpu").is_capturing:  # then nothing runs
             stepper.step()
+            return
+        rows = {name: getattr(data, name).numpy() for name in _INPUTS if getattr(data, name).size}
+        places = {name: getattr(own, name) for name in rows}
 
-        solver._mujoco_warp_step = step
-        env.unwrapped.sim.physics_manager._invalidate_graph()
-        env.step(action)
-    return 1e6 * sum(spent)
+        def pass_s(step: bool) -> float:
+            began = time.perf_counter()
+            for world in range(data.nworld):
+                for name, place in places.items():
+                    place[:] = rows[name][world]
+                if step:
+                    mujoco.mj_step(model, own)
+            return time.perf_counter() - began
+
+        spent_s.append(min(pass_s(True) for _ in range(3)) - min(pass_s(False) for _ in range(3)))
+        stepper.step()
+
+    solver._mujoco_warp_step = step
+    manager = env.unwrapped.sim.physics_manager
+    manager._invalidate_graph()
+    env.step(action)
+    del solver._mujoco_warp_step  # the method of the class is visible again
+    manager._invalidate_graph()
+    return 1e6 * sum(spent_s) / threads
 
 
 if __name__ == "__main__":
