@@ -6,9 +6,16 @@ import pytest
 import torch
 
 
-def trajectory(overrides: list[str], recorded: bool) -> tuple[torch.Tensor, int]:
-    """Return observations of 80 steps under random forces that push carts into their limits, and graph launches."""
+def trajectory(overrides: list[str], recorded: bool, newtons_motors: bool = False) -> tuple[torch.Tensor, int]:
+    """Return observations of 80 steps under random forces that push carts into their limits, and graph launches.
+
+    Args:
+        overrides: Overrides of the configuration.
+        recorded: Whether physics steps are recorded.
+        newtons_motors: Whether Newton computes the motors. It then takes all physics steps of a step in one call.
+    """
     import warp
+    from isaaclab.actuators import IdealPDActuatorCfg
 
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.cpu_graphs import recorded_physics
@@ -19,6 +26,10 @@ def trajectory(overrides: list[str], recorded: bool) -> tuple[torch.Tensor, int]
     env_cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", overrides)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = "cpu", 5, 16
     env_cfg.terminations.cart_out_of_bounds.params["bounds"] = (-1e6, 1e6)
+    if newtons_motors:
+        env_cfg.scene.robot.actuators["cart"] = IdealPDActuatorCfg(
+            joint_names_expr=["slider_to_cart"], stiffness=0.0, damping=10.0, actuator_effort_limit=400.0
+        )
     launches = 0
     launch = warp.capture_launch
 
@@ -43,11 +54,13 @@ def trajectory(overrides: list[str], recorded: bool) -> tuple[torch.Tensor, int]
     return torch.stack(states), launches
 
 
-@pytest.mark.parametrize("physics", ["newton_mjwarp", "newton_mujoco"])
-def test_replayed_steps_equal_launched_ones_bit_for_bit_at_joint_limits(physics: str) -> None:
-    launched, none = trajectory([f"physics={physics}"], recorded=False)
-    replayed, launches = trajectory([f"physics={physics}"], recorded=True)
-    assert none == 0 and launches == 80 * 2 - 1
+@pytest.mark.parametrize(
+    ("physics", "newtons_motors"), [("newton_mjwarp", False), ("newton_mujoco", False), ("newton_mujoco", True)]
+)
+def test_replayed_steps_equal_launched_ones_bit_for_bit_at_joint_limits(physics: str, newtons_motors: bool) -> None:
+    launched, none = trajectory([f"physics={physics}"], recorded=False, newtons_motors=newtons_motors)
+    replayed, launches = trajectory([f"physics={physics}"], recorded=True, newtons_motors=newtons_motors)
+    assert none == 0 and launches == 80 * (1 if newtons_motors else 2) - 1
     assert launched[..., 0].abs().max() > 3.9, "some carts reach the end of the rail, where constraints act"
     assert torch.equal(launched, replayed)
 
