@@ -216,6 +216,14 @@ def _stopped(process: psutil.Process) -> None:
         time.sleep(0.01)
 
 
+def _asleep(process: psutil.Process) -> None:
+    """Wait until a process sleeps, and not just for a moment between two pieces of work."""
+    seen = 0
+    while seen < 10:
+        seen = seen + 1 if process.status() == psutil.STATUS_SLEEPING else 0
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("how", ["Ctrl-Z", "the worker alone", "both, without a word"])
 def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path, how: str) -> None:
     with worker(tmp_path, "simulate") as process:
@@ -225,6 +233,7 @@ def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path
         if how == "Ctrl-Z":
             supervisor.send_signal(signal.SIGTSTP)
         else:
+            _asleep(supervisor)  # a supervisor that is stopped while it works does not notice that
             for each in [child] if how == "the worker alone" else [supervisor, child]:
                 each.suspend()
         _stopped(child)
