@@ -12,8 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from rich.table import Table
 
-from benchmarks.comparison import add_json
-from ledger_lab.errors import UserError
+from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.studies.aggregates import (
     interquartile_mean,
     performance_profile,
@@ -22,7 +21,6 @@ from ledger_lab.studies.aggregates import (
 )
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import percent
 
 _TASKS = (2, 5)
@@ -96,22 +94,15 @@ def bench_across_tasks(argv: Sequence[str]) -> int:
         "hold the true interquartile mean, performance profile and probability of improvement.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks across_tasks --studies 1000",
     )
-    parser.add_argument("--studies", type=int, default=500, help="Simulated studies per scenario (default: 500).")
-    parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
-    add_json(parser, "the counts of every scenario")
-    args = parser.parse_args(argv)
-    if args.studies < 1 or args.seed < 0:
-        raise UserError("--studies must be at least 1, and --seed at least 0")
+    args = parse_simulation(parser, argv, count="--studies", what="Simulated studies per scenario", default=500)
     generator, console = np.random.default_rng(args.seed), make_console()
     scenarios = [
         Scenario(tasks=tasks, runs=runs, miss_rate=miss_rate, shift=shift)
         for tasks, runs, miss_rate, shift in itertools.product(_TASKS, _RUNS, _MISSES, _SHIFTS)
     ]
     found: list[Coverage] = []
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for number, scenario in enumerate(scenarios, start=1):
-            found += _cover(scenario, args.studies, generator)
-            progress.advance(number)
+    for scenario in with_progress(scenarios, console):
+        found += _cover(scenario, args.studies, generator)
     table = Table("figure", "tasks", "runs", "covered", "shown in", box=None, pad_edge=False)
     for (name, tasks, runs), group in itertools.groupby(
         sorted(found, key=lambda each: (each.figure, each.scenario.tasks, each.scenario.runs)),

@@ -56,6 +56,21 @@ def _file(text: str) -> Path:
     return path
 
 
+def require_tasks(tasks: Sequence[str]) -> None:
+    """Refuse unknown tasks, before a simulation starts.
+
+    Args:
+        tasks: Gymnasium ids.
+
+    Raises:
+        UserError: If a task is unknown, or has no configuration for RSL-RL.
+    """
+    from ledger_lab.tasks.registry import require_task
+
+    for task in tasks:
+        require_task(task, "rsl_rl")
+
+
 def differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401 - nested plain values
     """Return an override for every value that differs between two configurations."""
     if isinstance(ours, dict):

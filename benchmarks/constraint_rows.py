@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from benchmarks.comparison import add_json, run_python
+from benchmarks.comparison import add_json, require_tasks, run_python
 from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
 from ledger_lab.reports.scaling import fit_scaling
@@ -52,6 +52,7 @@ def bench_constraint_rows(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if min(args.num_envs, *args.rows) < 1:
         raise UserError(f"--num_envs {args.num_envs} --rows {args.rows}: must be at least 1")
+    require_tasks(args.tasks)
     console = make_console()
     table = Table(box=None, pad_edge=False)
     for name in ("task", "rows", "needed", "physics per environment step", "time of a row"):

@@ -13,13 +13,11 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from rich.table import Table
 
-from benchmarks.comparison import add_json
+from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_interval, cost_ratio_interval
-from ledger_lab.errors import UserError
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import percent
 
 _RUNS = (5, 8, 20)
@@ -133,15 +131,11 @@ def bench_cost_interval(argv: Sequence[str]) -> int:
         f"The report shows intervals for {FEWEST_RUNS} or more runs.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks cost_interval --cohorts 2000",
     )
-    parser.add_argument("--cohorts", type=int, default=1000, help="Simulated cohorts in each scenario (default: 1000).")
-    parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
     parser.add_argument(
         "--ratios", action="store_true", help="Simulate pairs of cohorts, and the ratio of their costs."
     )
-    add_json(parser, "the counts of every scenario")
-    args = parser.parse_args(argv)
-    if args.cohorts < 1 or args.seed < 0:
-        raise UserError("--cohorts must be at least 1, and --seed at least 0")
+    what = "Simulated cohorts in each scenario"
+    args = parse_simulation(parser, argv, count="--cohorts", what=what, default=1000)
     generator = np.random.default_rng(args.seed)
     (_bench_ratios if args.ratios else _bench_costs)(args.cohorts, args.seed, generator, args.json)
     return 0
@@ -150,12 +144,7 @@ def bench_cost_interval(argv: Sequence[str]) -> int:
 def _bench_costs(cohorts: int, seed: int, generator: Generator, file: Path | None) -> None:
     """Print and write how often the interval of a cost holds the true cost."""
     console = make_console()
-    coverages: list[Coverage] = []
-    scenarios = _scenarios()
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for scenario in scenarios:
-            coverages.append(_cover(scenario, cohorts, generator))
-            progress.advance(len(coverages))
+    coverages = [_cover(scenario, cohorts, generator) for scenario in with_progress(_scenarios(), console)]
     console.print(_table(coverages))
     worst = min(coverages, key=lambda each: each.covered / each.cohorts)
     console.print(f"lowest coverage: {percent(worst.covered / worst.cohorts)} of {worst.cohorts} ({worst.scenario})")
@@ -166,12 +155,7 @@ def _bench_costs(cohorts: int, seed: int, generator: Generator, file: Path | Non
 def _bench_ratios(cohorts: int, seed: int, generator: Generator, file: Path | None) -> None:
     """Print and write how often the interval of the ratio of two costs holds the true ratio."""
     console = make_console()
-    coverages: list[RatioCoverage] = []
-    scenarios = _ratio_scenarios()
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for scenario in scenarios:
-            coverages.append(cover_ratio(scenario, cohorts, generator))
-            progress.advance(len(coverages))
+    coverages = [cover_ratio(scenario, cohorts, generator) for scenario in with_progress(_ratio_scenarios(), console)]
     console.print(_ratio_table(coverages))
     worst = min(coverages, key=lambda each: each.covered / each.pairs)
     console.print(f"lowest coverage: {percent(worst.covered / worst.pairs)} of {worst.pairs} ({worst.scenario})")

@@ -12,13 +12,11 @@ from numpy.random import Generator
 from rich.table import Table
 from scipy.stats import logrank
 
-from benchmarks.comparison import add_json
+from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.costs import RunTime, log_rank_p_value
 from ledger_lab.costs.time_to_target import censored_times
-from ledger_lab.errors import UserError
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import percent
 
 _RUNS = (3, 4, 5, 6, 8, 10)
@@ -60,21 +58,11 @@ def bench_log_rank(argv: Sequence[str]) -> int:
         "usual p-value of the test.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks log_rank --pairs 1000",
     )
-    parser.add_argument(
-        "--pairs", type=int, default=2000, help="Simulated pairs of cohorts per scenario (default: 2000)."
-    )
-    parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
-    add_json(parser, "the counts of every scenario")
-    args = parser.parse_args(argv)
-    if args.pairs < 1 or args.seed < 0:
-        raise UserError("--pairs must be at least 1, and --seed at least 0")
+    what = "Simulated pairs of cohorts per scenario"
+    args = parse_simulation(parser, argv, count="--pairs", what=what, default=2000)
     generator, console = np.random.default_rng(args.seed), make_console()
     scenarios = [*itertools.product(_RUNS, _MISSES)]
-    sizes: list[Size] = []
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for runs, miss_rate in scenarios:
-            sizes.append(_count(runs, miss_rate, args.pairs, generator))
-            progress.advance(len(sizes))
+    sizes = [_count(runs, miss_rate, args.pairs, generator) for runs, miss_rate in with_progress(scenarios, console)]
     table = Table("runs each", "miss the target", "by permutation", "usual p-value", box=None, pad_edge=False)
     for size in sizes:
         shares = (size.found / size.pairs, size.found_usual / size.pairs)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from benchmarks.comparison import add_json, run_python
+from benchmarks.comparison import add_json, require_tasks, run_python
 from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
@@ -35,7 +35,7 @@ def bench_native(argv: Sequence[str]) -> int:
         0.
 
     Raises:
-        UserError: If a number is not positive.
+        UserError: If a task is unknown, or a number is not positive.
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks native",
@@ -62,6 +62,7 @@ def bench_native(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if min(args.num_envs, args.steps, args.pairs, *args.threads) < 1:
         raise UserError("--num_envs, --steps, --pairs and --threads must be at least 1")
+    require_tasks(args.tasks)
     arms = [(_ENGINES[0], 1), *((_ENGINES[1], threads) for threads in args.threads)]
     console, figures, done = make_console(), [], 0
     with Progress(console, "stepping", len(args.tasks) * len(arms) * args.pairs) as progress:

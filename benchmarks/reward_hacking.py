@@ -12,13 +12,11 @@ import numpy as np
 from numpy.random import Generator
 from rich.table import Table
 
-from benchmarks.comparison import add_json
-from ledger_lab.errors import UserError
+from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.meters.health import Settings
 from ledger_lab.meters.health.held_out import RewardHacking, Screening
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import percent
 
 _SCREENINGS = 50
@@ -85,20 +83,10 @@ def bench_reward_hacking(argv: Sequence[str]) -> int:
         "report the health event reward_hacking, although the success rate stays the same, or because it falls.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks reward_hacking --trainings 200",
     )
-    parser.add_argument("--trainings", type=int, default=400, help="Trainings in each scenario (default: 400).")
-    parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
-    add_json(parser, "the counts of every scenario")
-    args = parser.parse_args(argv)
-    if args.trainings < 1 or args.seed < 0:
-        raise UserError("--trainings must be at least 1, and --seed at least 0")
+    args = parse_simulation(parser, argv, count="--trainings", what="Trainings in each scenario", default=400)
     generator = np.random.default_rng(args.seed)
     console = make_console()
-    findings: list[Finding] = []
-    scenarios = _scenarios()
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for scenario in scenarios:
-            findings.append(examine(scenario, args.trainings, generator))
-            progress.advance(len(findings))
+    findings = [examine(scenario, args.trainings, generator) for scenario in with_progress(_scenarios(), console)]
     console.print(_table(findings))
     steady = [each for each in findings if each.scenario.later >= each.scenario.success]
     worst = max(each.reported / each.trainings for each in steady)

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.random import Generator
 from rich.table import Table
 
-from benchmarks.comparison import add_json
+from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.costs import FEWEST_RUNS
-from ledger_lab.errors import UserError
 from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes, p_values_of
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import percent
 
 _ARMS = 3
@@ -84,22 +82,13 @@ def bench_studies(argv: Sequence[str]) -> int:
         "long as the first two.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks studies --studies 400",
     )
-    parser.add_argument("--studies", type=int, default=2000, help="Simulated studies per scenario (default: 2000).")
-    parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
-    add_json(parser, "the counts of every scenario")
-    args = parser.parse_args(argv)
-    if args.studies < 1 or args.seed < 0:
-        raise UserError("--studies must be at least 1, and --seed at least 0")
+    args = parse_simulation(parser, argv, count="--studies", what="Simulated studies per scenario", default=2000)
     generator, console = np.random.default_rng(args.seed), make_console()
     scenarios = [
         Scenario(seeds=seeds, miss_rate=miss_rate, factor=factor)
         for factor, seeds, miss_rate in itertools.product(_FACTORS, _SEEDS, _MISSES)
     ]
-    found: list[Claims] = []
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for scenario in scenarios:
-            found.append(_count(scenario, args.studies, generator))
-            progress.advance(len(found))
+    found = [_count(scenario, args.studies, generator) for scenario in with_progress(scenarios, console)]
     table = Table(
         "last arm", "seeds", "miss the target", "claim a difference", "by intervals", box=None, pad_edge=False
     )

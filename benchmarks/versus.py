@@ -12,14 +12,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from rich.table import Table
 
-from benchmarks.comparison import add_json
+from benchmarks.simulation import parse_simulation, with_progress
 from benchmarks.verdict import passed_confirmations
-from ledger_lab.errors import UserError
 from ledger_lab.panels.comparison import LEVEL, compare_confirmed, compare_paired
 from ledger_lab.panels.verdict import VerdictRule
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
 from ledger_lab.units import MISSING, percent
 
 type Outcomes = NDArray[np.bool_]
@@ -134,20 +132,10 @@ def bench_versus(argv: Sequence[str]) -> int:
         "Count how often the test claims a difference, and how often its 95 % interval contains the true one.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks versus --trials 500",
     )
-    parser.add_argument("--trials", type=int, default=4000, help="Comparisons in each scenario (default: 4000).")
-    parser.add_argument("--seed", type=int, default=1, help="Seed of the simulation (default: 1).")
-    add_json(parser, "the counts of every scenario")
-    args = parser.parse_args(argv)
-    if args.trials < 1 or args.seed < 0:
-        raise UserError("--trials must be at least 1, and --seed at least 0")
+    args = parse_simulation(parser, argv, count="--trials", what="Comparisons in each scenario", default=4000)
     generator = np.random.default_rng(args.seed)
     console = make_console()
-    findings: list[Finding] = []
-    scenarios = _scenarios()
-    with Progress(console, "scenarios", len(scenarios)) as progress:
-        for scenario in scenarios:
-            findings.append(examine(scenario, args.trials, generator))
-            progress.advance(len(findings))
+    findings = [examine(scenario, args.trials, generator) for scenario in with_progress(_scenarios(), console)]
     confirmed = [
         examine_confirmed(first, second, _CONFIRMATIONS * args.trials, generator) for first, second in _CONFIRMED
     ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks import native
+from benchmarks import constraint_rows, native
 from ledger_lab.errors import UserError
 
 
@@ -29,6 +29,7 @@ def test_ratios_are_of_turns_that_follow_each_other(
 
     factor = 1.0
     monkeypatch.setattr(native, "run_python", run_python)
+    monkeypatch.setattr(native, "require_tasks", lambda tasks: None)
     written = tmp_path / "found.json"
     arguments = ["--tasks", "Some-Task", "--threads", "2", "--num_envs", "64", "--steps", "5", "--json", str(written)]
     assert native.bench_native(arguments) == 0
@@ -39,6 +40,12 @@ def test_ratios_are_of_turns_that_follow_each_other(
     line = next(line for line in capsys.readouterr().out.splitlines() if "newton_mujoco" in line)
     assert line.split() == ["Some-Task", "newton_mujoco", "2", "213,333", "3.00", "75%"]
     assert [len(figure["turns"]) for figure in json.loads(written.read_text())["figures"]] == [3, 3]
+
+
+@pytest.mark.parametrize("bench", [native.bench_native, constraint_rows.bench_constraint_rows])
+def test_unknown_tasks_are_refused_before_a_simulation_starts(bench: Callable[[list[str]], int]) -> None:
+    with pytest.raises(UserError, match="unknown task 'LedgerLab-Antt': did you mean 'LedgerLab-Ant'"):
+        bench(["--tasks", "LedgerLab-Antt"])
 
 
 def test_sizes_must_be_positive() -> None:

@@ -24,7 +24,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.native.structs import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mujoco import MjModel
 
@@ -57,6 +57,9 @@ _UNANNOUNCED = ("geom_friction",)
 _ERROR, _UNSEEN = 1 << 30, 1 << 29
 """Bits of a world's status, beside those of ``mjtWarning``: an error of MuJoCo, and contacts that found no room in the
 arrays that sensors read."""
+
+_CONTACT_NUMBERS = 22
+"""Numbers of a contact before it is put in the order of the worlds; ``NUMBERS`` in ``step.cpp``."""
 
 
 def _bits(*warnings: str) -> int:
@@ -132,7 +135,7 @@ class Stepper:
         """
         if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_SLEEP):
             raise UserError("physics=newton_mujoco cannot let bodies sleep: choose physics=newton_mjwarp")
-        self._warp_model, self._data = warp_model, warp_data
+        self._data = warp_data
         self._worlds = warp_data.nworld
         self._kept: list[Any] = []  # memory that the kernel uses
         fields = _fields(model, warp_model, self._worlds)
@@ -217,12 +220,12 @@ class Stepper:
             [(name, getattr(data, name)) for name in names if _per_world(getattr(data, name, None), self._worlds)]
             for names in (_INPUTS, _OUTPUTS, _HELD)
         )
-        self._job_fields = _rows(self._fields.items(), self._worlds)
+        self._job_fields = _rows(self._fields.items())
         for described, name in zip(self._job_fields, self._fields, strict=True):
             described.at_first = self._at_first[name].ctypes.data
             described.compiled = self._compiled[name].ctypes.data
             described.copied = name in _UNANNOUNCED
-        tables = [self._job_fields, *(_rows(named, self._worlds) for named in (inputs, outputs, held))]
+        tables = [self._job_fields, *map(_rows, (inputs, outputs, held))]
         workers = (_Thread * threads)()
         for worker, each, own in zip(workers, self._models, self._threads_data, strict=True):
             places = [
@@ -233,10 +236,10 @@ class Stepper:
             worker.fields, worker.inputs, worker.outputs = (ctypes.addressof(each) for each in places)
             self._kept += places
         per_world = min(data.naconmax, 4 * -(-data.naconmax // self._worlds))
-        found = np.empty((self._worlds, per_world, 22), np.float32)
+        found = np.empty((self._worlds, per_world, _CONTACT_NUMBERS), np.float32)
         ncon = np.zeros(self._worlds, np.int32)
         self._kept += [*tables, workers, found, ncon]
-        contact, whole, own = data.contact, layout("mjData"), layout("mjContact")
+        contact, of_data, of_contact = data.contact, layout("mjData"), layout("mjContact")
         return _Job(
             **_functions(model),
             key=_key(),
@@ -253,14 +256,14 @@ class Stepper:
             n_active=model.neq,
             status=self.status.ptr,
             unstable=self.UNSTABLE,
-            warnings=whole.warning.size // ctypes.sizeof(layout("mjWarningStat")),
+            warnings=of_data.warning.size // ctypes.sizeof(layout("mjWarningStat")),
             **{
-                f"at_{name}": getattr(whole, name).offset
+                f"at_{name}": getattr(of_data, name).offset
                 for name in ("warning", "ncon", "nefc", "contact", "efc_force")
             },
-            contact_size=ctypes.sizeof(own),
+            contact_size=ctypes.sizeof(of_contact),
             **{
-                f"at_{name}": getattr(own, name).offset
+                f"at_{name}": getattr(of_contact, name).offset
                 for name in ("dist", "pos", "frame", "friction", "dim", "geom", "efc_address")
             },
             nefc=data.nefc.ptr,
@@ -295,8 +298,9 @@ def _fields(model: MjModel, warp_model: Any, worlds: int) -> dict[str, wp.array]
         for name, rows in vars(warp_model).items()
         if hasattr(model, name) and _per_world(rows, worlds) and _place(model, name)[1].size == _count(rows)
     }
-    option = {f"opt.{name}": getattr(warp_model.opt, name) for name in ("gravity", "wind", "magnetic")}
-    return found | option | {"stat.meaninertia": warp_model.stat.meaninertia}
+    single = {f"opt.{name}": getattr(warp_model.opt, name) for name in ("gravity", "wind", "magnetic")}
+    single["stat.meaninertia"] = warp_model.stat.meaninertia
+    return found | {name: rows for name, rows in single.items() if _per_world(rows, worlds)}
 
 
 def _per_world(rows: Any, worlds: int) -> bool:  # noqa: ANN401
@@ -324,7 +328,7 @@ def _place(owner: Any, name: str) -> tuple[int, np.ndarray]:  # noqa: ANN401 - m
     return owner.ctypes.data, owner
 
 
-def _rows(named: Any, worlds: int) -> ctypes.Array[_Rows]:  # noqa: ANN401
+def _rows(named: Iterable[tuple[str, wp.array]]) -> ctypes.Array[_Rows]:
     """Describe arrays to the kernel."""
     described = [_Rows(rows=rows.ptr, stride=rows.strides[0] // 4, count=_count(rows)) for _, rows in named]
     return (_Rows * len(described))(*described)
