@@ -21,7 +21,7 @@ from ledger_lab.studies.aggregates import (
 )
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.units import percent
+from ledger_lab.units import MISSING, percent
 
 _TASKS = (2, 5)
 _RUNS = (5, 10)
@@ -110,9 +110,9 @@ def bench_across_tasks(argv: Sequence[str]) -> int:
     ):
         own = list(group)
         cells = [
-            f"{percent(min(shares))} to {percent(max(shares))}"
+            f"{percent(min(shares))} to {percent(max(shares))}" if shares else MISSING
             for shares in (
-                [each.covered / each.intervals for each in own],
+                [each.covered / each.intervals for each in own if each.intervals],
                 [each.intervals / args.studies for each in own],
             )
         ]
