@@ -75,7 +75,7 @@ def test_the_ledger_describes_the_whole_run(trained: Path) -> None:
     assert [row.checkpoint for row in judged] == ["model_0.pt", "model_2.pt"], "the newest whenever a panel is over"
     assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("screening", 256, 224)}
     assert all((run.directory / saved.path).is_file() for saved in run.checkpoints)
-    assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, "newton/mjwarp")
+    assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, "newton/mujoco")
     assert script("verify_ledger", "--log_root", trained).returncode == 0
 
 

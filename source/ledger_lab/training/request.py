@@ -36,7 +36,7 @@ _PROCESSES = FlagGroup("processes")
 _JUDGE = FlagGroup(
     "evaluation",
     (
-        "With physics=newton_mjwarp or newton_mujoco on the CPU, scoring a policy twice gives identical episodes. On "
+        "With physics=newton_mujoco or newton_mjwarp on the CPU, scoring a policy twice gives identical episodes. On "
         "rough ground, newton_mjwarp also needs env.sim.physics.deterministic=true. That setting slows the simulation "
         "down. Scores with and without that setting cannot be compared."
     ),
