@@ -116,7 +116,7 @@ def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
         device: Device of the new run.
     """
     engines = dict.fromkeys((with_default_engine(task, (), device), ()))
-    found = []
+    found: list[_Simulation] = []
     for overrides in engines:
         env_cfg, _ = resolve_configs(task, library, overrides)
         engine = "" if not found else f" with {physics_name(env_cfg)}"
