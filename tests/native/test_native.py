@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -242,6 +243,15 @@ def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp(tas
         if name not in different:
             assert getattr(native.solver_cfg, name) == value, name
     assert native.num_substeps == warp.num_substeps
+
+
+def test_every_setting_of_the_solver_reaches_mujoco() -> None:
+    chosen = ("impratio=7", "iterations=33", "tolerance=0.0001", "integrator=euler", "cone=elliptic", "njmax=51")
+    with ants(2, _CHOICE, *(f"env.sim.physics.solver_cfg.{each}" for each in chosen)) as env:
+        solver = solver_of(env)
+        opt = solver.mj_model.opt
+        found = (opt.impratio, opt.iterations, round(opt.tolerance, 9), opt.integrator, opt.cone, solver.mjw_data.njmax)
+    assert found == (7, 33, 0.0001, mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtCone.mjCONE_ELLIPTIC, 51)
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
