@@ -275,7 +275,10 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"runs on the CPU, and the device is cuda:0"):
         require_fit(cfg, None)
     rough, newtons = "LedgerLab-Velocity-Rough-AnymalC", "env.sim.physics"
-    for override in (f"{newtons}.collision_cfg.max_triangle_pairs=9", f"{newtons}.solver_cfg.use_mujoco_contacts=false"):
+    for override in (
+        f"{newtons}.collision_cfg.max_triangle_pairs=9",
+        f"{newtons}.solver_cfg.use_mujoco_contacts=false",
+    ):
         with pytest.raises(UserError, match=rf"override '{override}' belongs to physics=newton_mjwarp"):
             task_cfg(rough, _CHOICE, override)
     kamino = task_cfg("LedgerLab-Cartpole", "physics=newton_kamino").sim.physics

@@ -69,7 +69,9 @@ def build(kind: Any, value: Any, path: str, missing: set[str], strange: set[str]
     """Build one of Isaac Lab's dataclasses of plain values; note what must not be null, and values it does not list."""
     if isinstance(kind, types.UnionType):
         options = [option for option in typing.get_args(kind) if option is not types.NoneType]
-        return None if value is None else build(options[0] if len(options) == 1 else object, value, path, missing, strange)
+        return (
+            None if value is None else build(options[0] if len(options) == 1 else object, value, path, missing, strange)
+        )
     if value is None:
         missing.add(path)
         return None
