@@ -26,7 +26,7 @@ class NewtonNativeManager(NewtonMJWarpManager):
             model: Newton's model of all worlds.
             solver_cfg: The settings.
         """
-        # By the parameters of Newton's solver, because those of ours don't name its settings.
+        # Isaac Lab keeps the settings that the constructor names; that of NativeSolver does not name Newton's.
         settings = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
         settings.pop("ls_parallel", None)  # deprecated in Newton, which warns whenever it is given
         return NativeSolver(model, threads=solver_cfg.cpu_threads, **settings)
