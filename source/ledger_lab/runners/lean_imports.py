@@ -8,6 +8,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ledger_lab.cores import imports
+from ledger_lab.physics import is_mujoco
+
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
@@ -77,23 +80,26 @@ class _Postponed(ModuleType):
 
 
 def import_environment(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Import Isaac Lab's environment, and its movie library only if the configuration records videos.
+    """Import Isaac Lab's environment with its physics, and its movie library only if the configuration records videos.
 
     The movie library imports matplotlib, IPython and pygame, which takes 0.9 s, and searches for a sound card.
 
     Args:
         env_cfg: Configuration of the environment.
     """
-    if env_cfg.video_recorders:
-        import_video_recorder()
-        return
-    if _MOVIES in sys.modules:
-        return
-    sys.modules[_MOVIES] = None  # type: ignore[assignment]  # Python then raises ImportError, which Isaac Lab expects
-    try:
-        importlib.import_module(_RECORDER)
-    finally:
-        del sys.modules[_MOVIES]
+    with imports():
+        if env_cfg.video_recorders:
+            import_video_recorder()
+        elif _MOVIES not in sys.modules:
+            sys.modules[_MOVIES] = None  # type: ignore[assignment]  # Python then raises ImportError, as Isaac Lab expects
+            try:
+                importlib.import_module(_RECORDER)
+            finally:
+                del sys.modules[_MOVIES]
+        importlib.import_module("isaaclab.envs.manager_based_rl_env")
+        importlib.import_module(env_cfg.sim.physics.class_type.__module__)
+        if is_mujoco(env_cfg):
+            importlib.import_module("mujoco_warp")
 
 
 def import_video_recorder() -> Any:  # noqa: ANN401 - a module, whose names mypy does not know
