@@ -77,4 +77,4 @@ def imports() -> Iterator[None]:
     gc.collect()  # what nobody uses must not be left out
     with no_collection():
         yield
-    gc.freeze()
+        gc.freeze()

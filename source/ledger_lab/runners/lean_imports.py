@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.cores import imports
@@ -22,7 +24,8 @@ _RECORDER = "isaaclab.envs.utils.video_recorder"
 def postpone_compiler() -> None:
     """Import torch's compiler only when something uses it; this saves 0.9 s where nothing is compiled.
 
-    Optimizers and ``tensordict`` import ``torch._dynamo`` only to tell it what it must not compile.
+    Optimizers and ``tensordict`` import ``torch._dynamo`` only to tell it what it must not compile, and rl_games to
+    change one of its settings.
     """
     import torch
 
@@ -41,6 +44,7 @@ class _Postponed(ModuleType):
         self._marked: list[tuple[str, Callable[..., Any]]] = []
         """Marks of functions: the name of the compiler's function that sets the mark, and the marked function."""
         self._disabled: list[Callable[..., Any]] = []
+        self.config = _PostponedSettings()
 
     def graph_break(self, msg: str = "") -> None:
         """Do nothing: no graph is being recorded."""
@@ -76,7 +80,46 @@ class _Postponed(ModuleType):
                 getattr(compiler, mark)(fn)
             for fn in self._disabled:
                 delattr(fn, "__dynamo_disable")  # torch asks again at the next call
+            for name, value in vars(self.config).items():
+                setattr(compiler.config, name, value)
         return importlib.import_module(_COMPILER)
+
+
+class _PostponedSettings:
+    """Stands in for ``torch._dynamo.config`` until something is compiled: it keeps settings that are set."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the settings have
+        return getattr(importlib.import_module(f"{_COMPILER}.config"), name)
+
+
+@contextmanager
+def functions_compiled_later() -> Iterator[None]:
+    """Make ``torch.compile`` put off the compilation of functions to their first call, while a library is imported.
+
+    rl_games defines an example network with a compiled method, which alone would import the compiler.
+    """
+    import torch
+
+    compile_now = torch.compile
+
+    def compile_later(model: Any = None, **options: Any) -> Any:  # noqa: ANN401 - as torch.compile
+        if model is None:
+            return functools.partial(compile_later, **options)
+        if not isinstance(model, FunctionType):
+            return compile_now(model, **options)
+        compiled = functools.cache(lambda: compile_now(model, **options))
+
+        @functools.wraps(model)
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return compiled()(*args, **kwargs)
+
+        return call
+
+    torch.compile = compile_later
+    try:
+        yield
+    finally:
+        torch.compile = compile_now
 
 
 def import_environment(env_cfg: ManagerBasedRLEnvCfg) -> None:
