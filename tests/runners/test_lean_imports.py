@@ -17,13 +17,13 @@ def _run(folder: Path, code: str) -> str:
     return finished.stdout
 
 
-def test_a_training_imports_neither_the_compiler_nor_the_movie_library(tmp_path: Path) -> None:
-    """Not with any library, from the imports of ``train.py`` to an optimizer step."""
+def test_no_program_imports_the_compiler_or_the_movie_library_unasked(tmp_path: Path) -> None:
+    """Not with any library, from the imports of the programs over those of a simulation to an optimizer step."""
     printed = _run(
         tmp_path,
         """
         import sys
-        import ledger_lab.training.run
+        import ledger_lab.checkpoints.play, ledger_lab.evaluation.run, ledger_lab.profiling.run, ledger_lab.training.run
         import torch
         from ledger_lab.recipes.libraries import LIBRARIES
         from ledger_lab.runners.adapter import load_adapter
@@ -39,7 +39,7 @@ def test_a_training_imports_neither_the_compiler_nor_the_movie_library(tmp_path:
         parameter.sum().backward()
         optimizer.step()
         print(round(parameter[0].item(), 3), sorted(LIBRARIES), "mujoco_warp" in sys.modules)
-        unused = ("torch._dynamo.eval_frame", "sympy", "networkx", "moviepy", "matplotlib", "IPython", "pygame")
+        unused = ("torch._dynamo.eval_frame", "sympy", "networkx", "moviepy", "matplotlib", "IPython", "pygame", "onnx")
         print([name for name in unused if name in sys.modules])
     """,
     )
