@@ -140,7 +140,9 @@ def import_environment(env_cfg: ManagerBasedRLEnvCfg) -> None:
             finally:
                 del sys.modules[_MOVIES]
         importlib.import_module("isaaclab.envs.manager_based_rl_env")
-        importlib.import_module(env_cfg.sim.physics.class_type.__module__)
+        manager = getattr(env_cfg.sim.physics, "class_type", None)  # a class, or "module:class"
+        if manager is not None:
+            importlib.import_module(manager.partition(":")[0] if isinstance(manager, str) else manager.__module__)
         if is_mujoco(env_cfg):
             importlib.import_module("mujoco_warp")
 
