@@ -33,6 +33,7 @@ _LONGEST_GRACE_S = 86_400
 
 _HEALTH = FlagGroup("health events", list_health_events())
 _PROCESSES = FlagGroup("processes")
+_ELSEWHERE = FlagGroup("other machines")
 _JUDGE = FlagGroup(
     "evaluation",
     (
@@ -162,6 +163,30 @@ class TrainRequest(TaskRequest):
         each_attempt=True,
     )
 
+    on: str | None = flag(
+        None,
+        "Submit the training to a cluster instead of running it here. CLUSTER is the name of a file in "
+        "config/clusters, or your own .toml file. The file sets --log_root, --grace_s and, unless you give a price, "
+        "--instance.",
+        group=_ELSEWHERE,
+        metavar="CLUSTER",
+        each_attempt=True,
+    )
+    nodes: int | None = flag(
+        None,
+        "With --on: number of machines to train on (default: 1). --nproc is the number of processes on each of them "
+        "(default: the number of GPUs that the file gives, or 1).",
+        group=_ELSEWHERE,
+        metavar="N",
+        each_attempt=True,
+    )
+    dry_run: bool = flag(
+        False,
+        "With --on: print the files that would be submitted, and write and submit nothing.",
+        group=_ELSEWHERE,
+        each_attempt=True,
+    )
+
     panel: str | None = flag(
         None,
         "Panel to score policies on: the name of a file in config/panels, or your own .toml file (default: set by the "
@@ -288,6 +313,9 @@ class TrainRequest(TaskRequest):
             raise UserError(
                 f"--nproc {self.nproc}: give --nproc on the command line of train.py, and write its name in full"
             )
+        for name in ("on", "nodes", "dry_run"):
+            if getattr(self, name):
+                raise UserError(f"--{name}: give it on the command line of train.py, and write its name in full")
         if self.allow_changed_code and self.resume is None and self.checkpoint is None:
             raise UserError(
                 "--allow_changed_code: a new run has no earlier code to differ from; add --resume RUN or --checkpoint "
