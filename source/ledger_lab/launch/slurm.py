@@ -173,6 +173,7 @@ touch "started/$index"
 srun {srun} \\
     {command} slurm "$PWD" "$index" &
 step=$!
+[[ -z $time_is_up ]] || pass_on USR1
 wait "$step"
 status=$?
 while kill -0 "$step" 2>/dev/null; do # a signal has ended the wait, and not the step
