@@ -111,6 +111,14 @@ def test_waiting_and_running_trainings_are_read_from_the_queue() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "reason", ["PartitionTimeLimit", "PartitionConfig", "Job's account not known, so it can't use"]
+)
+def test_jobs_that_never_start_are_recognised(reason: str) -> None:
+    assert slurm.never_starts(f"{reason}\n") == reason
+    assert slurm.never_starts("Priority\nResources\nJobArrayTaskLimit\nNone\n") is None
+
+
 def test_endings_without_a_row_are_explained() -> None:
     line = "JobId=7 ArrayJobId=6 JobState={} Reason={} Dependency=(null) ExitCode={} NodeList=node2 BatchHost=node2"
     assert explain_ending(line.format("TIMEOUT", "TimeLimit", "0:0")) == "timeout (TimeLimit)"

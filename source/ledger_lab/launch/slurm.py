@@ -40,6 +40,11 @@ _GRACE_SHARE = 0.9
 """Share of the time between the signal and the time limit that a training may use."""
 _FIRST_PORT, _PORTS = 20_000, 10_000
 """Ports of rendezvous; they are below those that systems give to outgoing connections."""
+_NEVER = re.compile(
+    r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|"
+    r"QOSNotAllowed|account not (known|permitted)"
+)
+"""Reasons for which a job waits that only its owner can remove."""
 _WORD = re.compile(r"[\w.,:/@+-]+")
 _OPTION = re.compile(r"--[a-z][a-z-]*(=[\w.,:/@+*&|!()\[\]%=-]+)?")
 _OWN = frozenset(
@@ -272,7 +277,19 @@ class Slurm(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        return _slurm(*self.submit_command(folder), cwd=folder).strip().partition(";")[0]
+        job = _slurm(*self.submit_command(folder), cwd=folder).strip().partition(";")[0]
+        if (never := never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))) is not None:
+            try:
+                _slurm(*self.cancel_command(job))
+            except UserError as error:
+                raise UserError(
+                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}"
+                ) from error
+            raise UserError(
+                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus or "
+                "memory in the file of the cluster"
+            )
+        return job
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -362,6 +379,14 @@ def read_squeue(said: str) -> dict[int, Queued]:
     return found
 
 
+def never_starts(reasons: str) -> str | None:
+    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
+
+    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
+    """
+    return next((line.strip() for line in reasons.splitlines() if _NEVER.search(line)), None)
+
+
 def explain_ending(job: str) -> str | None:
     """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
     fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
@@ -394,7 +419,7 @@ def _slurm(*command: str, cwd: Path | None = None) -> str:
             f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators"
         ) from error
     if finished.returncode:
-        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip()]
+        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
         reasons = [re.sub(r"^\S+: error: ", "", line) for line in said] or [f"exit status {finished.returncode}"]
         raise UserError(f"{command[0]}: {'; '.join(dict.fromkeys(reasons))}{_way_out(' '.join(said))}")
     return finished.stdout
@@ -409,6 +434,8 @@ _WAYS_OUT = {
     "Node count": "use fewer --nodes",
     "Invalid job array": "Slurm takes fewer tasks in an array (MaxArraySize): split the study",
     "Unable to contact": "try again later, or ask the administrators",
+    "is DOWN": "Slurm does not answer: try again later, or ask the administrators",
+    "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
 }
 """Parts of Slurm's messages, with what to do."""
 
